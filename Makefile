@@ -1,0 +1,39 @@
+# memlane: `make help` lists what can be made.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help demo test check format stale clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[cuda,dev]'
+	@touch $@
+
+demo: $(STAMP) ## trace the example transposes on the emulator and explain what is wrong with them
+	$(BIN)/memlane trace examples/transpose.py --target emulator:h200 --force
+	$(BIN)/memlane explain transpose.parquet
+
+test: $(STAMP) ## run the tests that need no GPU
+	$(BIN)/python -m pytest -q
+
+check: $(STAMP) ## format, lint, strict types, import rules
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix src tests examples benchmarks
+
+stale: $(STAMP) ## name the committed results that are older than the code they measured
+	$(BIN)/python benchmarks/stale.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,103 @@
+"""Every error that memlane raises on purpose.
+
+    MemlaneError                   what a user can cause; the command line prints it in one place and exits with `exit_code`
+    +-- SourceError                points into a text: file:line:column, the line, carets
+    |   +-- PtxSyntaxError         the text is no PTX
+    |   +-- PtxTypeError           well formed, but an operand or a type does not fit
+    |   +-- UnsupportedPtx         valid or not, this instruction is not modelled; it is named
+    +-- CompileError               the CUDA compiler or assembler refused; carries its log
+    +-- MissingDependency          an optional package is absent; names the command that installs it
+    +-- LaunchError                a launch that cannot start, or that went wrong
+    |   +-- BadLaunch              wrong kernel name, argument, grid, block or stream
+    |   +-- BadAccess              an access of the kernel outside every allocation, or misaligned
+    |   +-- Deadlock               threads wait for each other for ever
+    |   +-- KernelTrap             the kernel executed `trap` or failed an assertion
+    +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
+    +-- RecordError                a record file that is foreign, truncated, or cannot be written
+    +-- CommandError               the command line cannot do what it was asked
+
+A `MemlaneError` is the user's to mend and its text says how; anything else that escapes is a bug of memlane.
+"""
+
+from __future__ import annotations
+
+from memlane.source import Span
+
+
+class MemlaneError(Exception):
+    """Base of all errors that memlane raises on purpose. `except MemlaneError` catches each of them."""
+
+    exit_code = 1
+
+
+class SourceError(MemlaneError):
+    """Something is wrong at a place in a text. `span` is that place."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        super().__init__(message if span is None else f"{span}: {message}\n{span.quote()}")
+        self.message = message
+        self.span = span
+
+
+class PtxSyntaxError(SourceError):
+    """The text is no PTX."""
+
+
+class PtxTypeError(SourceError):
+    """The PTX is well formed, but an operand, a type or a name does not fit."""
+
+
+class UnsupportedPtx(SourceError):
+    """An instruction, or a form of one, that memlane does not model. It is not called an error of the text."""
+
+
+class CompileError(MemlaneError):
+    """The CUDA compiler or assembler refused its input. `log` is what it said."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(f"{message}\n{log.rstrip()}" if log.strip() else message)
+        self.message = message
+        self.log = log
+
+
+class MissingDependency(MemlaneError):
+    """An optional package is not installed."""
+
+    def __init__(self, what: str, extra: str = "cuda") -> None:
+        super().__init__(f"{what} needs packages that are not installed; install them with: pip install 'memlane[{extra}]'")
+
+
+class LaunchError(MemlaneError):
+    """A launch that cannot start, or that went wrong while it ran."""
+
+
+class BadLaunch(LaunchError):
+    """The launch cannot start: kernel name, arguments, grid, block, shared memory or stream."""
+
+
+class BadAccess(LaunchError):
+    """A thread of the kernel read or wrote where it must not."""
+
+
+class Deadlock(LaunchError):
+    """Threads wait for something that can no longer happen."""
+
+
+class KernelTrap(LaunchError):
+    """The kernel stopped itself: `trap`, or a failed assertion."""
+
+
+class DeviceError(MemlaneError):
+    """There is no such target here, or the CUDA driver refused."""
+
+
+class RecordError(MemlaneError):
+    """A record file that is foreign, truncated or of another version, or one that cannot be written."""
+
+
+class CommandError(MemlaneError):
+    """The command line cannot do what it was asked."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,50 @@
+"""The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
+
+Order inside: schedule <- array <- arguments <- observe <- kernel <- target.
+"""
+
+from memlane.launch.array import DeviceArray
+from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
+from memlane.launch.observe import Observer, observed, observing, unobserved
+from memlane.launch.schedule import (
+    ACCESS_DTYPE,
+    COUNT_FIELDS,
+    Argument,
+    Copy,
+    Dim3,
+    Launch,
+    Layers,
+    Observation,
+    Schedule,
+    Step,
+    Stream,
+    Timeline,
+)
+from memlane.launch.target import Graph, Target
+
+__all__ = [
+    "ACCESS_DTYPE",
+    "COUNT_FIELDS",
+    "Argument",
+    "Copy",
+    "DeviceArray",
+    "Dim3",
+    "Graph",
+    "Kernel",
+    "KernelCall",
+    "Launch",
+    "Layers",
+    "LoadedModule",
+    "Observation",
+    "Observer",
+    "Schedule",
+    "Step",
+    "Stream",
+    "Target",
+    "Timeline",
+    "find_kernel",
+    "observed",
+    "observing",
+    "plain_name",
+    "unobserved",
+]

@@ -1,0 +1,140 @@
+"""Kernels that can be called: `module["naive"][grid, block](out, in, n)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memlane.errors import BadLaunch
+from memlane.launch.arguments import pack
+from memlane.launch.observe import observed
+from memlane.launch.schedule import Dim3, Launch, Stream
+from memlane.ptx import Function, Module
+
+if TYPE_CHECKING:
+    from memlane.launch.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModule(Mapping[str, "Kernel"]):
+    """A PTX module on a target: a mapping from kernel names to kernels.
+
+    A kernel answers to its mangled name, to its full name as the programmer wrote it, and to its plain name where only one kernel has it.
+    """
+
+    target: Target = field(repr=False)
+    module: Module
+    handle: object = field(default=None, repr=False)
+    """What the target needs to launch from it; nobody else looks inside."""
+
+    def __getitem__(self, name: str) -> Kernel:
+        return Kernel(self, find_kernel(self.module, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.module.kernels)
+
+    def __len__(self) -> int:
+        return len(self.module.kernels)
+
+
+def find_kernel(module: Module, name: str) -> Function:
+    """The kernel that answers to `name`; BadLaunch with the names that exist otherwise."""
+    kernels = module.kernels
+    if name in kernels:
+        return kernels[name]
+    titles = [kernel for kernel in kernels.values() if kernel.title == name]
+    matches = titles or [kernel for kernel in kernels.values() if name in (plain_name(kernel.title), _without_arguments(kernel.title))]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
+    if matches:
+        raise BadLaunch(f"several kernels of {module.name} answer to {name!r}: {listed}; use the full name")
+    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")
+
+
+def _without_arguments(title: str) -> str:
+    """`void red<256>(int*)` -> `red<256>`."""
+    depth = 0
+    for position, character in enumerate(title):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0:
+            title = title[:position]
+            break
+    return re.sub(r"^\w[\w:\s*&]*\s(?=\S)", "", title) if "<" in title else title
+
+
+def plain_name(title: str) -> str:
+    """`void ns::red<256>(int*)` -> `red`."""
+    head = re.split(r"[<(]", _without_arguments(title), maxsplit=1)[0]
+    return head.rsplit("::", 1)[-1].split()[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel of a loaded module. `kernel[grid, block]` or `kernel[grid, block, stream, shared_bytes]` makes it callable."""
+
+    loaded: LoadedModule = field(repr=False)
+    function: Function
+
+    @property
+    def target(self) -> Target:
+        return self.loaded.target
+
+    @property
+    def module(self) -> Module:
+        return self.loaded.module
+
+    @property
+    def name(self) -> str:
+        """The name in PTX."""
+        return self.function.name
+
+    @property
+    def title(self) -> str:
+        """The name to show."""
+        return self.function.title
+
+    def __getitem__(self, configuration: tuple[object, ...]) -> KernelCall:
+        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+            raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes]")
+        grid, block, stream, shared_bytes = (*configuration, *(None, 0)[len(configuration) - 2 :])
+        if stream is not None and not isinstance(stream, Stream):
+            raise BadLaunch(f"the stream of {self.title} must come from target.stream(), got a {type(stream).__name__}")
+        if not isinstance(shared_bytes, int) or shared_bytes < 0:
+            raise BadLaunch(f"the dynamic shared memory of {self.title} must be a number of bytes, got {shared_bytes!r}")
+        return KernelCall(self, dim3("grid", grid), dim3("block", block), stream or self.target.default_stream, shared_bytes)
+
+
+def dim3(label: str, extent: object) -> Dim3:
+    """Three positive extents from an int or a tuple of one to three ints."""
+    values = extent if isinstance(extent, tuple) else (extent,)
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+        raise BadLaunch(f"the {label} must be an int or a tuple of up to 3 ints, got {extent!r}")
+    if min(values) < 1:
+        raise BadLaunch(f"the {label} must be positive in each dimension, got {extent!r}")
+    x, y, z = (*values, 1, 1)[:3]
+    return (x, y, z)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """A kernel with its launch configuration. Calling it launches, asynchronously; `bind` only builds the launch."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    stream: Stream
+    shared_bytes: int
+
+    def bind(self, *args: object) -> Launch:
+        """The launch with these arguments, checked against the kernel's parameters and the limits of the chip; nothing runs."""
+        kernel = self.kernel
+        kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
+        arguments = pack(kernel.title, kernel.function.params, args, kernel.target)
+        return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream)
+
+    def __call__(self, *args: object) -> None:
+        """Launch. Returns at once; `target.sync()` waits."""
+        self.kernel.target.launch(observed(self.bind(*args)))

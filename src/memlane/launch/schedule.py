@@ -1,0 +1,172 @@
+"""Launches and copies as data, alone and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from memlane.launch.kernel import Kernel
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A queue of work of one target: its launches run one after another, those of two streams may overlap."""
+
+    number: int
+    """0 is the target's default stream."""
+    handle: object = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One kernel argument, ready to be handed over: its bytes in the layout of the parameter."""
+
+    data: bytes
+    text: str
+    """For messages and records, for example `f4[1024, 1024]` or `1024`."""
+    owner: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
+
+    Instructions are named by their index in `kernel.function.body.instructions()`.
+    """
+
+    launch: Launch
+    counts: dict[int, npt.NDArray[np.int64]]
+    """By instruction: the fields of `COUNT_FIELDS`, summed over the launch. Memory instructions and branches that were executed."""
+    accesses: npt.NDArray[Any] | None = None
+    """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless asked for."""
+    cycles: int | None = None
+    """Modelled duration of the launch, where the clock layer ran."""
+
+
+COUNT_FIELDS = (
+    "requests",
+    "lanes",
+    "sectors",
+    "ideal_sectors",
+    "wavefronts",
+    "ideal_wavefronts",
+    "bytes",
+    "divergent",
+)
+"""`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
+them. `sectors`/`ideal_sectors` for global and generic-to-global accesses, `wavefronts`/`ideal_wavefronts` for shared ones. `divergent`: for branches, executions
+in which the active lanes went two ways (then `requests` is executions and `lanes` active lanes)."""
+
+ACCESS_DTYPE = np.dtype(
+    [
+        ("instruction", "u4"),
+        ("block", "u4"),
+        ("warp", "u2"),
+        ("space", "u1"),
+        ("mask", "u4"),
+        ("issue", "i8"),
+        ("complete", "i8"),
+        ("sectors", "u2"),
+        ("wavefronts", "u2"),
+    ],
+    align=True,
+)
+"""`issue` and `complete` in cycles of the clock layer (0 without it): when the access left the warp and when its value was there.
+`space` is an index into `memlane.ptx.SPACES`-like order: 0 global, 1 shared, 2 local, 3 const, 4 param."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
+
+    counts: bool = False
+    """Count transactions per instruction."""
+    clock: bool = False
+    """Model time; on by itself for kernels that read a clock."""
+    accesses: bool = False
+    """Keep one row per access; implies counts."""
+    report: Callable[[Observation], None] | None = field(default=None, compare=False)
+    """Called with the observation when the launch has finished."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. Built by `kernel[grid, block](...)`, rewritten by observers, executed by a target."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[Argument, ...]
+    shared_bytes: int = 0
+    """Dynamic shared memory per block."""
+    stream: Stream = Stream(0)
+    layers: Layers = Layers()
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.threads_per_block // 32)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """`nbytes` from one device address to another of the same target."""
+
+    destination: int
+    source: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One action of a schedule. It starts after the steps before it on the same `lane`, and after the steps numbered in `after`."""
+
+    action: Launch | Copy
+    lane: int = 0
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Launches and copies with their order, as data: it can be printed, emulated, captured in a CUDA graph, or run."""
+
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(_describe(number, step) for number, step in enumerate(self.steps))
+
+
+def _describe(number: int, step: Step) -> str:
+    action = step.action
+    what = f"copy {action.nbytes} bytes" if isinstance(action, Copy) else f"{action.kernel.title} grid {action.grid} block {action.block}"
+    after = f" after {', '.join(map(str, step.after))}" if step.after else ""
+    return f"{number}: lane {step.lane}: {what}{after}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When each step of a schedule ran. `start_ns[i]` and `end_ns[i]` belong to `schedule.steps[i]` and count from the start of the first."""
+
+    schedule: Schedule
+    start_ns: tuple[float, ...]
+    end_ns: tuple[float, ...]
+    modelled: bool
+    """True for the emulator's clock layer, False for time measured on a device."""
+
+    @property
+    def elapsed_ns(self) -> float:
+        return max(self.end_ns, default=0.0) - min(self.start_ns, default=0.0)

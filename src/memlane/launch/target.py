@@ -1,0 +1,146 @@
+"""The seam between memlane and what runs kernels: an emulator, a GPU, a fake in a test."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.errors import BadLaunch
+from memlane.launch.array import DeviceArray
+from memlane.launch.kernel import Kernel, LoadedModule
+from memlane.launch.observe import observed
+from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
+from memlane.ptx import Module
+
+
+class Graph(Protocol):
+    """A schedule prepared once to be started many times."""
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Start it; asynchronous like a launch."""
+        ...
+
+
+class Target(ABC):
+    """Something that runs kernels. Subclasses give the primitives; what can be said in terms of those is here."""
+
+    name: str
+    """For example `emulator:h200` or `cuda:0`."""
+    chip: Chip
+    modelled: bool
+    """Whether times on this target come from a model rather than from a clock."""
+    default_stream: Stream
+
+    # -- primitives ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> tuple[int, object]:
+        """Fresh memory of `nbytes` with undefined contents: its device address (a multiple of 256) and what keeps it alive."""
+
+    @abstractmethod
+    def read(self, address: int, host: npt.NDArray[Any]) -> None:
+        """Fill the C-contiguous `host` from device memory, after all work launched before has finished."""
+
+    @abstractmethod
+    def write(self, address: int, host: npt.NDArray[Any]) -> None:
+        """Copy the C-contiguous `host` to device memory, after all work launched before has finished."""
+
+    @abstractmethod
+    def load_module(self, module: Module) -> object:
+        """Prepare a module; the handle that `LoadedModule` keeps."""
+
+    @abstractmethod
+    def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
+        """Address and size in bytes of the module-scope variable `name`."""
+
+    @abstractmethod
+    def launch(self, launch: Launch) -> None:
+        """Start one launch, as it is: observers have had their say."""
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Wait for all work; errors of asynchronous work are raised here at the latest."""
+
+    @abstractmethod
+    def run_steps(self, schedule: Schedule) -> Timeline:
+        """Run a schedule whose launches are final, wait for it, and tell when each step ran."""
+
+    @abstractmethod
+    def graph_of(self, schedule: Schedule) -> Graph:
+        """Prepare a schedule whose launches are final for repeated starts."""
+
+    @abstractmethod
+    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
+        """How many blocks of this kernel one SM can hold at once."""
+
+    @abstractmethod
+    def max_shared_bytes(self, kernel: Kernel) -> int:
+        """How many bytes of dynamic shared memory a block of this kernel may ask for."""
+
+    @abstractmethod
+    def device_pointer(self, value: object) -> tuple[int, str] | None:
+        """Address and description of a foreign object's device memory (CuPy, PyTorch, ... through DLPack); None if it has none."""
+
+    # -- in terms of the primitives ------------------------------------------------------------------------------------------
+
+    def array(self, host: npt.ArrayLike) -> DeviceArray:
+        """A copy of `host` on the target."""
+        source = np.asarray(host, order="C")
+        if source.dtype.hasobject:
+            raise BadLaunch(f"an array of dtype {source.dtype} holds Python objects and cannot be copied to {self.name}")
+        array = self.empty(source.shape, source.dtype)
+        if array.nbytes:
+            self.write(array.address, np.ascontiguousarray(source))
+        return array
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
+        """An array on the target with undefined contents."""
+        extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        if any(extent < 0 for extent in extents):
+            raise BadLaunch(f"an array cannot have the shape {extents}")
+        kind = np.dtype(dtype)
+        address, owner = self.allocate(max(1, int(np.prod(extents, dtype=np.int64)) * kind.itemsize))
+        return DeviceArray(self, address, extents, kind, owner)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
+        """An array on the target filled with zeros."""
+        return self.array(np.zeros(shape, dtype))
+
+    def load(self, module: Module) -> LoadedModule:
+        """The module on this target, ready to launch its kernels."""
+        return LoadedModule(self, module, self.load_module(module))
+
+    def run(self, schedule: Schedule) -> Timeline:
+        """Run a schedule, wait for it, and tell when each step ran."""
+        return self.run_steps(_observed(schedule))
+
+    def graph(self, schedule: Schedule) -> Graph:
+        """The schedule prepared for repeated starts (a CUDA graph on a GPU)."""
+        return self.graph_of(_observed(schedule))
+
+    def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+        """Raise BadLaunch if the chip cannot launch `kernel` with this grid, block and dynamic shared memory."""
+        chip, threads = self.chip, block[0] * block[1] * block[2]
+        for axis, extent, limit in zip("xyz", block, chip.max_block_dim, strict=True):
+            if extent > limit:
+                raise BadLaunch(f"block.{axis} is {extent}; {chip.name} allows at most {limit}")
+        for axis, extent, limit in zip("xyz", grid, chip.max_grid_dim, strict=True):
+            if extent > limit:
+                raise BadLaunch(f"grid.{axis} is {extent}; {chip.name} allows at most {limit}")
+        if threads > chip.max_threads_per_block:
+            raise BadLaunch(f"a block of {block[0]}x{block[1]}x{block[2]} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}")
+        room = self.max_shared_bytes(kernel)
+        if shared_bytes > room:
+            raise BadLaunch(f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its static part")
+
+
+def _observed(schedule: Schedule) -> Schedule:
+    return Schedule(tuple(Step(s.action if isinstance(s.action, Copy) else observed(s.action), s.lane, s.after) for s in schedule.steps))

@@ -1,0 +1,316 @@
+"""A PTX module as data.
+
+The tree is immutable; a pass builds new nodes with `dataclasses.replace`. What memlane does not model (debug sections, unknown
+directives, pragmas) is kept as `Directive` text in its place, so that printing a module loses nothing.
+
+    Module
+      Directive | Variable | Function ...            in the order of the text
+        Function.body : Block
+          RegisterDecl | Variable | Label | Instruction | Directive | Block ...
+
+Positions (`span`) take no part in comparison: a module equals itself printed and parsed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from memlane.ptx.forms import Form
+from memlane.ptx.types import SCALAR_TYPES
+from memlane.source import Span
+
+
+# -- operands ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register such as `%r1`, or `alo` inside an inline-assembly scope. `negated` is the `!` before a predicate."""
+
+    name: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register such as `%tid.x`, `%clock64`, or the constant `WARP_SZ`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A literal. Integers hold a value in -2^63 .. 2^64-1; floating-point literals hold the bits.
+
+    `kind` is `int`, `f32` (`0f3F800000`) or `f64` (`0d...` and decimal literals); for the float kinds `value` is the bit pattern.
+    """
+
+    value: int
+    kind: str = "int"
+    text: str = field(default="", compare=False)
+    """The spelling in the source, printed back as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The name of a variable, parameter, label or function, with a constant offset in bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base + offset]`: a memory operand. `base` is a register, a symbol, or an immediate absolute address."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`{a, b, c, d}`: a vector operand."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`d|p`: two destinations, the second a predicate."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class TextureAddress:
+    """`[tex, {x, y}]` or `[tex, sampler, {x, y}]`: the memory operand of texture and surface instructions."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """`(a, b)`: a parenthesised list of a `call`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`_`: a destination that is thrown away."""
+
+
+Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair | TextureAddress | Arguments | Sink
+
+
+# -- statements ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's source, from `.loc`. `file` is the number of a `.file` directive; see `Module.files`."""
+
+    file: int
+    line: int
+    column: int
+    inlined_into: Location | None = None
+    """Where the function that holds this line was inlined, if it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`@p` or `@!p` before an instruction."""
+
+    register: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, resolved against the instruction table.
+
+    `form` names the row of the table and what each of its slots matched: for `ld.global.nc.f32 %f1, [%rd2+4]` the opcode is `ld`,
+    `slot("ss")` is `global`, `slot("type")` is `f32`, and `operand("a")` is the address.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    """The dotted parts as written, without the dots: `("global", "nc", "f32")`."""
+    operands: tuple[Operand, ...]
+    form: Form = field(compare=False, repr=False)
+    guard: Guard | None = None
+    location: Location | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The full opcode as written, for example `ld.global.nc.f32`."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    def slot(self, name: str) -> str | None:
+        """What the slot `name` of the form matched, without the dot; None if it was left out."""
+        return self.form.slots.get(name)
+
+    def has(self, modifier: str) -> bool:
+        """Whether the modifier was written, for example `has("volatile")`."""
+        return modifier in self.modifiers
+
+    def operand(self, name: str) -> Operand | None:
+        """The operand that stands at the place the manual calls `name`; None if it was left out."""
+        index = self.form.operands.get(name)
+        return None if index is None or index >= len(self.operands) else self.operands[index]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """`name:`, a place to branch to."""
+
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterDecl:
+    """`.reg .f32 %f<12>;` (name `%f`, count 12) or `.reg .pred p, q;` (two declarations with count None)."""
+
+    type: str
+    name: str
+    count: int | None = None
+    vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable in a state space, or a formal parameter.
+
+    `.visible .global .align 8 .u64 table[16] = {1, 2};` has space `global`, type `u64`, align 8, shape (16,), and `initial`
+    holding its initialiser as it stands in the text. An array without a length (`.extern .shared .b8 s[];`) has shape (0,).
+    """
+
+    space: str
+    type: str
+    name: str
+    shape: tuple[int, ...] | None = None
+    align: int | None = None
+    vector: int = 1
+    linkage: tuple[str, ...] = ()
+    """`visible`, `extern`, `weak`, `common`, in the order written."""
+    initial: str | None = None
+    attributes: str = ""
+    """What stands between type and name and is not modelled, for example `.ptr .global .align 16`."""
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def element_bytes(self) -> int:
+        from_type = SCALAR_TYPES.get(self.type)
+        return (from_type.nbytes if from_type else 8) * self.vector
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; 0 for an array without a length."""
+        size = self.element_bytes
+        for extent in self.shape or ():
+            size *= extent
+        return size
+
+    @property
+    def alignment(self) -> int:
+        """Bytes that the address must be a multiple of: the `.align`, else the size of an element."""
+        return self.align or self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """Text that passes through: `.pragma`, `.file`, `.section` with its body, and whatever else is not modelled.
+
+    `.loc` too stands here as written; the instructions after it carry it as `location`.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """The statements between two braces; names declared in it are visible in it alone."""
+
+    statements: tuple[Statement, ...]
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction in the order of the text, those of inner blocks included."""
+        for statement in self.statements:
+            if isinstance(statement, Instruction):
+                yield statement
+            elif isinstance(statement, Block):
+                yield from statement.instructions()
+
+
+Statement = Instruction | Label | RegisterDecl | Variable | Directive | Block
+
+
+# -- module --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Function:
+    """An `.entry` (kernel) or a `.func`. `body` is None for a declaration."""
+
+    name: str
+    is_entry: bool
+    params: tuple[Variable, ...]
+    results: tuple[Variable, ...]
+    body: Block | None
+    linkage: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    """Performance directives between the head and the body as written, for example `.maxntid 256, 1, 1`."""
+    demangled: str = field(default="", compare=False)
+    """The name as the programmer wrote it, where the compiler told; else empty."""
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The name to show to a person."""
+        return self.demangled or self.name
+
+
+Item = Directive | Variable | Function
+
+
+@dataclass(frozen=True)
+class Module:
+    """A PTX module. `version` is (9, 0) for `.version 9.0`, `target` the list behind `.target`, the first of them the architecture."""
+
+    version: tuple[int, int]
+    target: tuple[str, ...]
+    address_size: int
+    items: tuple[Item, ...]
+    name: str = field(default="<ptx>", compare=False)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Text of the user's source files, by the name that `.file` gives them, where it is known; reports quote it."""
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Functions with a body, by name."""
+        return {item.name: item for item in self.items if isinstance(item, Function) and item.body is not None}
+
+    @property
+    def kernels(self) -> dict[str, Function]:
+        """The `.entry` functions, by name."""
+        return {name: function for name, function in self.functions.items() if function.is_entry}
+
+    @cached_property
+    def variables(self) -> dict[str, Variable]:
+        """Module-scope variables, by name."""
+        return {item.name: item for item in self.items if isinstance(item, Variable)}
+
+    @cached_property
+    def files(self) -> dict[int, str]:
+        """File names by the number that `.loc` uses."""
+        table: dict[int, str] = {}
+        for item in self.items:
+            if isinstance(item, Directive) and item.text.startswith(".file"):
+                number, rest = item.text[len(".file") :].split(None, 1)
+                table[int(number)] = rest.split('"')[1]
+        return table

@@ -1,0 +1,40 @@
+"""Sites: the static memory instructions of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Site:
+    """One static memory instruction of one kernel."""
+
+    id: int
+    """Number within a trace, from 0."""
+    kernel: str
+    """The kernel's title."""
+    instruction: int
+    """Index of the instruction among the instructions of the original kernel, in the order of the text."""
+    file: str
+    """Source file as the compiler names it; the PTX's name where there is no line information."""
+    line: int
+    """1-based; of the PTX text where there is no line information."""
+    column: int
+    op: str
+    """The PTX opcode in full, for example `ld.global.f32`."""
+    kind: str
+    """`load`, `store`, `atomic` (with a result that is used) or `reduction` (without)."""
+    space: str
+    """`global`, `shared`, `local`, `const`, `param`, `tex` or `generic`."""
+    nbytes: int
+    """Bytes that one lane accesses."""
+    scheme: str = ""
+    """The probe around it: `dependent`, `consume`, `simple`, `paper`; empty where it is not timed."""
+    completeness: str = ""
+    """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued."""
+    reason: str = ""
+    """Why it is `issue-only`, in words."""
+
+
+COMPLETE = "complete"
+ISSUE_ONLY = "issue-only"
