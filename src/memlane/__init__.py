@@ -1,1 +1,96 @@
+"""memlane: see, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.
+
+    import memlane as ml
+
+    module = ml.cuda("transpose.cu")
+    target = ml.target()
+    naive = target.load(module)["naive"]
+    trace = ml.trace(naive[(32, 32), (32, 32)], out, a, 1024)
+    for finding in ml.explain(trace):
+        print(finding)
+
+Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "Copy": "launch",
+    "Counter": "measure",
+    "Counts": "record",
+    "DeviceArray": "launch",
+    "Finding": "diagnose",
+    "Kernel": "launch",
+    "Launch": "launch",
+    "MemlaneError": "errors",
+    "Module": "ptx",
+    "Schedule": "launch",
+    "Step": "launch",
+    "Target": "launch",
+    "Timing": "measure",
+    "Trace": "record",
+    "TraceOptions": "instrument",
+    "Tracer": "measure",
+    "count": "measure",
+    "cuda": "compile",
+    "explain": "diagnose",
+    "parse": "ptx",
+    "target": "targets",
+    "time": "measure",
+    "trace": "measure",
+}
+
+__all__ = [
+    "Copy",
+    "Counter",
+    "Counts",
+    "DeviceArray",
+    "Finding",
+    "Kernel",
+    "Launch",
+    "MemlaneError",
+    "Module",
+    "Schedule",
+    "Step",
+    "Target",
+    "Timing",
+    "Trace",
+    "TraceOptions",
+    "Tracer",
+    "count",
+    "cuda",
+    "explain",
+    "parse",
+    "target",
+    "time",
+    "trace",
+]
+
+if TYPE_CHECKING:
+    from memlane.compile import cuda
+    from memlane.diagnose import Finding, explain
+    from memlane.errors import MemlaneError
+    from memlane.instrument import TraceOptions
+    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
+    from memlane.measure import Counter, Timing, Tracer, count, time, trace
+    from memlane.ptx import Module, parse
+    from memlane.record import Counts, Trace
+    from memlane.targets import target
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'memlane' has no attribute {name!r}")
+    value = getattr(import_module(f"memlane.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,7 @@
+"""`python -m memlane` is the command `memlane`."""
+
+import sys
+
+from memlane.cli import main
+
+sys.exit(main())

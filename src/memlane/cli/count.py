@@ -1,0 +1,47 @@
+"""`memlane count`: how many transactions each access costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from memlane.cli import options as o
+from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
+from memlane.errors import CommandError
+from memlane.measure import Counter
+from memlane.report import counts_json, print_counts
+
+
+def count(
+    source: o.Input,
+    arguments: o.ScriptArguments = None,
+    kernel: o.KernelName = "",
+    grid: o.Grid = "",
+    block: o.BlockShape = "",
+    arg: o.KernelArguments = [],
+    shared: o.SharedBytes = 0,
+    launch: o.LaunchNumber = None,
+    define: o.Define = [],
+    include: o.Include = [],
+    std: o.Standard = "c++17",
+    arch: o.Arch = "",
+    instantiate: o.Instantiate = [],
+    target: o.TargetName = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
+    counter = Counter(only_launch=launch)
+    if source.suffix in SOURCE_SUFFIXES:
+        compile_options = CompileOptions(define, include, std, arch, instantiate)
+        run_kernel(source, compile_options, LaunchOptions.parse(kernel, grid, block, arg, shared), target, counter)
+    else:
+        run_script(source, arguments or (), target, counter)
+    if not counter.seen:
+        raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)
+    for counts in (results := counter.finish()):
+        if not as_json:
+            print_counts(counts)
+    if as_json:
+        typer.echo(json.dumps([counts_json(counts) for counts in results], indent=2))

@@ -1,0 +1,29 @@
+"""`memlane export FILE --to csv`: the records in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memlane.cli.options import Force, Output
+from memlane.cli.output import output_path
+from memlane.errors import CommandError
+from memlane.export import EXPORTERS
+from memlane.record import load
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")],
+    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(sorted(EXPORTERS))}.")],
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Write the records of a trace in another format."""
+    exporter = EXPORTERS.get(to)
+    if exporter is None:
+        raise CommandError(f"no exporter {to!r}; there is: {', '.join(sorted(EXPORTERS))}")
+    path = output_path(output, file, exporter.suffix, force=force)
+    exporter.write(load(file), path, force=force)
+    typer.echo(f"Wrote {path}")

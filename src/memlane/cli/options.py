@@ -1,0 +1,32 @@
+"""Options that several commands share, declared once so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Input = Annotated[Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")]
+ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, behind `--`.")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="Where to run: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where to write; default: named after the input, in the working directory.")]
+KernelName = Annotated[str, typer.Option("--kernel", "-k", help="Kernel to launch, for a .cu or .ptx file.")]
+Grid = Annotated[str, typer.Option("--grid", help="Grid as X[,Y[,Z]].")]
+BlockShape = Annotated[str, typer.Option("--block", help="Block as X[,Y[,Z]].")]
+KernelArguments = Annotated[
+    list[str],
+    typer.Option(
+        "--arg",
+        metavar="SPEC",
+        help="A kernel argument, in order: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example in:f4[1024,1024]=random:7; a number as VALUE:DTYPE, for example 1024:i4.",
+    ),
+]
+SharedBytes = Annotated[int, typer.Option("--shared", help="Dynamic shared memory per block, in bytes.")]
+Define = Annotated[list[str], typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro.")]
+Include = Annotated[list[Path], typer.Option("-I", "--include", metavar="DIR", help="Search a directory for headers.")]
+Standard = Annotated[str, typer.Option("--std", help="C++ standard.")]
+Arch = Annotated[str, typer.Option("--arch", help="Architecture to compile for; default: that of the target.")]
+Instantiate = Annotated[list[str], typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.")]
+LaunchNumber = Annotated[int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")]

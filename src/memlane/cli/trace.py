@@ -1,0 +1,57 @@
+"""`memlane trace`: when each access started and completed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from memlane.cli import options as o
+from memlane.cli.output import output_path
+from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
+from memlane.errors import CommandError
+from memlane.instrument import SCHEMES, TraceOptions
+from memlane.measure import Tracer
+from memlane.report import print_trace
+
+
+def trace(
+    source: o.Input,
+    arguments: o.ScriptArguments = None,
+    kernel: o.KernelName = "",
+    grid: o.Grid = "",
+    block: o.BlockShape = "",
+    arg: o.KernelArguments = [],
+    shared: o.SharedBytes = 0,
+    scheme: Annotated[str, typer.Option("--scheme", help=f"The probe: {', '.join(SCHEMES)}.")] = "dependent",
+    space: Annotated[list[str], typer.Option("--space", help="Only accesses to this state space; repeat for several.")] = [],
+    kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic or reduction; repeat for several.")] = [],
+    line: Annotated[list[int], typer.Option("--line", help="Only accesses of this source line; repeat for several.")] = [],
+    launch: o.LaunchNumber = None,
+    define: o.Define = [],
+    include: o.Include = [],
+    std: o.Standard = "c++17",
+    arch: o.Arch = "",
+    instantiate: o.Instantiate = [],
+    target: o.TargetName = "",
+    output: o.Output = None,
+    force: o.Force = False,
+) -> None:
+    """Record when each memory access started and completed, and print a table by source line."""
+    path = output_path(output, source, ".parquet", force=force)
+    selection = TraceOptions(scheme=scheme, spaces=tuple(space), kinds=tuple(kind), lines=tuple(line))
+    tracer = Tracer(selection, only_launch=launch)
+    if source.suffix in SOURCE_SUFFIXES:
+        compile_options = CompileOptions(define, include, std, arch, instantiate)
+        run_kernel(source, compile_options, LaunchOptions.parse(kernel, grid, block, arg, shared), target, tracer)
+    else:
+        run_script(source, arguments or (), target, tracer)
+    if not tracer.seen:
+        raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
+    if not tracer.traced:
+        raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    result = tracer.finish()
+    result.save(path, force=force)
+    print_trace(result)
+    typer.echo(f"Wrote {path}")
+    typer.echo(f"Next: memlane explain {path}")
