@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-Input = Annotated[Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")]
+Input = Annotated[
+    Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
+]
 ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, behind `--`.")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="Where to run: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")]
+TargetName = Annotated[
+    str, typer.Option("--target", "-t", help="Where to run: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where to write; default: named after the input, in the working directory.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Where to write; default: named after the input, in the working directory.")
+]
 KernelName = Annotated[str, typer.Option("--kernel", "-k", help="Kernel to launch, for a .cu or .ptx file.")]
 Grid = Annotated[str, typer.Option("--grid", help="Grid as X[,Y[,Z]].")]
 BlockShape = Annotated[str, typer.Option("--block", help="Block as X[,Y[,Z]].")]
@@ -29,4 +35,6 @@ Include = Annotated[list[Path], typer.Option("-I", "--include", metavar="DIR", h
 Standard = Annotated[str, typer.Option("--std", help="C++ standard.")]
 Arch = Annotated[str, typer.Option("--arch", help="Architecture to compile for; default: that of the target.")]
 Instantiate = Annotated[list[str], typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.")]
-LaunchNumber = Annotated[int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")]
+LaunchNumber = Annotated[
+    int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")
+]

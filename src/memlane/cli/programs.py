@@ -41,7 +41,9 @@ class LaunchOptions:
 
     @classmethod
     def parse(cls, kernel: str, grid: str, block: str, arguments: Sequence[str], shared_bytes: int) -> LaunchOptions:
-        return cls(kernel, parse_extent("--grid", grid), parse_extent("--block", block), tuple(map(parse_argument, arguments)), shared_bytes)
+        return cls(
+            kernel, parse_extent("--grid", grid), parse_extent("--block", block), tuple(map(parse_argument, arguments)), shared_bytes
+        )
 
 
 def load_source(path: Path, options: CompileOptions, default_arch: str) -> Module:
@@ -50,7 +52,14 @@ def load_source(path: Path, options: CompileOptions, default_arch: str) -> Modul
         raise CommandError(f"no file {path}")
     if path.suffix == ".ptx":
         return parse(path.read_text(), str(path))
-    return cuda(path, arch=options.arch or default_arch, std=options.std, include=tuple(map(str, options.include)), define=tuple(options.define), instantiate=tuple(options.instantiate))
+    return cuda(
+        path,
+        arch=options.arch or default_arch,
+        std=options.std,
+        include=tuple(map(str, options.include)),
+        define=tuple(options.define),
+        instantiate=tuple(options.instantiate),
+    )
 
 
 def arch_of(target: Target) -> str:
@@ -64,7 +73,9 @@ def run_kernel(path: Path, compile_options: CompileOptions, options: LaunchOptio
     where = target(target_name or None)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
     if not options.kernel and len(loaded) > 1:
-        raise CommandError(f"{path} has several kernels: {', '.join(k.title for k in loaded.module.kernels.values())}; choose one with --kernel")
+        raise CommandError(
+            f"{path} has several kernels: {', '.join(k.title for k in loaded.module.kernels.values())}; choose one with --kernel"
+        )
     kernel = loaded[options.kernel or next(iter(loaded), "")]
     values = [spec.on(where) for spec in options.arguments]
     with observing(observer):
@@ -84,6 +95,8 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            raise CommandError(f"{path} stopped with exit code {stop.code}", exit_code=stop.code if isinstance(stop.code, int) else 1) from None
+            raise CommandError(
+                f"{path} stopped with exit code {stop.code}", exit_code=stop.code if isinstance(stop.code, int) else 1
+            ) from None
     finally:
         sys.argv, sys.path[:] = argv, search

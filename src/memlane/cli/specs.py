@@ -44,7 +44,9 @@ def parse_argument(text: str) -> ArgumentSpec:
             return ArgumentSpec(text, kind.type(number))
         except (ValueError, OverflowError):
             raise CommandError(f"--arg {text}: {match['value']} is no {kind.name}") from None
-    raise CommandError(f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], or VALUE:DTYPE for a number, for example 1024:i4")
+    raise CommandError(
+        f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], or VALUE:DTYPE for a number, for example 1024:i4"
+    )
 
 
 def _dtype(text: str, name: str) -> np.dtype[Any]:
@@ -87,5 +89,9 @@ def parse_extent(option: str, text: str) -> tuple[int, ...]:
     """`32,32` -> (32, 32)."""
     parts = text.split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdigit() for part in parts):
-        raise CommandError(f"{option} {text!r}: write X, X,Y or X,Y,Z, for example {option} 32,32" if text else f"{option} is missing: write {option} X[,Y[,Z]]")
+        raise CommandError(
+            f"{option} {text!r}: write X, X,Y or X,Y,Z, for example {option} 32,32"
+            if text
+            else f"{option} is missing: write {option} X[,Y[,Z]]"
+        )
     return tuple(int(part) for part in parts)

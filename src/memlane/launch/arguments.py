@@ -29,7 +29,10 @@ def pack(kernel: str, params: Sequence[Variable], values: Sequence[object], targ
     if len(values) != len(params):
         listed = ", ".join(_describe(param) for param in params)
         raise BadLaunch(f"kernel {kernel} takes {len(params)} arguments ({listed or 'none'}), {len(values)} given")
-    return tuple(_pack_one(f"argument {position} of {kernel}", param, value, target) for position, (param, value) in enumerate(zip(params, values, strict=True), 1))
+    return tuple(
+        _pack_one(f"argument {position} of {kernel}", param, value, target)
+        for position, (param, value) in enumerate(zip(params, values, strict=True), 1)
+    )
 
 
 def _describe(param: Variable) -> str:
@@ -45,28 +48,31 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
     if isinstance(value, DeviceArray):
         if value.target is not target:
             raise BadLaunch(f"{where} lives on {value.target.name}, the kernel on {target.name}; copy it with target.array(x.numpy())")
-        return _pointer(where, param, value.address, f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]", value.owner)
+        text = f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]"
+        return _pointer(where, param, (value.address, value.nbytes), text, value.owner)
     if isinstance(value, bool | int | float | np.generic):
         return _number(where, param, kind.kind, kind.bits, value)
     found = target.device_pointer(value)
     if found is not None:
-        address, text = found
-        return _pointer(where, param, address, text, value)
+        address, nbytes, text = found
+        return _pointer(where, param, (address, nbytes), text, value)
     given = "a NumPy array, which lies on the host" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
     raise BadLaunch(f"{where} is {given}; the parameter is {_describe(param)}: pass a number, or copy the array with target.array(x)")
 
 
-def _pointer(where: str, param: Variable, address: int, text: str, owner: object) -> Argument:
+def _pointer(where: str, param: Variable, memory: tuple[int, int], text: str, owner: object) -> Argument:
     if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f":
         raise BadLaunch(f"{where} is an array, but the parameter is {param.type}, a number")
-    return Argument(struct.pack("<Q", address), text, owner)
+    return Argument(struct.pack("<Q", memory[0]), text, owner, memory)
 
 
 def _number(where: str, param: Variable, kind: str, bits: int, value: Any) -> Argument:
     if ".ptr" in param.attributes and value != 0:
         raise BadLaunch(f"{where} is the number {value}, but the parameter is a pointer: pass an array of the target")
     if isinstance(value, np.generic) and value.dtype.itemsize * 8 != bits:
-        raise BadLaunch(f"{where} is {value.dtype.name}, {value.dtype.itemsize} bytes, but the parameter is {param.type}, {bits // 8} bytes")
+        raise BadLaunch(
+            f"{where} is {value.dtype.name}, {value.dtype.itemsize} bytes, but the parameter is {param.type}, {bits // 8} bytes"
+        )
     is_float = isinstance(value, float | np.floating)
     if kind == "f":
         return Argument(struct.pack(_FLOAT_FORMATS[bits], float(value)), repr(value))
@@ -85,7 +91,9 @@ def _number(where: str, param: Variable, kind: str, bits: int, value: Any) -> Ar
 def _by_value(where: str, param: Variable, value: object) -> Argument:
     data = value if isinstance(value, bytes) else value.tobytes() if isinstance(value, np.generic | np.ndarray) else None
     if data is None:
-        raise BadLaunch(f"{where} is a {type(value).__name__}, but the parameter is a structure of {param.nbytes} bytes: pass bytes or a NumPy value")
+        raise BadLaunch(
+            f"{where} is a {type(value).__name__}, but the parameter is a structure of {param.nbytes} bytes: pass bytes or a NumPy value"
+        )
     if len(data) != param.nbytes:
         raise BadLaunch(f"{where} has {len(data)} bytes, but the parameter has {param.nbytes}")
     return Argument(data, f"{len(data)} bytes")

@@ -32,6 +32,8 @@ class Argument:
     text: str
     """For messages and records, for example `f4[1024, 1024]` or `1024`."""
     owner: object = field(default=None, repr=False, compare=False)
+    memory: tuple[int, int] | None = None
+    """For an array: its device address and its size in bytes, so that an observer can save and restore it."""
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class Target(ABC):
         """How many bytes of dynamic shared memory a block of this kernel may ask for."""
 
     @abstractmethod
-    def device_pointer(self, value: object) -> tuple[int, str] | None:
-        """Address and description of a foreign object's device memory (CuPy, PyTorch, ... through DLPack); None if it has none."""
+    def device_pointer(self, value: object) -> tuple[int, int, str] | None:
+        """Address, size in bytes and description of a foreign object's device memory (CuPy, PyTorch, ... through DLPack); None if it has none."""
 
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
@@ -136,10 +136,14 @@ class Target(ABC):
             if extent > limit:
                 raise BadLaunch(f"grid.{axis} is {extent}; {chip.name} allows at most {limit}")
         if threads > chip.max_threads_per_block:
-            raise BadLaunch(f"a block of {block[0]}x{block[1]}x{block[2]} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}")
+            raise BadLaunch(
+                f"a block of {block[0]}x{block[1]}x{block[2]} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}"
+            )
         room = self.max_shared_bytes(kernel)
         if shared_bytes > room:
-            raise BadLaunch(f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its static part")
+            raise BadLaunch(
+                f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its static part"
+            )
 
 
 def _observed(schedule: Schedule) -> Schedule:
