@@ -1,0 +1,95 @@
+"""What every benchmark shares: rows with a prediction, the file they go to, medians of interleaved rounds.
+
+A benchmark is one script with one command. It declares `SOURCES`, the paths whose code it measures, and calls `write`. The results are
+committed; `make stale` names those that are older than their sources, and the tests check each file against the schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number beside the number that was to be reached.
+
+    `holds` is derived: whether `value` is on the right side of `reach`; true where nothing was to be reached. A row that misses stays in,
+    and its note says what stands between.
+    """
+
+    case: str
+    metric: str
+    value: float | None
+    unit: str
+    reach: float | None = None
+    better: str = "lower"
+    peer: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        if self.reach is None:
+            return True
+        if self.value is None:
+            return False
+        return self.value >= self.reach if self.better == "higher" else self.value <= self.reach
+
+    def as_json(self) -> dict[str, object]:
+        value = asdict(self)
+        value["holds"] = self.holds
+        return value
+
+
+def commit() -> str:
+    """The commit that is measured: `MEMLANE_COMMIT` where the checkout travelled without its history, else git's HEAD."""
+    given = os.environ.get("MEMLANE_COMMIT")
+    return given or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
+    """Store the rows as `<directory>/<benchmark>.json`, by default under `benchmarks/results/<chip>`, and print them."""
+    folder = directory or Path(os.environ.get("MEMLANE_RESULTS", RESULTS)) / chip
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "benchmark": benchmark,
+        "command": " ".join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
+        "commit": commit(),
+        "chip": chip,
+        "driver": driver,
+        "cuda": cuda,
+        "date": datetime.date.today().isoformat(),
+        "rows": [row.as_json() for row in rows],
+    }
+    path = folder / f"{benchmark}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    for row in rows:
+        mark = "  " if row.reach is None else "ok" if row.holds else "MISS"
+        value = "-" if row.value is None else f"{row.value:.6g}"
+        print(f"{mark:4} {row.case:44} {row.metric:34} {value:>12} {row.unit:10} reach {row.reach} {row.peer or ''} {row.note}")
+    return path
+
+
+def interleaved(rounds: int, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Call each of `runs` once a round, in turn, so that drift of the machine meets all of them alike."""
+    results: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            results[name].append(run())
+    return results
+
+
+def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[float, float, float]:
+    """Median of the paired ratios, and their 10th and 90th percentile."""
+    ratios = sorted(a / b for a, b in zip(numerators, denominators, strict=True))
+    return statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
