@@ -1,7 +1,36 @@
-"""Access records, counts, and the file that holds them. Order inside: site <- counts <- trace <- file."""
+"""Access records, counts, and the file that holds them.
 
-from memlane.record.counts import BranchCounts, Counts, SiteCounts
-from memlane.record.site import COMPLETE, ISSUE_ONLY, Site
-from memlane.record.trace import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo, Trace
+Order inside: site <- counts <- schema <- header <- file <- trace <- build, summary. `output` writes any file whole or not at all.
+"""
 
-__all__ = ["ACCESS_SCHEMA", "COMPLETE", "ISSUE_ONLY", "WARP_DTYPE", "BranchCounts", "Counts", "LaunchInfo", "Site", "SiteCounts", "Trace"]
+from memlane.record.build import build_trace
+from memlane.record.counts import BranchCounts, Counts, SiteCounts, total_by_place
+from memlane.record.file import save
+from memlane.record.output import check_output, replacing
+from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
+from memlane.record.site import COMPLETE, ISSUE_ONLY, Place, Site, kernel_label
+from memlane.record.summary import LineSummary, summarise
+from memlane.record.trace import Trace, load
+
+__all__ = [
+    "ACCESS_SCHEMA",
+    "COMPLETE",
+    "ISSUE_ONLY",
+    "WARP_DTYPE",
+    "BranchCounts",
+    "Counts",
+    "LaunchInfo",
+    "LineSummary",
+    "Place",
+    "Site",
+    "SiteCounts",
+    "Trace",
+    "build_trace",
+    "check_output",
+    "kernel_label",
+    "load",
+    "replacing",
+    "save",
+    "summarise",
+    "total_by_place",
+]

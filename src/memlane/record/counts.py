@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.record.site import Site
+from memlane.record.site import Place, Site
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,42 @@ class SiteCounts:
     wavefronts: int | None = None
     """Shared memory: passes through the banks."""
     ideal_wavefronts: int | None = None
+    """Wavefronts that the distinct bytes would need if no two lanes met in a bank."""
+    stride_bytes: int | None = None
+    """Distance between the addresses of neighbouring active lanes, where it was one and the same in all requests; None where it was not, or
+    was not looked at."""
 
     @property
     def conflicts(self) -> int | None:
         """Wavefronts beyond the ideal: bank conflicts."""
         return None if self.wavefronts is None or self.ideal_wavefronts is None else self.wavefronts - self.ideal_wavefronts
+
+    def plus(self, other: SiteCounts) -> SiteCounts:
+        """Both together, under the site of the first: another launch, or another site of the same source line."""
+        return SiteCounts(
+            site=self.site,
+            requests=self.requests + other.requests,
+            lanes=self.lanes + other.lanes,
+            bytes=self.bytes + other.bytes,
+            sectors=_both(self.sectors, other.sectors),
+            ideal_sectors=_both(self.ideal_sectors, other.ideal_sectors),
+            wavefronts=_both(self.wavefronts, other.wavefronts),
+            ideal_wavefronts=_both(self.ideal_wavefronts, other.ideal_wavefronts),
+            stride_bytes=self.stride_bytes if self.stride_bytes == other.stride_bytes else None,
+        )
+
+
+def total_by_place(counts: Iterable[SiteCounts]) -> dict[Place, SiteCounts]:
+    """The counts of each place, summed over its sites (an unrolled loop has several) and over launches."""
+    totals: dict[Place, SiteCounts] = {}
+    for entry in counts:
+        place = entry.site.place
+        totals[place] = totals[place].plus(entry) if place in totals else entry
+    return totals
+
+
+def _both(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
 
 
 @dataclass(frozen=True)

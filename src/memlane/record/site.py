@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Place = tuple[str, str, int, str, str]
+"""Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -35,6 +38,24 @@ class Site:
     reason: str = ""
     """Why it is `issue-only`, in words."""
 
+    @property
+    def place(self) -> Place:
+        """What summaries and findings group by."""
+        return (self.kernel, self.file, self.line, self.op, self.space)
+
 
 COMPLETE = "complete"
 ISSUE_ONLY = "issue-only"
+
+
+def kernel_label(title: str) -> str:
+    """The kernel's title without return type and parameters, for people: `void ns::red<256>(int*)` -> `ns::red<256>`."""
+    name = title.replace("(anonymous namespace)::", "")
+    depth = start = 0
+    for position, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if depth == 0 and character == " ":
+            start = position + 1
+        elif depth == 0 and character == "(":
+            return name[start:position]
+    return name[start:]

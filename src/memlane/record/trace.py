@@ -2,79 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memlane.record.counts import BranchCounts, SiteCounts
+from memlane.record.file import read, save
+from memlane.record.schema import LaunchInfo
 from memlane.record.site import Site
-
-_NAME = pa.dictionary(pa.int32(), pa.string())
-
-ACCESS_SCHEMA = pa.schema(
-    [
-        pa.field("launch", pa.uint32(), nullable=False),
-        pa.field("kernel", _NAME, nullable=False),
-        pa.field("file", _NAME, nullable=False),
-        pa.field("line", pa.uint32(), nullable=False),
-        pa.field("op", _NAME, nullable=False),
-        pa.field("space", _NAME, nullable=False),
-        pa.field("site", pa.uint32(), nullable=False),
-        pa.field("bytes", pa.uint16(), nullable=False),
-        pa.field("block", pa.uint32(), nullable=False),
-        pa.field("sm", pa.uint16(), nullable=False),
-        pa.field("warp", pa.uint16(), nullable=False),
-        pa.field("active_mask", pa.uint32(), nullable=False),
-        pa.field("execution", pa.uint32(), nullable=False),
-        pa.field("start", pa.int64(), nullable=False),
-        pa.field("end", pa.int64(), nullable=False),
-        pa.field("completeness", _NAME, nullable=False),
-        pa.field("sectors", pa.uint16(), nullable=True),
-        pa.field("wavefronts", pa.uint16(), nullable=True),
-    ]
-)
-"""One row per warp-level access. `launch`: index into `Trace.launches`. `bytes`: per lane. `block`: linear index in the grid (x fastest).
-`warp`: in its block. `execution`: n-th access of this warp at this site in this launch, from 0. `start`, `end`: cycles of the SM's clock, which
-on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this very access; null where unknown or without meaning."""
-
-WARP_DTYPE = np.dtype(
-    [
-        ("launch", "u4"),
-        ("block", "u4"),
-        ("warp", "u2"),
-        ("sm", "u2"),
-        ("begin_cycles", "i8"),
-        ("end_cycles", "i8"),
-        ("begin_ns", "i8"),
-        ("end_ns", "i8"),
-        ("kept", "u4"),
-        ("lost", "u4"),
-    ]
-)
-"""One row per traced warp: its life in cycles of its SM's clock and in ns of the global timer, and how many records it kept and lost."""
-
-
-@dataclass(frozen=True)
-class LaunchInfo:
-    """One traced launch."""
-
-    id: int
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int
-    stream: int
-    arguments: tuple[str, ...]
-    scheme: str
-    lost: int = 0
-    """Records that found no room, counted exactly."""
-    branches: tuple[BranchCounts, ...] = ()
-    counts: tuple[SiteCounts, ...] = ()
-    """Transactions by site where they were counted with the trace."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +32,7 @@ class Trace:
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Text of the source files by name, so that a report needs no other file."""
     windows: Mapping[str, float] = field(default_factory=dict)
-    """Cycles that an empty window of the scheme measures on this target, by scheme, where known. Never subtracted from `start` and `end`."""
+    """Cycles that an empty window of the scheme measures on this target, by scheme, where known. Never subtracted from the rows."""
     version: str = ""
     """Of memlane, when it was recorded."""
 
@@ -102,3 +40,17 @@ class Trace:
     def lost(self) -> int:
         """Records that found no room, over all launches."""
         return sum(launch.lost for launch in self.launches)
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the record file `path`. RecordError if it exists and not `force`, or if it cannot be written."""
+        save(self, path, force)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """The trace in the record file `path`. RecordError if it is missing, foreign, damaged or of a newer format."""
+        return cls(**read(path))
+
+
+def load(path: str | os.PathLike[str]) -> Trace:
+    """The trace in the record file `path`; the same as `Trace.load`."""
+    return Trace.load(path)

@@ -1,0 +1,133 @@
+"""From decoded records to a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
+from memlane.record.site import Site
+from memlane.record.trace import Trace
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+_REQUIRED = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
+_OPTIONAL = ("sectors", "wavefronts")
+
+
+def build_trace(
+    columns: Columns,
+    *,
+    sites: Sequence[Site],
+    launches: Sequence[LaunchInfo],
+    warps: npt.NDArray[Any] | None = None,
+    chip: str,
+    target: str,
+    modelled: bool,
+    sources: Mapping[str, str] | None = None,
+    windows: Mapping[str, float] | None = None,
+) -> Trace:
+    """The trace of the records in `columns`, which may come in any order.
+
+    `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors` and `wavefronts` to integer
+    arrays of one length, one element per access. `site` and `launch` are indices into `sites` and `launches`. A negative number of
+    sectors or wavefronts means unknown. Rows come out by launch, block, warp and start, with `execution` counted in that order.
+    ValueError if columns and tables do not fit together.
+    """
+    _check(columns, sites, launches)
+    order = np.lexsort(tuple(columns[name] for name in ("start", "warp", "block", "launch")))
+    rows = {name: np.asarray(column)[order] for name, column in columns.items()}
+    return Trace(
+        table=_table(rows, sites),
+        sites=tuple(sites),
+        launches=tuple(launches),
+        warps=np.zeros(0, WARP_DTYPE) if warps is None else warps.astype(WARP_DTYPE, copy=False),
+        chip=chip,
+        target=target,
+        modelled=modelled,
+        sources=dict(sources or {}),
+        windows=dict(windows or {}),
+        version=_version(),
+    )
+
+
+def _check(columns: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo]) -> None:
+    missing = [name for name in _REQUIRED if name not in columns]
+    unknown = sorted(set(columns) - {*_REQUIRED, *_OPTIONAL})
+    if missing or unknown:
+        raise ValueError(f"missing columns: {missing}, unknown columns: {unknown}")
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError(f"columns of different lengths: { {name: len(column) for name, column in columns.items()} }")
+    for label, entries in (("site", sites), ("launch", launches)):
+        if [entry.id for entry in entries] != list(range(len(entries))):
+            raise ValueError(f"the ids of {label} entries must be 0, 1, 2, ... in order")
+        used = columns[label]
+        if len(used) and not 0 <= int(used.min()) <= int(used.max()) < len(entries):
+            raise ValueError(f"{label} numbers from {used.min()} to {used.max()}, but there are {len(entries)} entries")
+
+
+def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
+    """Rows in `ACCESS_SCHEMA`; what depends on the site alone is taken from `sites`."""
+    site = np.asarray(rows["site"], np.intp)
+    made: dict[str, Any] = {
+        "kernel": _names([s.kernel for s in sites], site),
+        "file": _names([s.file for s in sites], site),
+        "op": _names([s.op for s in sites], site),
+        "space": _names([s.space for s in sites], site),
+        "completeness": _names([s.completeness for s in sites], site),
+        "line": np.array([s.line for s in sites], np.uint32)[site],
+        "bytes": np.array([s.nbytes for s in sites], np.uint16)[site],
+        "active_mask": rows["mask"],
+        "execution": _executions(rows, len(sites)),
+        "sectors": _known(rows.get("sectors"), len(site)),
+        "wavefronts": _known(rows.get("wavefronts"), len(site)),
+    }
+    arrays = []
+    for field in ACCESS_SCHEMA:
+        values = made.get(field.name, rows.get(field.name))
+        if isinstance(values, np.ndarray):
+            values = pa.array(np.ascontiguousarray(values, field.type.to_pandas_dtype()), field.type)
+        arrays.append(values)
+    return pa.Table.from_arrays(arrays, schema=ACCESS_SCHEMA)
+
+
+def _names(names: list[str], site: npt.NDArray[np.intp]) -> pa.DictionaryArray:
+    distinct = list(dict.fromkeys(names))
+    code_of = {name: code for code, name in enumerate(distinct)}
+    codes = np.array([code_of[name] for name in names], np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes[site]), pa.array(distinct, pa.string()))
+
+
+def _known(numbers: npt.NDArray[Any] | None, rows: int) -> pa.Array:
+    """Numbers with null for the negative ones."""
+    if numbers is None:
+        return pa.nulls(rows, pa.uint16())
+    return pa.array(numbers.astype(np.uint16), pa.uint16(), mask=numbers < 0)
+
+
+def _executions(rows: Columns, n_sites: int) -> npt.NDArray[np.uint32]:
+    """For each row the number of earlier rows of its warp at its site; `rows` are sorted by warp and start."""
+    count = len(rows["site"])
+    if count == 0:
+        return np.zeros(0, np.uint32)
+    same_warp = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in ("launch", "block", "warp")])
+    warp = np.concatenate(([0], np.cumsum(~same_warp)))
+    key = warp * n_sites + rows["site"]
+    order = np.argsort(key, kind="stable")
+    firsts = np.flatnonzero(np.concatenate(([True], np.diff(key[order]) != 0)))
+    numbers = np.arange(count) - np.repeat(firsts, np.diff(np.append(firsts, count)))
+    executions = np.empty(count, np.uint32)
+    executions[order] = numbers
+    return executions
+
+
+def _version() -> str:
+    try:
+        return metadata.version("memlane")
+    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"

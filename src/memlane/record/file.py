@@ -1,0 +1,111 @@
+"""The record file: a trace as Parquet.
+
+The rows are an ordinary Parquet table in `ACCESS_SCHEMA` (names dictionary-coded, zstd, checksummed pages), which pandas, Polars and
+DuckDB open without memlane. Everything else is in the key-value metadata of the file, each value plain ASCII, because several readers
+take metadata for text:
+
+    memlane_format   the format as a decimal number, now 1
+    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, modelled, sites, launches, sources, windows, warps}; `sites` and
+                     `launches` are lists of objects with the fields of `Site` and `LaunchInfo`, `warps` is {rows, fields: [[name, dtype]]}
+    memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
+                     NumPy dtypes that `warps.fields` names
+
+To read the header without memlane:
+
+    meta = pyarrow.parquet.read_metadata(path).metadata
+    header = json.loads(zlib.decompress(base64.b64decode(meta[b"memlane_header"])))
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memlane.errors import RecordError
+from memlane.record.header import FORMAT, FORMAT_KEY, decode, encode
+from memlane.record.output import replacing
+from memlane.record.schema import ACCESS_SCHEMA
+
+if TYPE_CHECKING:
+    from memlane.record.trace import Trace
+
+_CLOCKS = ("start", "end")
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    # Clock values hardly repeat, so a dictionary of them only costs; neighbours in a warp differ little.
+    "use_dictionary": [name for name in ACCESS_SCHEMA.names if name not in _CLOCKS],
+    "column_encoding": dict.fromkeys(_CLOCKS, "DELTA_BINARY_PACKED"),
+    "write_page_checksum": True,
+}
+_MAGIC = b"PAR1"
+
+
+def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
+    """Write `trace` to `path`, whole or not at all. RecordError if the file exists and not `force`, or if it cannot be written."""
+    metadata = encode(trace)
+    with replacing(path, force) as stream, pq.ParquetWriter(stream, ACCESS_SCHEMA, **_OPTIONS) as writer:
+        writer.write_table(trace.table)
+        writer.add_key_value_metadata(metadata)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields of the trace in the record file `path`. RecordError if it is missing, foreign, damaged or of a newer format."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
+            _check_format(path, metadata)
+            if not parquet.schema_arrow.equals(ACCESS_SCHEMA):
+                raise RecordError(f"{path} is damaged: its columns are not those of a memlane record")
+            fields = decode(metadata)
+            table = parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None)
+    except FileNotFoundError:
+        raise RecordError(f"{path}: there is no such file") from None
+    except (pa.ArrowException, OSError) as error:
+        raise RecordError(_what_is_wrong(Path(path), error)) from error
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise RecordError(f"{path} is damaged: its memlane header cannot be read ({error})") from error
+    _check_references(path, table, fields)
+    return {"table": table, **fields}
+
+
+def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
+    code = metadata.get(FORMAT_KEY)
+    if code is None:
+        raise RecordError(f"{path} is a Parquet file, but no memlane record: it has no {FORMAT_KEY}; `memlane trace` writes records")
+    if not code.isdecimal():
+        raise RecordError(f"{path} is damaged: its {FORMAT_KEY} is {code!r}")
+    if int(code) > FORMAT:
+        raise RecordError(f"{path} has record format {code}, this memlane reads up to {FORMAT}; install a newer memlane")
+
+
+def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dict[str, Any]) -> None:
+    """Rows name their site and launch by number: a number without a partner would surface far from here."""
+    for column, known in (("site", len(fields["sites"])), ("launch", len(fields["launches"]))):
+        highest = pc.max(table[column]).as_py()
+        if highest is not None and highest >= known:
+            raise RecordError(f"{path} is damaged: a row names {column} {highest}, the header has {known}")
+
+
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    if path.is_dir():
+        return f"{path} is a directory; name a record file"
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(len(_MAGIC))
+            stream.seek(-min(len(_MAGIC), stream.seek(0, os.SEEK_END)), os.SEEK_END)
+            tail = stream.read(len(_MAGIC))
+    except OSError as refused:
+        return f"{path} cannot be read: {refused.strerror or refused}"
+    if not head:
+        return f"{path} is empty"
+    if head != _MAGIC:
+        return f"{path} is no Parquet file, so no memlane record; `memlane trace` writes records"
+    if tail != _MAGIC:
+        return f"{path} is truncated: the end of the Parquet file is missing; record it again"
+    return f"{path} is damaged: {str(error).splitlines()[0]}"

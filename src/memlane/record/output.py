@@ -1,0 +1,50 @@
+"""Writing a file whole or not at all: every file that memlane leaves behind goes through here."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from memlane.errors import RecordError
+
+
+def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
+    """Raise RecordError if `replacing(path, force)` would refuse. Long work asks before it starts."""
+    target = Path(path)
+    if target.is_dir():
+        raise RecordError(f"{path} is a directory; name a file")
+    if not target.parent.is_dir():
+        raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
+    if target.is_file() and not force:
+        raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[BinaryIO]:
+    """A binary stream whose content becomes the file `path` when the block ends well; if not, an older file stays as it was.
+
+    The content goes to a temporary neighbour first, so that the last step is one rename in one file system. Devices and pipes are written
+    directly. RecordError if the file exists and not `force`, or if the operating system refuses to write it.
+    """
+    check_output(path, force)
+    final = Path(os.path.realpath(path))
+    is_device = final.exists() and not final.is_file()
+    scratch = final if is_device else final.with_name(f".memlane-{secrets.token_hex(8)}.part")
+    try:
+        with scratch.open("wb" if is_device else "xb") as stream:
+            yield stream
+            stream.flush()
+            if not is_device:
+                os.fsync(stream.fileno())  # a full disk may show only here
+        if not is_device:
+            scratch.replace(final)
+    except OSError as error:
+        rest = "the file that was there is unchanged" if final.is_file() else "nothing was left behind"
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}; {rest}") from error
+    finally:
+        if not is_device:
+            scratch.unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+"""A trace reduced to one entry per source line and operation: what its accesses cost and took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.record.counts import SiteCounts, total_by_place
+from memlane.record.site import COMPLETE, Place
+from memlane.record.trace import Trace
+
+
+@dataclass(frozen=True)
+class LineSummary:
+    """The accesses of one operation on one source line of one kernel, over all launches of the trace. None: not known.
+
+    Cycles are `end - start` as recorded, the empty window of the scheme not subtracted. Percentiles are nearest-rank: each is a time that
+    occurred.
+    """
+
+    kernel: str
+    file: str
+    line: int
+    op: str
+    space: str
+    accesses: int
+    """Accesses recorded."""
+    complete: int
+    """Of those, how many ends were read after completion; the other ends were read when the access had been issued."""
+    lost: int
+    """Records of this kernel that found no room, at whatever line."""
+    requests: int | None
+    """Accesses counted, where transactions were counted with the trace."""
+    sectors_per_request: float | None
+    ideal_sectors_per_request: float | None
+    wavefronts_per_request: float | None
+    ideal_wavefronts_per_request: float | None
+    cycles_p50: int | None
+    cycles_p95: int | None
+    cycles_p99: int | None
+    cycles_max: int | None
+    cycles_mean: float | None
+    lifetime_share: float | None
+    """Sum of these cycles over the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for each
+    access: without it several would be under way at once."""
+
+    @property
+    def issue_only(self) -> int:
+        """Accesses whose end was read when they had been issued."""
+        return self.accesses - self.complete
+
+
+def summarise(trace: Trace) -> list[LineSummary]:
+    """One entry per kernel, source line, op and space with a site in the trace or its counts: kernels as launched, then file and line."""
+    places = _ordered_places(trace)
+    index = {place: number for number, place in enumerate(places)}
+    rows = _Rows(trace, np.array([index[site.place] for site in trace.sites], np.intp), len(places))
+    counts = total_by_place(entry for launch in trace.launches for entry in launch.counts)
+    lifetimes = _lifetimes(trace)
+    lost = {launch.kernel: 0 for launch in trace.launches}
+    for launch in trace.launches:
+        lost[launch.kernel] += launch.lost
+    return [
+        _summary(place, rows, number, counts.get(place), lifetimes.get(place[0], 0), lost.get(place[0], 0))
+        for number, place in enumerate(places)
+    ]
+
+
+def _ordered_places(trace: Trace) -> list[Place]:
+    sites = [*trace.sites, *(counts.site for launch in trace.launches for counts in launch.counts)]
+    first: dict[Place, int] = {}
+    for site in sites:
+        first[site.place] = min(site.instruction, first.get(site.place, site.instruction))
+    turn = {kernel: number for number, kernel in enumerate(dict.fromkeys(launch.kernel for launch in trace.launches))}
+    return sorted(first, key=lambda place: (turn.get(place[0], len(turn)), place[:3], first[place]))
+
+
+class _Rows:
+    """Statistics of the access rows by group, where `group_of_site` says which group a site belongs to."""
+
+    def __init__(self, trace: Trace, group_of_site: npt.NDArray[np.intp], groups: int) -> None:
+        table = trace.table
+        site = table["site"].to_numpy()
+        self._group = group_of_site[site]
+        self._groups = groups
+        self.accesses = np.bincount(self._group, minlength=groups)
+        is_complete = np.array([entry.completeness == COMPLETE for entry in trace.sites], bool)
+        self.complete = np.bincount(self._group[is_complete[site]], minlength=groups)
+        cycles = table["end"].to_numpy() - table["start"].to_numpy()
+        self.cycles = self._sum(cycles)
+        self._sorted = cycles[np.lexsort((cycles, self._group))]
+        self._firsts = np.cumsum(self.accesses) - self.accesses
+        self._means = {}
+        for name in ("sectors", "wavefronts"):
+            known = table[name].is_valid().to_numpy()
+            total, count = self._sum(table[name].fill_null(0).to_numpy()), self._sum(known)
+            self._means[name] = total, count
+
+    def _sum(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        return np.asarray(np.bincount(self._group, values, self._groups), np.float64)
+
+    def percentile(self, group: int, fraction: float) -> int | None:
+        """The nearest-rank percentile of the cycles of a group."""
+        count = int(self.accesses[group])
+        if count == 0:
+            return None
+        rank = max(1, int(np.ceil(fraction * count)))
+        return int(self._sorted[self._firsts[group] + rank - 1])
+
+    def mean_cycles(self, group: int) -> float | None:
+        return _ratio(float(self.cycles[group]), int(self.accesses[group]))
+
+    def mean(self, group: int, name: str) -> float | None:
+        """Mean of the known `sectors` or `wavefronts` of a group."""
+        total, count = self._means[name]
+        return _ratio(float(total[group]), int(count[group]))
+
+
+def _lifetimes(trace: Trace) -> dict[str, int]:
+    """Cycles that the warps of each kernel lived, summed."""
+    warps = trace.warps
+    by_launch = np.zeros(len(trace.launches), np.int64)
+    np.add.at(by_launch, warps["launch"], warps["end_cycles"] - warps["begin_cycles"])
+    lifetimes: dict[str, int] = {}
+    for launch, cycles in zip(trace.launches, by_launch, strict=True):
+        lifetimes[launch.kernel] = lifetimes.get(launch.kernel, 0) + int(cycles)
+    return lifetimes
+
+
+def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, lifetime: int, lost: int) -> LineSummary:
+    kernel, file, line, op, space = place
+    accesses = int(rows.accesses[group])
+    requests = None if counts is None else counts.requests
+    return LineSummary(
+        kernel=kernel,
+        file=file,
+        line=line,
+        op=op,
+        space=space,
+        accesses=accesses,
+        complete=int(rows.complete[group]),
+        lost=lost,
+        requests=requests,
+        sectors_per_request=rows.mean(group, "sectors") if counts is None else _ratio(counts.sectors, requests),
+        ideal_sectors_per_request=None if counts is None else _ratio(counts.ideal_sectors, requests),
+        wavefronts_per_request=rows.mean(group, "wavefronts") if counts is None else _ratio(counts.wavefronts, requests),
+        ideal_wavefronts_per_request=None if counts is None else _ratio(counts.ideal_wavefronts, requests),
+        cycles_p50=rows.percentile(group, 0.50),
+        cycles_p95=rows.percentile(group, 0.95),
+        cycles_p99=rows.percentile(group, 0.99),
+        cycles_max=rows.percentile(group, 1.0),
+        cycles_mean=rows.mean_cycles(group),
+        lifetime_share=_ratio(float(rows.cycles[group]), lifetime) if accesses else None,
+    )
+
+
+def _ratio(total: float | None, count: int | None) -> float | None:
+    return None if total is None or not count else total / count
