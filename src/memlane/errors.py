@@ -13,6 +13,7 @@
     |   +-- Deadlock               threads wait for each other for ever
     |   +-- KernelTrap             the kernel executed `trap` or failed an assertion
     +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
+    +-- ChipError                  no such chip, or a chip's data file is wrong
     +-- RecordError                a record file that is foreign, truncated, or cannot be written
     +-- CommandError               the command line cannot do what it was asked
 
@@ -89,6 +90,10 @@ class KernelTrap(LaunchError):
 
 class DeviceError(MemlaneError):
     """There is no such target here, or the CUDA driver refused."""
+
+
+class ChipError(MemlaneError):
+    """There is no chip of that name, or its data file does not say what it must."""
 
 
 class RecordError(MemlaneError):

@@ -1,0 +1,27 @@
+"""Facts of each GPU with their source; the arithmetic of one warp access (`access`, `batch`) and of occupancy.
+
+chip = load("h200")
+chip.latency.l2                      # 283.0 cycles
+chip.fact("latency.l2")              # 283.0 cycles (measured: 2026-11-20, ...)
+access.wavefronts(chip, addresses, active, nbytes=4)
+"""
+
+from memlane.chip.catalogue import directories, from_file, load, names, nearest
+from memlane.chip.model import BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.occupancy import Occupancy, resident_blocks
+
+__all__ = [
+    "BankRule",
+    "Chip",
+    "CoalescingRule",
+    "Fact",
+    "Latency",
+    "Occupancy",
+    "Throughput",
+    "directories",
+    "from_file",
+    "load",
+    "names",
+    "nearest",
+    "resident_blocks",
+]

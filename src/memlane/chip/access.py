@@ -1,0 +1,166 @@
+"""What one access of a warp costs: the reference definitions, one access at a time. `batch` has the same functions over many.
+
+An access is the addresses of the 32 lanes (uint64, bytes; what an inactive lane holds is ignored), the mask of its active lanes (bit i
+is lane i, or 32 booleans), and the bytes that each lane asks for: 1, 2, 4, 8 or 16, naturally aligned as PTX demands. An access without
+an active lane costs nothing. Words are those of Nsight Compute: a *sector* is an aligned piece of 32 bytes, a *wavefront* a pass through
+the memory pipe.
+
+Sources. Sectors, lines, tags: answers of the Nsight Compute team on NVIDIA's developer forum, for Volta and later. Banks: the CUDA C++
+Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes a measurement of some thirty patterns on an H200, which agrees with
+what NVIDIA said on the forum of compute capability 7.x. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections G.3.2
+and G.3.3. The numbers in these rules are data of the chip (`BankRule`, `CoalescingRule`).
+
+Stores are held to the same bank rule as loads until someone measures otherwise; lanes that store to the same word do not conflict (the
+guide says that one of them wins). Of atomics on shared memory nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip.model import BankRule, Chip
+
+Addresses = npt.NDArray[np.uint64] | Sequence[int]
+Mask = int | npt.NDArray[np.bool_] | Sequence[bool]
+Lane = tuple[int, int]
+"""Number and address of an active lane."""
+
+WIDTHS = (1, 2, 4, 8, 16)
+
+
+def transactions(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Pieces of memory that move: sectors, or segments of 32 to 128 bytes on compute capability 1.x."""
+    return sum(1 for group in _coalescing_groups(chip, addresses, active, nbytes) for _ in _pieces(chip, group, nbytes))
+
+
+def sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Sectors that move: the distinct ones that hold a byte asked for, counted in each group of lanes that is served together."""
+    moved = sum(size for group in _coalescing_groups(chip, addresses, active, nbytes) for size in _pieces(chip, group, nbytes))
+    return moved // chip.sector_bytes
+
+
+def ideal_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Sectors that the distinct bytes asked for would fill if they lay side by side."""
+    return -(-len(_bytes(_lanes(addresses, active, nbytes), nbytes)) // chip.sector_bytes)
+
+
+def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Passes that a global access needs to look up the tags of its distinct lines."""
+    lines = (
+        len({byte // chip.line_bytes for byte in _bytes(group, nbytes)}) for group in _coalescing_groups(chip, addresses, active, nbytes)
+    )
+    return sum(-(-count // chip.coalescing.lines_per_wavefront) for count in lines)
+
+
+def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Passes of a shared-memory access through the banks.
+
+    A pass without an active lane is paid for like any other: 16 lanes that read 8 bytes each cost 2, unless the passes merge.
+    """
+    return sum(_conflict_degree(chip.banks, group, nbytes) for group in _passes(chip.banks, addresses, active, nbytes))
+
+
+def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Wavefronts of the same passes if the distinct bytes of each were spread evenly over the banks."""
+    width = chip.banks.banks * chip.banks.bank_bytes * chip.banks.row_words
+    return sum(max(1, -(-len(_bytes(group, nbytes)) // width)) for group in _passes(chip.banks, addresses, active, nbytes))
+
+
+def conflicts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Wavefronts beyond the ideal: bank conflicts."""
+    return wavefronts(chip, addresses, active, nbytes) - ideal_wavefronts(chip, addresses, active, nbytes)
+
+
+def _lanes(addresses: Addresses, active: Mask, nbytes: int) -> list[Lane]:
+    """The active lanes in order; ValueError for what is no access."""
+    if nbytes not in WIDTHS:
+        raise ValueError(f"a lane cannot access {nbytes} bytes; it is one of {WIDTHS}")
+    if isinstance(active, int | np.integer):
+        flags: Iterable[bool] = (bool(int(active) >> lane & 1) for lane in range(32))
+    else:
+        flags = active
+    return [(lane, int(address)) for lane, (address, on) in enumerate(zip(addresses, flags, strict=True)) if on]
+
+
+def _bytes(lanes: Iterable[Lane], nbytes: int) -> set[int]:
+    return {address + offset for _, address in lanes for offset in range(nbytes)}
+
+
+def _coalescing_groups(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
+    """The active lanes that are served together, groups without one left out."""
+    size = chip.coalescing.lanes(nbytes)
+    lanes = _lanes(addresses, active, nbytes)
+    groups = ([one for one in lanes if first <= one[0] < first + size] for first in range(0, chip.warp_size, size))
+    return [group for group in groups if group]
+
+
+def _pieces(chip: Chip, group: list[Lane], nbytes: int) -> list[int]:
+    """Sizes in bytes of what moves for one group of lanes."""
+    if chip.coalescing.transactions == "sectors":
+        return [chip.sector_bytes] * len({byte // chip.sector_bytes for byte in _bytes(group, nbytes)})
+    pieces = []
+    while group:
+        size = {1: 32, 2: 64}.get(nbytes, 128)
+        start = group[0][1] // size * size
+        served = [one for one in group if start <= one[1] < start + size]
+        group = [one for one in group if one not in served]
+        while size > chip.sector_bytes:
+            halves = {(byte - start) // (size // 2) for byte in _bytes(served, nbytes)}
+            if len(halves) == 2:
+                break
+            size //= 2
+            start += size * halves.pop()
+        pieces.append(size)
+    return pieces
+
+
+def _passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
+    """The lanes of each pass through the banks, also of those without a lane; no passes at all without an active lane."""
+    lanes = _lanes(addresses, active, nbytes)
+    if not lanes:
+        return []
+    size = rule.lanes(nbytes)
+    at = dict(lanes)
+    if (
+        rule.merge == "neighbours"
+        and size < 32
+        and any(all(at.get(lane ^ step, address) == address for lane, address in lanes) for step in (1, 2))
+    ):
+        size *= 2
+    return [[one for one in lanes if first <= one[0] < first + size] for first in range(0, 32, size)]
+
+
+def _conflict_degree(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
+    """Wavefronts of one pass."""
+    row_bytes = rule.banks * rule.bank_bytes * rule.row_words
+    if rule.broadcast == "one word":
+        return _single_broadcast_steps(rule, lanes, nbytes)
+    rows: dict[int, set[int]] = {}
+    for byte in _bytes(lanes, nbytes):
+        rows.setdefault(byte // rule.bank_bytes % rule.banks, set()).add(byte // row_bytes)
+    return max([1, *(len(distinct) for distinct in rows.values())])
+
+
+def _single_broadcast_steps(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
+    """Steps when each can hand one word to many lanes and from every other bank one word to one lane.
+
+    Which word is broadcast is unspecified; taken is that of the first lane left, and in each other bank that bank's first lane.
+    """
+    words = sorted({(lane, (address + offset) // rule.bank_bytes) for lane, address in lanes for offset in range(nbytes)})
+    steps = 0
+    while words:
+        broadcast = words[0][1]
+        served = {broadcast % rule.banks}
+        left = []
+        for lane, word in words:
+            if word == broadcast:
+                continue
+            if word % rule.banks in served:
+                left.append((lane, word))
+            served.add(word % rule.banks)
+        words = left
+        steps += 1
+    return max(1, steps)

@@ -1,0 +1,185 @@
+"""What many accesses of warps cost: the functions of `access`, which defines them, over arrays.
+
+`addresses` is uint64[n, 32] in bytes, `active` uint32[n] (bit i is lane i), `nbytes` the bytes a lane asks for, one number for all or
+integers [n]. Each function gives int64[n]. Natural alignment is relied upon: an access lies within one sector, line and row of banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import access
+from memlane.chip.model import BankRule, Chip
+
+Addresses = npt.NDArray[np.uint64]
+Masks = npt.NDArray[np.uint32]
+Widths = int | npt.NDArray[np.integer]
+Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_Rule = Callable[[Chip, Addresses, Flags, int], Counts]
+_CHUNK = 1 << 12
+"""Accesses worked on at a time: bounds the memory for intermediate arrays, and keeps them in cache."""
+
+
+def transactions(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.transactions`."""
+    if chip.coalescing.transactions == "sectors":
+        return sectors(chip, addresses, active, nbytes)
+    return _one_by_one(access.transactions, chip, addresses, active, nbytes)
+
+
+def sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.sectors`."""
+    if chip.coalescing.transactions != "sectors":
+        return _one_by_one(access.sectors, chip, addresses, active, nbytes)
+    return _each(_sectors, chip, addresses, active, nbytes)
+
+
+def ideal_sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.ideal_sectors`."""
+    return _each(_ideal_sectors, chip, addresses, active, nbytes)
+
+
+def tag_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.tag_wavefronts`."""
+    return _each(_tag_wavefronts, chip, addresses, active, nbytes)
+
+
+def wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.wavefronts`."""
+    if chip.banks.broadcast != "every word":
+        return _one_by_one(access.wavefronts, chip, addresses, active, nbytes)
+    return _each(_wavefronts, chip, addresses, active, nbytes)
+
+
+def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.ideal_wavefronts`."""
+    return _each(_ideal_wavefronts, chip, addresses, active, nbytes)
+
+
+def conflicts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """As `access.conflicts`."""
+    return wavefronts(chip, addresses, active, nbytes) - ideal_wavefronts(chip, addresses, active, nbytes)
+
+
+def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+    """`rule` over the accesses of each width, some thousands at a time."""
+    count = np.zeros(len(addresses), np.int64)
+    widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
+    for width in np.unique(widths):
+        if width not in access.WIDTHS:
+            raise ValueError(f"a lane cannot access {width} bytes; it is one of {access.WIDTHS}")
+        chosen = np.flatnonzero(widths == width)
+        for first in range(0, len(chosen), _CHUNK):
+            rows = chosen[first : first + _CHUNK]
+            lanes = (active[rows, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
+            count[rows] = rule(chip, addresses[rows], lanes, int(width))
+    return count
+
+
+def _one_by_one(
+    rule: Callable[[Chip, Addresses, int, int], int], chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths
+) -> Counts:
+    """For the rules of compute capability 1.x, whose greedy choices do not vectorise."""
+    widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
+    return np.array([rule(chip, a, int(m), int(w)) for a, m, w in zip(addresses, active, widths, strict=True)], np.int64)
+
+
+def _sectors(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    return _total(_distinct(*_grouped(addresses // np.uint64(chip.sector_bytes), lanes, chip.coalescing.lanes(nbytes))))
+
+
+def _ideal_sectors(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    return -(-_distinct_bytes(addresses[:, None], lanes[:, None], nbytes)[:, 0] // chip.sector_bytes)
+
+
+def _tag_wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    lines = _distinct(*_grouped(addresses // np.uint64(chip.line_bytes), lanes, chip.coalescing.lanes(nbytes)))
+    return _total(-(-lines // chip.coalescing.lines_per_wavefront))
+
+
+def _wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    return _over_passes(chip, addresses, lanes, nbytes, _conflict_degrees)
+
+
+def _ideal_wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    return _over_passes(chip, addresses, lanes, nbytes, _spread_degrees)
+
+
+def _over_passes(
+    chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int, degrees: Callable[[BankRule, Addresses, Flags, int], Counts]
+) -> Counts:
+    """The sum of `degrees` over the passes of each access, merged passes taken together."""
+    rule, size = chip.banks, chip.banks.lanes(nbytes)
+    merged = _merges(addresses, lanes) if rule.merge == "neighbours" and size < 32 else np.zeros(len(addresses), np.bool_)
+    total = np.zeros(len(addresses), np.int64)
+    for rows, lanes_in_pass in ((~merged, size), (merged, 2 * size)):
+        if rows.any():
+            total[rows] = _total(degrees(rule, *_grouped(addresses[rows], lanes[rows], lanes_in_pass), nbytes))
+    return np.where(lanes.any(axis=1), total, 0)
+
+
+def _merges(addresses: Addresses, lanes: Flags) -> Flags:
+    """Accesses whose every active lane has the address of lane^1, or every one that of lane^2; inactive neighbours agree with any."""
+    number = np.arange(32)
+    agree = [((addresses == addresses[:, number ^ step]) | ~lanes | ~lanes[:, number ^ step]).all(axis=1) for step in (1, 2)]
+    return np.asarray(agree[0] | agree[1])
+
+
+def _conflict_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    """Wavefronts of each pass; arrays are [accesses, passes, lanes of a pass].
+
+    An access wider than a bank fills a run of banks from its first to its last byte, and every bank of the run sees the same rows: the
+    runs are counted as if each were one wide bank.
+    """
+    wide_bytes = max(nbytes, rule.bank_bytes)
+    wide_banks = rule.banks * rule.bank_bytes // wide_bytes
+    bank = addresses // np.uint64(wide_bytes) % np.uint64(wide_banks)
+    row = addresses // np.uint64(rule.banks * rule.bank_bytes * rule.row_words)
+    # One number for each cell (row, bank) of the memory: sorted, the first of each run of equal ones is a distinct row of its bank.
+    cells, fresh = _first_of_each(row * np.uint64(wide_banks) + bank, lanes)
+    passes = addresses.shape[0] * addresses.shape[1]
+    slots = np.arange(passes).reshape(*addresses.shape[:2], 1) * wide_banks + (cells % np.uint64(wide_banks)).astype(np.int64)
+    rows = np.bincount(slots[fresh], minlength=passes * wide_banks)
+    fullest: Counts = rows.reshape(*addresses.shape[:2], wide_banks).max(axis=-1)
+    return np.maximum(1, fullest)
+
+
+def _spread_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    """Wavefronts of each pass if its distinct bytes lay evenly over the banks."""
+    return np.maximum(1, -(-_distinct_bytes(addresses, lanes, nbytes) // (rule.banks * rule.bank_bytes * rule.row_words)))
+
+
+def _grouped(values: Addresses, on: Flags, lanes_in_group: int) -> tuple[Addresses, Flags]:
+    """[n, 32] as [n, groups, lanes of a group]."""
+    shape = (len(values), 32 // lanes_in_group, lanes_in_group)
+    return values.reshape(shape), on.reshape(shape)
+
+
+def _distinct_bytes(addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
+    """Bytes asked for, each counted once, along the last axis: naturally aligned accesses of one width are equal or disjoint."""
+    return _distinct(addresses, lanes) * nbytes
+
+
+def _distinct(values: Addresses, on: Flags) -> Counts:
+    """Distinct values along the last axis where `on`."""
+    count: Counts = _first_of_each(values, on)[1].sum(axis=-1, dtype=np.int64)
+    return count
+
+
+def _first_of_each(values: Addresses, on: Flags) -> tuple[Addresses, Flags]:
+    """The values along the last axis sorted, and which of them are the first of their kind among those that are `on`."""
+    none = ~np.uint64(0)
+    ordered = np.sort(np.where(on, values, none), axis=-1)
+    first = ordered != none
+    first[..., 1:] &= ordered[..., 1:] != ordered[..., :-1]
+    return ordered, first
+
+
+def _total(of_groups: Counts) -> Counts:
+    total: Counts = of_groups.sum(axis=1)
+    return total

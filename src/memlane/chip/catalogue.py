@@ -1,0 +1,246 @@
+"""Finds and reads chip data files.
+
+A file `<name>.toml` describes the chip `<name>`. Directories are searched in order: `$MEMLANE_CHIPS` if it is set, else
+`~/.config/memlane/chips`; then the files that come with memlane. To add a chip, copy `data/h200.toml` and change what is said there.
+
+    product = "NVIDIA H200"
+    compute_capability = [9, 0]
+
+    [sources]                                   # names for what is quoted more than once
+    chase = "measured: a pointer chase by one warp"
+
+    [latency]
+    l2 = { value = 283, unit = "cycles", source = "chase" }
+    l1 = { value = 34.3, unit = "cycles", source = "measured: with a ruler" }
+
+A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
+the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. Missing
+and unknown entries, wrong types and wrong units are errors that name the entry.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from memlane.chip.model import KINDS, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.errors import ChipError
+
+_TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
+_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES)
+_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES}
+
+_MAY_BE_ZERO = ("[chip] reserved_shared_bytes",)
+
+_ATTRIBUTES: Mapping[str, tuple[str, int]] = {
+    "multiprocessor_count": ("sm_count", 1),
+    "clock_rate": ("clock_mhz", 1000),
+    "warp_size": ("warp_size", 1),
+    "max_threads_per_block": ("max_threads_per_block", 1),
+    "max_threads_per_multiprocessor": ("max_threads_per_sm", 1),
+    "max_blocks_per_multiprocessor": ("max_blocks_per_sm", 1),
+    "max_registers_per_multiprocessor": ("registers_per_sm", 1),
+    "max_registers_per_block": ("max_registers_per_block", 1),
+    "max_shared_memory_per_multiprocessor": ("shared_bytes_per_sm", 1),
+    "max_shared_memory_per_block": ("max_static_shared_bytes", 1),
+    "max_shared_memory_per_block_optin": ("max_shared_bytes", 1),
+    "reserved_shared_memory_per_block": ("reserved_shared_bytes", 1),
+    "total_constant_memory": ("constant_bytes", 1),
+    "l2_cache_size": ("l2_bytes", 1),
+    "total_memory": ("dram_bytes", 1),
+}
+"""Device attributes of the CUDA driver, in lower case without CU_DEVICE_ATTRIBUTE_: the field that each one gives, and its divisor."""
+
+
+def directories() -> tuple[Path, ...]:
+    """Where chip files are looked for, first match first."""
+    chosen = os.environ.get("MEMLANE_CHIPS")
+    user = Path(chosen).expanduser() if chosen else Path("~/.config/memlane/chips").expanduser()
+    return (user, Path(__file__).parent / "data")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all chips that `load` knows, sorted."""
+    return tuple(sorted({path.stem for directory in directories() for path in directory.glob("*.toml")}))
+
+
+def load(name: str) -> Chip:
+    """The chip called `name`; ChipError names those that exist."""
+    if name in names():
+        for directory in directories():
+            path = directory / f"{name}.toml"
+            if path.is_file():
+                return from_file(path)
+    raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}")
+
+
+def from_file(path: str | Path) -> Chip:
+    """The chip that a data file describes."""
+    path = Path(path)
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise ChipError(f"cannot read the chip file {path}: {error.strerror}") from error
+    return _read(path, changed)
+
+
+def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], product: str = "") -> Chip:
+    """The chip for a device that calls itself `product`: its own data file if there is one, else what its `attributes` say with the
+    rules, latencies and throughputs of the chip nearest in compute capability (of equals the best known), and `calibrated` False.
+
+    `attributes` has the driver's device attributes as `cuda.core` spells them (`multiprocessor_count`, `clock_rate` in kHz, ...), and
+    `total_memory` in bytes. Names without a meaning here are ignored.
+    """
+    chips = [load(name) for name in names()]
+    for chip in chips:
+        if product and chip.product == product:
+            return chip
+    relative = min(chips, key=lambda chip: (*_distance(chip.compute_capability, compute_capability), len(chip.assumed)))
+    facts = dict(relative.facts)
+    changes: dict[str, Any] = {}
+    for attribute, (name, divisor) in _ATTRIBUTES.items():
+        if attribute in attributes:
+            changes[name] = int(attributes[attribute]) // divisor
+            facts[name] = Fact(changes[name], facts[name].unit, "measured", f"device attribute {attribute}")
+    for prefix, extents in (("max_block_dim", 3), ("max_grid_dim", 3)):
+        axes = [attributes.get(f"{prefix}_{axis}") for axis in "xyz"[:extents]]
+        if None not in axes:
+            changes[prefix] = tuple(axes)
+            facts[prefix] = Fact(changes[prefix], "", "measured", f"device attributes {prefix}_x, _y, _z")
+    for name, fact in facts.items():
+        if name not in changes:
+            facts[name] = Fact(fact.value, fact.unit, "assumed", f"as on {relative.name} ({fact.kind}: {fact.source})")
+    major, minor = compute_capability
+    return replace(
+        relative,
+        name=f"sm_{major}{minor}",
+        product=product or f"a GPU of compute capability {major}.{minor}",
+        compute_capability=compute_capability,
+        copy_gb_per_s=None,
+        calibrated=False,
+        facts=MappingProxyType({name: fact for name, fact in facts.items() if name != "copy_gb_per_s"}),
+        **changes,
+    )
+
+
+def _distance(chip: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, bool]:
+    """Same major first, then the nearest minor; of two equally far, the older."""
+    return abs(chip[0] - wanted[0]), abs(chip[1] - wanted[1]), chip > wanted
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int) -> Chip:
+    """`changed` is the modification time: an edited file is read again."""
+    try:
+        text = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ChipError(f"cannot read the chip file {path}: {error}") from error
+    return _ChipFile(path, text).chip()
+
+
+@cache
+def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
+    """Per field of a dataclass that a table fills: the type of its value, its unit, and whether it may be missing."""
+    hints = get_type_hints(kind, include_extras=True)
+    entries = {}
+    for one in fields(kind):
+        if kind is Chip and one.name in _NOT_IN_THE_CHIP_TABLE:
+            continue
+        optional = one.default is not MISSING
+        hint = get_args(hints[one.name])[0] if optional else hints[one.name]
+        value, unit = get_args(hint)
+        entries[one.name] = (value, unit, optional)
+    return entries
+
+
+class _ChipFile:
+    """One data file on its way to a `Chip`; gathers `facts` as it goes."""
+
+    def __init__(self, path: Path, text: dict[str, Any]) -> None:
+        self.path = path
+        self.text = text
+        self.facts: dict[str, Fact] = {}
+
+    def fail(self, what: str) -> ChipError:
+        return ChipError(f"{self.path}: {what}")
+
+    def chip(self) -> Chip:
+        for name in self.text:
+            if name not in _HEAD:
+                raise self.fail(f"unknown table or key {name!r}; a chip file has {', '.join(_HEAD)}")
+        for name in _HEAD:
+            if name not in self.text and name != "sources":
+                raise self.fail(f"{name!r} is missing")
+        if not isinstance(self.text.get("sources", {}), dict):
+            raise self.fail("'sources' must be a table: [sources]")
+        capability = self.text["compute_capability"]
+        if not (isinstance(capability, list) and len(capability) == 2 and all(type(part) is int for part in capability)):
+            raise self.fail("compute_capability must be two integers, as in [9, 0]")
+        if not isinstance(self.text["product"], str):
+            raise self.fail('product must be a string, as in "NVIDIA H200"')
+        own = self.table("chip", Chip)
+        parts = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
+        return Chip(
+            name=self.path.stem,
+            product=self.text["product"],
+            compute_capability=(capability[0], capability[1]),
+            facts=MappingProxyType(self.facts),
+            **own,
+            **parts,
+        )
+
+    def table(self, name: str, kind: type) -> dict[str, Any]:
+        """The values of one table, each checked against the field that it fills."""
+        given = self.text[name]
+        if not isinstance(given, dict):
+            raise self.fail(f"{name!r} must be a table: [{name}]")
+        wanted = _entries(kind)
+        for entry in given:
+            if entry not in wanted:
+                raise self.fail(f"[{name}] has an unknown entry {entry!r}; it may have {', '.join(wanted)}")
+        values = {}
+        for entry, (value_type, unit, optional) in wanted.items():
+            if entry in given:
+                values[entry] = self.value(f"[{name}] {entry}", given[entry], value_type, unit)
+                self.facts[entry if kind is Chip else f"{name}.{entry}"] = Fact(
+                    values[entry], unit, *self.source(f"[{name}] {entry}", given[entry])
+                )
+            elif not optional:
+                raise self.fail(f"[{name}] lacks the entry {entry!r}")
+        return values
+
+    def value(self, where: str, entry: Any, wanted: Any, unit: str) -> Any:
+        if not isinstance(entry, dict) or "value" not in entry:
+            raise self.fail(f'{where} must be {{ value = ..., unit = "{unit}", source = "..." }}')
+        if unknown := set(entry) - {"value", "unit", "source"}:
+            raise self.fail(f"{where} has an unknown key {min(unknown)!r}; it may have value, unit and source")
+        if entry.get("unit", "") != unit:
+            raise self.fail(f"{where} is in {entry.get('unit', '')!r}; it must be in {unit!r}")
+        value = entry["value"]
+        if get_origin(wanted) is tuple:
+            if isinstance(value, list) and len(value) == 3 and all(type(part) is int and part > 0 for part in value):
+                return tuple(value)
+            raise self.fail(f"{where} must be three positive integers, not {value!r}")
+        if wanted is int or wanted is float:
+            if (type(value) is int or (wanted is float and type(value) is float)) and (value > 0 or (value == 0 and where in _MAY_BE_ZERO)):
+                return wanted(value)
+            raise self.fail(f"{where} must be a positive {'integer' if wanted is int else 'number'}, not {value!r}")
+        if value not in get_args(wanted):
+            raise self.fail(f"{where} must be one of {', '.join(repr(choice) for choice in get_args(wanted))}, not {value!r}")
+        return value
+
+    def source(self, where: str, entry: Mapping[str, Any]) -> tuple[str, str]:
+        """Kind and text of an entry's source."""
+        named = entry.get("source", "")
+        text = str(self.text.get("sources", {}).get(named, named))
+        kind, _, rest = text.partition(":")
+        if kind not in KINDS or not rest.strip():
+            begins = ", ".join(f"{one}:" for one in KINDS)
+            raise self.fail(f"{where} has the source {text!r}; it needs a name from [sources], or a text that begins with one of {begins}")
+        return kind, rest.strip()

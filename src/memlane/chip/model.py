@@ -1,0 +1,229 @@
+"""What memlane knows of a GPU: a `Chip` is one data file under `data/`, read into these frozen dataclasses.
+
+A field's type carries its unit: `l2: Cycles` is a number that its data file must give in cycles. `Chip.facts` keeps, for each number,
+where it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from memlane.errors import ChipError
+
+Count = Annotated[int, ""]
+Extent = Annotated[tuple[int, int, int], ""]
+Bytes = Annotated[int, "bytes"]
+Lanes = Annotated[int, "lanes"]
+Megahertz = Annotated[int, "MHz"]
+Cycles = Annotated[float, "cycles"]
+Gigabytes = Annotated[float, "GB/s"]
+PerClock = Annotated[float, "results/clock/SM"]
+
+KINDS = ("measured", "cited", "derived", "assumed")
+"""How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number of a chip and its origin."""
+
+    value: object
+    unit: str
+    kind: str
+    """One of `KINDS`."""
+    source: str
+    """Who says so, or how it was measured."""
+
+    def __str__(self) -> str:
+        return f"{self.value}{' ' if self.unit else ''}{self.unit} ({self.kind}: {self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class BankRule:
+    """How shared memory serves the lanes of one access.
+
+    Lanes are served in groups of consecutive lanes, one group a pass; a pass costs as many wavefronts as the fullest bank has distinct
+    rows. The fields are data, so that half-warp service over 16 banks (compute capability 1.x) and 8-byte banks (3.x) are rows of a table
+    as well.
+    """
+
+    banks: Count
+    bank_bytes: Bytes
+    row_words: Count
+    """Words of one bank that a wavefront delivers together: 2 where words i and i + banks of an aligned pair of rows do not conflict."""
+    lanes_4: Lanes
+    """Lanes in a pass when each asks for 4 bytes or fewer."""
+    lanes_8: Lanes
+    lanes_16: Lanes
+    merge: Annotated[Literal["neighbours", "never"], ""]
+    """`neighbours`: two passes become one when every active lane's address equals that of lane^1, or every one that of lane^2; an
+    inactive neighbour counts as equal."""
+    broadcast: Annotated[Literal["every word", "one word"], ""]
+    """How many words a wavefront can hand to several lanes at once."""
+
+    def lanes(self, nbytes: int) -> int:
+        """Lanes in one pass of an access of `nbytes` a lane, before any merging."""
+        return self.lanes_4 if nbytes <= 4 else self.lanes_8 if nbytes == 8 else self.lanes_16
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescingRule:
+    """How global memory serves the lanes of one access."""
+
+    transactions: Annotated[Literal["sectors", "segments"], ""]
+    """`sectors`: each aligned sector touched by a group moves once. `segments`: the protocol of compute capability 1.2 and 1.3, one
+    aligned segment of 32 to 128 bytes at a time, halved while one half holds all that is asked for."""
+    lanes_4: Lanes
+    """Lanes served together when each asks for 4 bytes or fewer."""
+    lanes_8: Lanes
+    lanes_16: Lanes
+    lines_per_wavefront: Count
+    """Distinct lines whose tags are looked up in one pass."""
+
+    def lanes(self, nbytes: int) -> int:
+        """Lanes served together in an access of `nbytes` a lane."""
+        return self.lanes_4 if nbytes <= 4 else self.lanes_8 if nbytes == 8 else self.lanes_16
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Cycles from the issue of an instruction to the issue of the first one that needs its result, nothing else running.
+
+    Memory latencies are those of a conflict-free access by one warp that is served by the level named.
+    """
+
+    shared: Cycles
+    l1: Cycles
+    l2: Cycles
+    dram: Cycles
+    texture: Cycles
+    """A texture fetch that hits L1."""
+    constant: Cycles
+    """A constant or kernel parameter that hits the first constant cache."""
+    constant_miss: Cycles
+    """The same, served by the second-level constant cache."""
+    shared_atomic: Cycles
+    global_atomic: Cycles
+    fence_block: Cycles
+    fence_device: Cycles
+    alu: Cycles
+    """Integer and logical operations, moves, selects, comparisons."""
+    predicate: Cycles
+    """From an instruction that sets a predicate to the one that is guarded by it."""
+    fma: Cycles
+    """32-bit floating-point add, multiply, multiply-add."""
+    imul: Cycles
+    """32-bit integer multiply and multiply-add."""
+    fp64: Cycles
+    sfu: Cycles
+    """Reciprocal, square root, logarithm, exponential, sine, cosine: one approximate operation."""
+    convert: Cycles
+    shuffle: Cycles
+    vote: Cycles
+    branch: Cycles
+    barrier: Cycles
+    """From the last arrival to the first instruction behind the barrier."""
+    clock: Cycles
+    """A read of `%clock64`."""
+    special: Cycles
+    """A read of any other special register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Results that one multiprocessor delivers each clock when a pipe is full; `Chip.issue_interval` turns them into cycles."""
+
+    alu: PerClock
+    fma: PerClock
+    imul: PerClock
+    fp64: PerClock
+    sfu: PerClock
+    convert: PerClock
+    shuffle: PerClock
+    vote: PerClock
+    memory: PerClock
+    """Addresses that the load-store units accept."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One GPU model. Equal chips have equal numbers; where the numbers come from is `facts`."""
+
+    name: str
+    """The name of the data file without its ending: what a user types, `h200`."""
+    product: str
+    """The name that the CUDA driver gives the device."""
+    compute_capability: tuple[int, int]
+
+    sm_count: Count
+    clock_mhz: Megahertz
+    """The highest clock of the multiprocessors."""
+    warp_size: Lanes
+    schedulers: Count
+    """Sub-cores of a multiprocessor, each issuing one warp instruction a cycle."""
+
+    max_threads_per_block: Count
+    max_block_dim: Extent
+    max_grid_dim: Extent
+    max_threads_per_sm: Count
+    max_blocks_per_sm: Count
+    registers_per_sm: Count
+    max_registers_per_block: Count
+    max_registers_per_thread: Count
+    register_scope: Annotated[Literal["warp", "block"], ""]
+    """What registers are allocated to."""
+    register_unit: Count
+    """The number of registers handed to a warp (or block) is a multiple of this."""
+    register_partitions: Count
+    """Separate register files; a warp lives in one of them."""
+    shared_bytes_per_sm: Bytes
+    max_static_shared_bytes: Bytes
+    """What a block may have without asking for more."""
+    max_shared_bytes: Bytes
+    """What a block may have after asking for more."""
+    reserved_shared_bytes: Bytes
+    """Taken by the system from each resident block's share."""
+    shared_unit_bytes: Bytes
+
+    sector_bytes: Bytes
+    line_bytes: Bytes
+    constant_bytes: Bytes
+    l1_bytes: Bytes
+    """First-level data cache and shared memory together, where they are one."""
+    l2_bytes: Bytes
+    dram_bytes: Bytes
+    dram_gb_per_s: Gigabytes
+    """The rated bandwidth of device memory, 10^9 bytes a second."""
+
+    banks: BankRule
+    coalescing: CoalescingRule
+    latency: Latency
+    throughput: Throughput
+
+    copy_gb_per_s: Gigabytes | None = None
+    """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
+    calibrated: bool = True
+    """False for a GPU that has no data file and borrows the rules of its nearest relative."""
+    facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
+    """Each number with its origin: `l2_bytes`, `latency.l2`, ..."""
+
+    @property
+    def max_warps_per_sm(self) -> int:
+        return self.max_threads_per_sm // self.warp_size
+
+    def issue_interval(self, pipe: str) -> float:
+        """Cycles for which one warp instruction occupies the pipe of its sub-core; `pipe` is a field of `Throughput`."""
+        return self.warp_size * self.schedulers / float(getattr(self.throughput, pipe))
+
+    def fact(self, name: str) -> Fact:
+        """The number `name` (`sm_count`, `latency.l2`) with its unit and origin."""
+        if name not in self.facts:
+            raise ChipError(f"{self.name} has no fact named {name!r}; it has {', '.join(sorted(self.facts))}")
+        return self.facts[name]
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Names of the numbers that no source backs."""
+        return tuple(name for name, fact in self.facts.items() if fact.kind == "assumed")

@@ -1,0 +1,74 @@
+"""How many blocks of a kernel fit on one multiprocessor at once.
+
+The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA toolkit), with the chip's numbers in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.chip.model import Chip
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Resident blocks of one multiprocessor and what keeps them from being more."""
+
+    blocks: int
+    """0 if the chip cannot run such a block at all."""
+    limited_by: tuple[str, ...]
+    """Each limit that allows no more than `blocks`: `threads`, `blocks`, `registers`, `shared memory`."""
+    warps: int
+    """Resident warps of those blocks."""
+    fraction: float
+    """`warps` over the most that the multiprocessor can hold."""
+
+
+def resident_blocks(chip: Chip, threads_per_block: int, registers_per_thread: int, shared_bytes_per_block: int) -> Occupancy:
+    """The occupancy of a kernel; `shared_bytes_per_block` is the static and dynamic part, without what the system reserves.
+
+    The multiprocessor is taken to give all the shared memory it can (the largest carve-out). Nothing is said of barriers and clusters.
+    """
+    if threads_per_block < 1 or registers_per_thread < 0 or shared_bytes_per_block < 0:
+        raise ValueError("a block has at least one thread, and no negative number of registers or bytes")
+    warps_per_block = -(-threads_per_block // chip.warp_size)
+    limits = {
+        "threads": chip.max_warps_per_sm // warps_per_block if threads_per_block <= chip.max_threads_per_block else 0,
+        "blocks": chip.max_blocks_per_sm,
+        "registers": _by_registers(chip, warps_per_block, registers_per_thread),
+        "shared memory": _by_shared_memory(chip, shared_bytes_per_block),
+    }
+    blocks = min(limit for limit in limits.values() if limit is not None)
+    warps = blocks * warps_per_block
+    binding = tuple(name for name, limit in limits.items() if limit == blocks)
+    return Occupancy(blocks, binding, warps, warps / chip.max_warps_per_sm)
+
+
+def _by_registers(chip: Chip, warps_per_block: int, registers_per_thread: int) -> int | None:
+    """Blocks that the register files hold; None if they are no limit."""
+    if registers_per_thread == 0:
+        return None
+    if registers_per_thread > chip.max_registers_per_thread:
+        return 0
+    # The hardware checks a block as if its warps were spread evenly over the register files, so their number is rounded up first.
+    spread_warps = _round_up(warps_per_block, chip.register_partitions)
+    if chip.register_scope == "block":
+        per_block = _round_up(spread_warps * chip.warp_size * registers_per_thread, chip.register_unit)
+        return chip.registers_per_sm // per_block if per_block <= chip.max_registers_per_block else 0
+    per_warp = _round_up(chip.warp_size * registers_per_thread, chip.register_unit)
+    if per_warp * spread_warps > chip.max_registers_per_block:
+        return 0
+    warps = chip.registers_per_sm // chip.register_partitions // per_warp * chip.register_partitions
+    return warps // warps_per_block
+
+
+def _by_shared_memory(chip: Chip, shared_bytes_per_block: int) -> int | None:
+    """Blocks that shared memory holds; None if they are no limit."""
+    if shared_bytes_per_block > chip.max_shared_bytes:
+        return 0
+    taken = _round_up(shared_bytes_per_block + chip.reserved_shared_bytes, chip.shared_unit_bytes)
+    return chip.shared_bytes_per_sm // taken if taken else None
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

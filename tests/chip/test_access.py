@@ -1,0 +1,260 @@
+"""One warp access: the measured table of shared-memory patterns, Nsight Compute's known sector counts, the rules of old chips as data,
+and many accesses at once against one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlane import chip
+from memlane.chip import Chip, access, batch
+
+H200 = chip.load("h200")
+ALL = 0xFFFFFFFF
+LANE = np.arange(32, dtype=np.uint64)
+
+TESLA = replace(  # half warps over 16 banks with one broadcast word, and segments: compute capability 1.3
+    H200,
+    banks=replace(H200.banks, banks=16, lanes_4=16, lanes_8=16, lanes_16=16, merge="never", broadcast="one word"),
+    coalescing=replace(H200.coalescing, transactions="segments", lanes_4=16, lanes_8=16, lanes_16=16),
+)
+KEPLER_8 = replace(H200, banks=replace(H200.banks, bank_bytes=8, lanes_8=32, lanes_16=16, merge="never"))
+KEPLER_4 = replace(H200, banks=replace(H200.banks, row_words=2, lanes_8=32, lanes_16=16, merge="never"))
+FERMI = replace(H200, sector_bytes=128, coalescing=replace(H200.coalescing, lanes_8=16, lanes_16=8))
+CHIPS = {"h200": H200, "tesla": TESLA, "kepler-8": KEPLER_8, "kepler-4": KEPLER_4, "fermi": FERMI}
+
+
+def at(pattern: Callable[[int], int], nbytes: int) -> list[int]:
+    """Addresses of elements of `nbytes`, by lane."""
+    return [pattern(lane) * nbytes for lane in range(32)]
+
+
+def stride(step: int) -> Callable[[int], int]:
+    return lambda lane: lane * step
+
+
+def mask(*lanes: int) -> int:
+    return sum(1 << lane for lane in lanes)
+
+
+Measured = tuple[int, float] | None
+"""Full passes, and the cycles per access that an H200 took; the few per cent between them are overhead."""
+
+DENSE = stride(1)
+# Per pattern: the active lanes, then what was measured for 4, 8 and 16 bytes a lane.
+MEASURED: list[tuple[str, Callable[[int], int], int, tuple[Measured, Measured, Measured]]] = [
+    ("stride 1", stride(1), ALL, ((1, 1.09), (2, 2.09), (4, 4.26))),
+    ("stride 2", stride(2), ALL, ((2, 2.25), (4, 4.19), (8, 8.44))),
+    ("stride 4", stride(4), ALL, ((4, 4.54), (8, 8.55), (16, 16.8))),
+    ("stride 8", stride(8), ALL, ((8, 9.09), (16, 17.2), (32, 33.7))),
+    ("stride 32", stride(32), ALL, ((32, 36.2), (32, 34.8), (32, 33.7))),
+    ("stride 3", stride(3), ALL, ((1, 1.09), (2, 2.09), (4, 4.26))),
+    ("all the same", stride(0), ALL, (None, (1, 1.13), (2, 2.19))),
+    ("lane / 2", lambda lane: lane // 2, ALL, (None, (1, 1.13), (2, 2.19))),
+    ("lane / 4", lambda lane: lane // 4, ALL, (None, (1, 1.13), (2, 2.19))),
+    ("lane % 4", lambda lane: lane % 4, ALL, (None, (2, 2.09), (4, 4.23))),
+    ("lane % 8", lambda lane: lane % 8, ALL, (None, (2, 2.09), (4, 4.23))),
+    ("lane % 16", lambda lane: lane % 16, ALL, (None, (2, 2.09), (4, 4.23))),
+    ("lanes 0 and 31", DENSE, mask(0, 31), (None, (1, 1.13), (2, 2.19))),
+    ("lanes 15 and 16", DENSE, mask(15, 16), (None, (1, 1.13), (2, 2.19))),
+    ("lanes 0 to 15", DENSE, mask(*range(16)), (None, (2, 2.09), (4, 4.44))),
+    ("even lanes", DENSE, mask(*range(0, 32, 2)), (None, (2, 2.07), (4, 4.23))),
+]
+
+
+@pytest.mark.parametrize(("pattern", "active", "measured"), [row[1:] for row in MEASURED], ids=[row[0] for row in MEASURED])
+def test_wavefronts_as_measured(pattern: Callable[[int], int], active: int, measured: tuple[Measured, ...]) -> None:
+    for nbytes, one in zip((4, 8, 16), measured, strict=True):
+        if one is not None:
+            passes, cycles = one
+            assert access.wavefronts(H200, at(pattern, nbytes), active, nbytes) == passes
+            assert passes <= cycles < 1.14 * passes
+
+
+@pytest.mark.parametrize(("nbytes", "measured"), [(8, 4.19), (16, 16.84)])
+def test_wavefronts_of_rows_of_33_words_as_measured(nbytes: int, measured: float) -> None:
+    rows = [lane * 33 * 4 // nbytes * nbytes for lane in range(32)]
+    assert access.wavefronts(H200, rows, ALL, nbytes) == int(measured)
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4])
+def test_narrow_lanes_that_share_a_word_do_not_conflict(nbytes: int) -> None:
+    assert access.wavefronts(H200, at(DENSE, nbytes), ALL, nbytes) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "wavefronts", "ideal"),
+    [(1, 1, 1), (2, 2, 1), (32, 32, 1), (33, 1, 1)],
+)
+def test_conflicts_are_wavefronts_beyond_the_ideal(step: int, wavefronts: int, ideal: int) -> None:
+    addresses = at(stride(step), 4)
+    assert access.wavefronts(H200, addresses, ALL, 4) == wavefronts
+    assert access.ideal_wavefronts(H200, addresses, ALL, 4) == ideal
+    assert access.conflicts(H200, addresses, ALL, 4) == wavefronts - ideal
+
+
+def test_wide_lanes_need_their_passes_even_without_conflicts() -> None:
+    assert [access.ideal_wavefronts(H200, at(DENSE, nbytes), ALL, nbytes) for nbytes in (4, 8, 16)] == [1, 2, 4]
+    assert access.conflicts(H200, at(lambda lane: lane % 8, 8), ALL, 8) == 0
+
+
+# Counts that Nsight Compute shows for these patterns.
+@pytest.mark.parametrize(
+    ("addresses", "active", "nbytes", "sectors", "ideal"),
+    [
+        (at(DENSE, 4), ALL, 4, 4, 4),
+        (at(DENSE, 8), ALL, 8, 8, 8),
+        (at(DENSE, 16), ALL, 16, 16, 16),
+        (at(stride(1024), 4), ALL, 4, 32, 4),
+        ([4 * lane + 16 for lane in range(32)], ALL, 4, 5, 4),
+        (at(stride(0), 4), ALL, 4, 1, 1),
+        (at(DENSE, 4), mask(7), 4, 1, 1),
+        (at(DENSE, 16), mask(7), 16, 1, 1),
+        (at(DENSE, 1), ALL, 1, 1, 1),
+        (list(reversed(at(DENSE, 4))), ALL, 4, 4, 4),
+    ],
+)
+def test_sectors(addresses: list[int], active: int, nbytes: int, sectors: int, ideal: int) -> None:
+    assert access.sectors(H200, addresses, active, nbytes) == sectors
+    assert access.transactions(H200, addresses, active, nbytes) == sectors
+    assert access.ideal_sectors(H200, addresses, active, nbytes) == ideal
+
+
+def test_tags_of_four_lines_are_looked_up_at_once() -> None:
+    assert access.tag_wavefronts(H200, at(DENSE, 16), ALL, 16) == 1
+    assert access.tag_wavefronts(H200, at(stride(32), 4), ALL, 4) == 8
+    assert access.tag_wavefronts(H200, at(stride(32), 4), mask(0, 1, 2, 3, 4), 4) == 2
+
+
+COUNTS = ("transactions", "sectors", "ideal_sectors", "tag_wavefronts", "wavefronts", "ideal_wavefronts", "conflicts")
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("which", CHIPS)
+def test_no_active_lane_costs_nothing(which: str, count: str) -> None:
+    for nbytes in access.WIDTHS:
+        assert getattr(access, count)(CHIPS[which], LANE, 0, nbytes) == 0
+        assert getattr(batch, count)(CHIPS[which], LANE[None, :], np.zeros(1, np.uint32), nbytes).tolist() == [0]
+
+
+def test_a_mask_is_a_number_or_flags() -> None:
+    flags = np.zeros(32, np.bool_)
+    flags[[1, 5]] = True
+    for active in (flags, flags.tolist(), 0b100010, np.uint32(0b100010)):
+        assert access.sectors(H200, at(stride(8), 4), active, 4) == 2
+
+
+@pytest.mark.parametrize("nbytes", [0, 3, 32])
+def test_a_width_that_ptx_has_not_is_refused(nbytes: int) -> None:
+    with pytest.raises(ValueError, match=f"cannot access {nbytes} bytes"):
+        access.sectors(H200, LANE, ALL, nbytes)
+    with pytest.raises(ValueError, match=f"cannot access {nbytes} bytes"):
+        batch.sectors(H200, LANE[None, :], np.array([ALL], np.uint32), nbytes)
+
+
+class TestOldChips:
+    """Examples of the CUDA C Programming Guide 4.2, appendix F (formerly G): the rules are expressible as data."""
+
+    def test_half_warps_over_16_banks(self) -> None:
+        assert access.wavefronts(TESLA, at(DENSE, 4), ALL, 4) == 2
+        assert access.wavefronts(TESLA, at(stride(2), 4), ALL, 4) == 4
+        assert access.wavefronts(TESLA, at(stride(3), 4), ALL, 4) == 2
+        assert access.wavefronts(TESLA, at(stride(16), 4), ALL, 4) == 32
+
+    def test_one_word_is_broadcast_in_a_step(self) -> None:
+        assert access.wavefronts(TESLA, at(stride(0), 4), ALL, 4) == 2
+        # Two words, each for eight lanes of the half warp, in different banks: broadcasting one leaves seven lanes with the other.
+        assert access.wavefronts(TESLA, at(lambda lane: lane % 2, 4), ALL, 4) == 4
+        # The same two words in one bank cost two steps as well, one broadcast each.
+        assert access.wavefronts(TESLA, at(lambda lane: 16 * (lane % 2), 4), ALL, 4) == 4
+
+    def test_segments_shrink_while_half_of_them_suffices(self) -> None:
+        aligned = at(DENSE, 4)
+        assert access.transactions(TESLA, aligned, ALL, 4) == 2
+        assert access.sectors(TESLA, aligned, ALL, 4) == 4
+        # Off by one element within a 128-byte segment: one transaction of 128 bytes instead of 64.
+        assert access.transactions(TESLA, [a + 4 for a in aligned], mask(*range(16)), 4) == 1
+        assert access.sectors(TESLA, [a + 4 for a in aligned], mask(*range(16)), 4) == 4
+        # Across two segments: 96 bytes as 32 + 64.
+        across = [128 - 32 + 4 * lane for lane in range(32)]
+        assert access.transactions(TESLA, across, mask(*range(16)), 4) == 2
+        assert access.sectors(TESLA, across, mask(*range(16)), 4) == 2
+        assert access.transactions(TESLA, at(stride(32), 4), ALL, 4) == 32
+
+    def test_banks_of_8_bytes(self) -> None:
+        assert access.wavefronts(KEPLER_8, at(DENSE, 8), ALL, 8) == 1
+        assert access.wavefronts(KEPLER_8, at(stride(2), 4), ALL, 4) == 1
+        assert access.wavefronts(KEPLER_8, at(stride(4), 4), ALL, 4) == 2
+        assert access.wavefronts(KEPLER_8, at(DENSE, 16), ALL, 16) == 2
+
+    def test_words_32_apart_in_one_pair_of_rows(self) -> None:
+        assert access.wavefronts(KEPLER_4, at(lambda lane: 32 * (lane % 2), 4), ALL, 4) == 1
+        assert access.wavefronts(KEPLER_4, at(lambda lane: 64 * (lane % 2), 4), ALL, 4) == 2
+
+    def test_lines_of_fermi(self) -> None:
+        assert access.transactions(FERMI, at(DENSE, 4), ALL, 4) == 1
+        assert access.transactions(FERMI, at(DENSE, 8), ALL, 8) == 2
+        assert access.transactions(FERMI, at(stride(0), 8), ALL, 8) == 2
+
+
+@st.composite
+def accesses(draw: st.DrawFn) -> tuple[np.ndarray, int, int]:
+    """Addresses, mask and width: random, clustered so that lanes meet in words and sectors, or strided."""
+    nbytes = draw(st.sampled_from(access.WIDTHS))
+    base = draw(st.integers(0, 1 << 20)) * 16
+    shape = draw(st.sampled_from(["scattered", "close", "strided", "paired"]))
+    if shape == "strided":
+        step = draw(st.integers(0, 80))
+        elements = [step * lane for lane in range(32)]
+    else:
+        few = st.integers(0, {"scattered": 1 << 16, "close": 70, "paired": 300}[shape])
+        elements = draw(st.lists(few, min_size=32, max_size=32))
+        if shape == "paired":
+            step = draw(st.sampled_from([1, 2]))
+            elements = [elements[lane & ~step] for lane in range(32)]
+    active = draw(st.one_of(st.just(ALL), st.integers(0, ALL), st.sampled_from([1, 1 << 31, 0xFFFF, 0x55555555])))
+    return np.array([base + element * nbytes for element in elements], np.uint64), active, nbytes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(accesses(), min_size=1, max_size=12), st.sampled_from(sorted(CHIPS)))
+def test_many_at_once_equal_one_at_a_time(some: list[tuple[np.ndarray, int, int]], which: str) -> None:
+    addresses = np.stack([one[0] for one in some])
+    active = np.array([one[1] for one in some], np.uint32)
+    widths = np.array([one[2] for one in some])
+    for count in COUNTS:
+        expected = [getattr(access, count)(CHIPS[which], *one) for one in some]
+        assert getattr(batch, count)(CHIPS[which], addresses, active, widths).tolist() == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(accesses())
+def test_sectors_are_the_32_byte_pieces_that_hold_a_byte(one: tuple[np.ndarray, int, int]) -> None:
+    addresses, active, nbytes = one
+    touched = {int(addresses[lane]) + offset for lane in range(32) if active >> lane & 1 for offset in range(nbytes)}
+    assert access.sectors(H200, addresses, active, nbytes) == len({byte >> 5 for byte in touched})
+    assert access.ideal_sectors(H200, addresses, active, nbytes) == -(-len(touched) // 32)
+
+
+@settings(max_examples=200, deadline=None)
+@given(accesses(), st.sampled_from(sorted(CHIPS)))
+def test_no_access_beats_the_ideal(one: tuple[np.ndarray, int, int], which: str) -> None:
+    spec: Chip = CHIPS[which]
+    assert access.sectors(spec, *one) >= access.ideal_sectors(spec, *one)
+    assert access.conflicts(spec, *one) >= 0
+    assert (access.wavefronts(spec, *one) == 0) == (one[1] == 0)
+
+
+def test_more_accesses_than_one_chunk() -> None:
+    rng = np.random.default_rng(5)
+    addresses = rng.integers(0, 512, (10_000, 32)).astype(np.uint64) * np.uint64(4)
+    active = rng.integers(0, 1 << 32, 10_000, dtype=np.uint64).astype(np.uint32)
+    found = batch.wavefronts(H200, addresses, active, 4)
+    for row in (0, 4095, 4096, 9999):
+        assert found[row] == access.wavefronts(H200, addresses[row], int(active[row]), 4)
+    assert batch.wavefronts(H200, addresses[:0], active[:0], 4).shape == (0,)

@@ -1,0 +1,165 @@
+"""Chip files: what ships, what a user adds, what a wrong file is told, and a GPU that has no file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlane import chip
+from memlane.chip import Chip
+from memlane.chip.model import KINDS
+from memlane.errors import ChipError
+
+SHIPPED = Path(chip.__file__).parent / "data"
+H200 = (SHIPPED / "h200.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the user's own chips."""
+    monkeypatch.setenv("MEMLANE_CHIPS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.toml")))
+def test_every_shipped_chip_is_sound(name: str, mine: Path) -> None:
+    one = chip.load(name)
+    assert one.name == name
+    assert one.calibrated
+    assert {fact.kind for fact in one.facts.values()} <= set(KINDS)
+    # Where the time of an access goes must never be a guess.
+    assert not {"latency.shared", "latency.l1", "latency.l2", "latency.dram", "sm_count", "l2_bytes"} & set(one.assumed)
+    assert one.latency.shared < one.latency.l1 < one.latency.l2 < one.latency.dram
+    assert one.max_shared_bytes + one.reserved_shared_bytes <= one.shared_bytes_per_sm < one.l1_bytes
+    assert one.max_threads_per_sm % one.warp_size == 0
+    for lanes in (one.banks.lanes_4, one.banks.lanes_8, one.banks.lanes_16):
+        assert one.warp_size % lanes == 0
+
+
+def test_a_number_says_where_it_comes_from() -> None:
+    fact = chip.load("h200").fact("latency.l2")
+    assert (fact.value, fact.unit, fact.kind) == (283.0, "cycles", "measured")
+    assert "pointer chase" in str(fact)
+    assert chip.load("h200").fact("l2_bytes").value == chip.load("h200").l2_bytes
+
+
+def test_an_unknown_fact_names_those_that_exist() -> None:
+    with pytest.raises(ChipError, match=r"h200 has no fact named 'latency\.l9'; it has .*latency\.l2"):
+        chip.load("h200").fact("latency.l9")
+
+
+def test_an_unknown_chip_names_those_that_exist() -> None:
+    with pytest.raises(ChipError, match=r"no chip is called 'h2000'; known are a100, h100, h200"):
+        chip.load("h2000")
+
+
+@pytest.mark.parametrize("name", ["../h200", "", "/etc/passwd"])
+def test_a_name_is_no_path(name: str) -> None:
+    with pytest.raises(ChipError, match="no chip is called"):
+        chip.load(name)
+
+
+def test_issue_intervals_follow_from_throughput() -> None:
+    h200 = chip.load("h200")
+    assert [h200.issue_interval(pipe) for pipe in ("fma", "alu", "fp64", "sfu")] == [1, 2, 2, 8]
+
+
+def test_a_user_file_is_read_before_ours(mine: Path) -> None:
+    (mine / "h200.toml").write_text(H200.replace("sm_count                 = { value = 132", "sm_count = { value = 131"))
+    (mine / "h300.toml").write_text(H200)
+    assert chip.load("h200").sm_count == 131
+    assert chip.load("h300").name == "h300"
+    assert "h300" in chip.names()
+    assert "a100" in chip.names()
+
+
+def test_an_edited_file_is_read_again(mine: Path) -> None:
+    path = mine / "x.toml"
+    path.write_text(H200)
+    first = chip.load("x")
+    assert chip.load("x") is first
+    path.write_text(H200.replace("value = 283,", "value = 290,"))
+    path.touch()
+    assert chip.load("x").latency.l2 == 290
+
+
+def test_the_home_directory_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMLANE_CHIPS", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert chip.directories()[0] == tmp_path / ".config" / "memlane" / "chips"
+
+
+L2 = 'l2            = { value = 283, unit = "cycles",   source = "chase" }'
+BROKEN = [
+    (L2, "", r"\[latency\] lacks the entry 'l2'"),
+    (L2, L2.replace("l2", "l5", 1), r"\[latency\] has an unknown entry 'l5'; it may have shared, l1, l2"),
+    (L2, L2.replace("cycles", "ns"), r"\[latency\] l2 is in 'ns'; it must be in 'cycles'"),
+    (L2, L2.replace("283", "-283"), r"\[latency\] l2 must be a positive number, not -283"),
+    (L2, L2.replace("283", '"283"'), r"\[latency\] l2 must be a positive number, not '283'"),
+    (L2, L2.replace("283", "true"), r"\[latency\] l2 must be a positive number, not True"),
+    (L2, "l2 = 283", r'\[latency\] l2 must be \{ value = ..., unit = "cycles", source = "..." \}'),
+    (L2, L2.replace(',   source = "chase"', ""), r"\[latency\] l2 has the source ''; it needs a name from \[sources\]"),
+    (
+        L2,
+        L2.replace("chase", "hearsay"),
+        r"\[latency\] l2 has the source 'hearsay'; .* begins with one of measured:, cited:, derived:, assumed:",
+    ),
+    (L2, L2.replace("source", "sauce"), r"\[latency\] l2 has an unknown key 'sauce'"),
+    ('value = "neighbours"', 'value = "friends"', r"\[banks\] merge must be one of 'neighbours', 'never', not 'friends'"),
+    ("value = [1024, 1024, 64]", "value = [1024, 1024]", r"\[chip\] max_block_dim must be three positive integers"),
+    ("value = 132", "value = 132.5", r"\[chip\] sm_count must be a positive integer, not 132.5"),
+    ("compute_capability = [9, 0]", "compute_capability = 9.0", r"compute_capability must be two integers, as in \[9, 0\]"),
+    ('product = "NVIDIA H200"', "product = 200", "product must be a string"),
+    ('product = "NVIDIA H200"', "", "'product' is missing"),
+    ("[banks]", "[blanks]", "unknown table or key 'blanks'; a chip file has product, compute_capability"),
+    ("[chip]", "[chip", r"cannot read the chip file .*line"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BROKEN)
+def test_a_wrong_file_is_told_what_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in H200
+    path = tmp_path / "broken.toml"
+    path.write_text(H200.replace(old, new, 1))
+    with pytest.raises(ChipError, match=message) as caught:
+        chip.from_file(path)
+    assert "broken.toml" in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ChipError, match=r"cannot read the chip file .*none\.toml: No such file"):
+        chip.from_file(tmp_path / "none.toml")
+
+
+ATTRIBUTES = {"multiprocessor_count": 84, "clock_rate": 1695000, "l2_cache_size": 6291456, "max_threads_per_multiprocessor": 1536}
+
+
+class TestUnknownGpu:
+    def test_takes_its_attributes_and_the_nearest_rules(self, mine: Path) -> None:
+        one = chip.nearest((8, 6), ATTRIBUTES, "NVIDIA A40")
+        ada = chip.load("rtx4090")
+        assert (one.name, one.product, one.calibrated) == ("sm_86", "NVIDIA A40", False)
+        assert (one.sm_count, one.clock_mhz, one.l2_bytes, one.max_warps_per_sm) == (84, 1695, 6291456, 48)
+        assert (one.banks, one.latency) == (ada.banks, ada.latency)
+
+    def test_says_what_it_borrowed(self, mine: Path) -> None:
+        one = chip.nearest((8, 6), ATTRIBUTES)
+        assert one.fact("sm_count").kind == "measured"
+        assert one.fact("latency.l2").source.startswith("as on rtx4090 (cited:")
+        assert "latency.l2" in one.assumed
+        assert one.copy_gb_per_s is None
+
+    def test_extents_come_as_three_attributes(self, mine: Path) -> None:
+        one = chip.nearest((9, 0), {"max_block_dim_x": 512, "max_block_dim_y": 256, "max_block_dim_z": 32})
+        assert one.max_block_dim == (512, 256, 32)
+        assert one.fact("max_block_dim").value == (512, 256, 32)
+
+    @pytest.mark.parametrize(("capability", "relative"), [((7, 5), "v100"), ((8, 7), "rtx4090"), ((10, 0), "h200"), ((6, 1), "v100")])
+    def test_the_nearest_generation_with_the_fewest_assumptions(self, mine: Path, capability: tuple[int, int], relative: str) -> None:
+        source = chip.nearest(capability, {}).fact("latency.l2").source
+        assert source.startswith(f"as on {relative} ")
+
+    def test_a_known_product_is_no_stranger(self, mine: Path) -> None:
+        one: Chip = chip.nearest((9, 0), ATTRIBUTES, "NVIDIA H200")
+        assert one is chip.load("h200")
