@@ -7,14 +7,49 @@ A row is written almost as the PTX manual writes the instruction:
 - a dotted word is literal (`.volatile`) unless the row declares it a slot (`ss`, `vec`, `type`), which stands for one of a set;
 - braces make it optional; dotted words may be written in any order, as ptxas too accepts for most of them, but slots that share values
   are filled in the order of the row;
-- behind the opcode stand the operands by the manual's letters: `[a]` is an address, `d|p` a pair, `{, c}` optional, `{!}c` a predicate
-  that may be negated.
+- behind the opcode stand the operands by the manual's letters: `[a]` is an address, `[a, c]` one with coordinates, `d|p` a pair,
+  `d{|p}` a pair or its first half, `(a)` a list of arguments, `{, c}` is optional, `{!}c` a predicate that may be negated.
+
+What a row cannot say by its look it says by keywords (see `Op.form`), which are data too: the types of the operands, the written ones,
+the spaces of the addresses, and the effect. Rows are compiled when an opcode is first met, and every match is remembered, so that a large
+module costs one dictionary look-up an instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Self
+
+from memlane.ptx.types import SCALAR_TYPES
+
+EFFECTS = (
+    "",
+    "load",
+    "store",
+    "atomic",
+    "reduction",
+    "prefetch",
+    "copy",
+    "texture",
+    "surface",
+    "matrix",
+    "fence",
+    "barrier",
+    "warp",
+    "async",
+    "branch",
+    "call",
+    "return",
+    "exit",
+    "trap",
+    "other",
+)
+"""What an instruction does besides computing its result from its operands; empty for plain arithmetic."""
+
+VALUE, ADDRESS, COORDINATES, ARGUMENTS = "value", "address", "coordinates", "arguments"
+"""The shapes an operand can have: `a`, `[a]`, `[a, c]`, `(a)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +61,303 @@ class Form:
     slots: Mapping[str, str] = field(default_factory=dict)
     """Slot name to the word that filled it, without the dot."""
     operands: Mapping[str, int] = field(default_factory=dict)
-    """The manual's operand letter to its place in `Instruction.operands`."""
+    """The manual's operand letter to its place in `Instruction.operands`. A pair `d|p` stands under its first letter."""
     writes: frozenset[str] = frozenset()
-    """The letters of the operands that are written (a pair counts as one)."""
+    """The letters of the operands that are written (a pair counts as one, under its first letter)."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """The manual's operand letter to its scalar type with the slots filled, for example `{"d": "u64", "a": "u32", "b": "u32"}` for `mul.wide.u32`."""
+    """The manual's operand letter to its scalar type with the slots filled, for example `{"d": "u64", "a": "u32", "b": "u32"}` for
+    `mul.wide.u32`. Addresses have no entry, nor have operands without a scalar type (labels, textures)."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """The letters of the memory operands, each with its state space; `generic` if the instruction names none."""
+    effect: str = ""
+    """One of `EFFECTS`."""
+    wider: frozenset[str] = frozenset()
+    """The letters whose register may be wider than the type says (`ld`, `st`, `cvt`)."""
+    manual: str = ""
+    """The section of the PTX manual, as the anchor in its one-page edition."""
+
+
+class NoMatch(Exception):  # noqa: N818 (it is an answer, which the parser turns into an error with a place)
+    """No row matches. `rows` are those of the opcode, nearest first; `reason` is `opcode`, `modifiers` or `operands`."""
+
+    def __init__(self, reason: str, rows: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.rows = rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One dotted word of a row: a literal, or a slot that stands for one of `words`."""
+
+    name: str
+    words: frozenset[str]
+    optional: bool
+    is_slot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One operand of a row."""
+
+    name: str
+    shape: str
+    optional: bool = False
+    second: str = ""
+    """The second letter of a pair."""
+    negatable: bool = False
+
+
+class Op:
+    """An instruction of the manual: one section, some rows. Built by chained calls; the tables in `ptx.ops` are nothing else."""
+
+    def __init__(self, name: str, manual: str, facts: Mapping[str, str]) -> None:
+        self.name = name
+        self.manual = manual
+        self._facts = dict(facts)
+        self._forms: list[tuple[str, dict[str, str]]] = []
+        self._slots: dict[str, str] = {}
+
+    @property
+    def opcode(self) -> str:
+        """The word before the first dot."""
+        return self.name.partition(".")[0]
+
+    def form(self, text: str, **facts: str) -> Self:
+        """Add a row. Keywords hold for this row alone; those given to `op` hold for all of its rows, and these come first.
+
+        - `types="d:dtype a:u32"`: the type of an operand: a slot's name, a type, either with `*2` behind it for twice the width, or `-`
+          for none. Without an entry an operand `x` has the type of the slot `xtype`, else of the slot `type`; a predicate where the
+          notation shows one.
+        - `writes="d"`: the operands written; without it `d`, and a `p` that stands first.
+        - `spaces="a:shared"`: the state space of an address; without it the slot `ss` or `space`, else `generic`.
+        - `effect="load"`: one of `EFFECTS`.
+        - `wider="d"`: operands whose register may be wider than their type.
+        - any other keyword declares a slot for this row alone.
+        """
+        self._forms.append((text, facts))
+        return self
+
+    def where(self, **slots: str) -> Self:
+        """Declare slots: name to the words it stands for, separated by blanks and without dots."""
+        self._slots.update(slots)
+        return self
+
+    def rows(self) -> Iterator[Row]:
+        """The rows, compiled."""
+        for text, facts in self._forms:
+            yield _compile_row(self, text, {**self._facts, **facts}, self._slots)
+
+
+def op(name: str, *, manual: str, **facts: str) -> Op:
+    """Declare the instruction `name` of the manual's section `manual`; the other keywords are those of `Op.form`."""
+    return Op(name, manual, facts)
+
+
+_FACTS = frozenset({"types", "writes", "spaces", "effect", "wider"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One compiled row of the table."""
+
+    text: str
+    opcode: str
+    manual: str
+    words: tuple[_Word, ...]
+    places: tuple[_Place, ...]
+    facts: Mapping[str, str]
+
+    def match(self, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form | None:
+        """The form of an instruction with these dotted parts and operand shapes, or None."""
+        slots = self.fill(modifiers)
+        places = None if slots is None else self._arrange(shapes, 0)
+        if slots is None or places is None:
+            return None
+        return self._form(slots, places)
+
+    def fill(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
+        """Slot to word, if the dotted parts fit this row in some order."""
+        chosen = self._choose(modifiers, 0, frozenset())
+        if chosen is None:
+            return None
+        return {self.words[place].name: modifiers[index] for index, place in enumerate(chosen) if self.words[place].is_slot}
+
+    def _choose(self, modifiers: tuple[str, ...], index: int, taken: frozenset[int]) -> tuple[int, ...] | None:
+        if index == len(modifiers):
+            complete = all(word.optional or place in taken for place, word in enumerate(self.words))
+            return () if complete else None
+        for place, word in enumerate(self.words):
+            if place not in taken and modifiers[index] in word.words:
+                rest = self._choose(modifiers, index + 1, taken | {place})
+                if rest is not None:
+                    return (place, *rest)
+        return None
+
+    def _arrange(self, shapes: tuple[str, ...], start: int, place: int = 0) -> tuple[_Place, ...] | None:
+        """The places that the operands from `start` on take, among those from `place` on."""
+        if start == len(shapes):
+            return () if all(rest.optional for rest in self.places[place:]) else None
+        if place == len(self.places):
+            return None
+        here = self.places[place]
+        if shapes[start] == here.shape:
+            rest = self._arrange(shapes, start + 1, place + 1)
+            if rest is not None:
+                return (here, *rest)
+        return self._arrange(shapes, start, place + 1) if here.optional else None
+
+    def _form(self, slots: dict[str, str], places: tuple[_Place, ...]) -> Form:
+        rules = _pairs(self.facts.get("types", ""))
+        spaces = _pairs(self.facts.get("spaces", ""))
+        named_space = slots.get("ss") or slots.get("space") or "generic"
+        types: dict[str, str] = {}
+        addresses: dict[str, str] = {}
+        for place in places:
+            if place.shape in (ADDRESS, COORDINATES):
+                addresses[place.name] = spaces.get(place.name, named_space.partition("::")[0])
+                continue
+            for letter in filter(None, (place.name, place.second)):
+                found = _type_of(letter, rules.get(letter, ""), slots, place.negatable or letter == place.second or letter in "pq")
+                if found:
+                    types[letter] = found
+        if "writes" in self.facts:
+            writes = frozenset(self.facts["writes"].split())
+        else:
+            writes = frozenset(place.name for i, place in enumerate(places) if place.name == "d" or (i == 0 and place.name == "p"))
+        return Form(
+            row=self.text,
+            slots=slots,
+            operands={place.name: index for index, place in enumerate(places)},
+            writes=frozenset(place.name for place in places if place.name in writes and place.shape in (VALUE, ARGUMENTS)),
+            types=types,
+            addresses=addresses,
+            effect=self.facts.get("effect", ""),
+            wider=frozenset(self.facts.get("wider", "").split()),
+            manual=self.manual,
+        )
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(entry.split(":", 1) for entry in text.split())
+
+
+def _type_of(letter: str, rule: str, slots: Mapping[str, str], is_predicate: bool) -> str:
+    if rule == "-":
+        return ""
+    if not rule:
+        if is_predicate:
+            return "pred"
+        return slots.get(f"{letter}type") or slots.get("type") or ""
+    name, doubled, _ = rule.partition("*2")
+    name = slots.get(name, name)
+    if doubled:
+        scalar = SCALAR_TYPES[name]
+        name = f"{scalar.kind}{scalar.bits * 2}"
+    return name if name in SCALAR_TYPES else ""
+
+
+_HEAD = re.compile(r"\.[\w:]+|[{}]")
+_OPERAND = re.compile(r"\w+|\S")
+
+
+def _compile_row(owner: Op, text: str, facts: Mapping[str, str], slots: Mapping[str, str]) -> Row:
+    head, _, tail = " ".join(text.split()).partition(" ")
+    opcode = re.match(r"\w+", head)
+    assert opcode is not None, text
+    declared = {**slots, **{name: words for name, words in facts.items() if name not in _FACTS}}
+    words: list[_Word] = []
+    depth = 0
+    for token in _HEAD.findall(head):
+        if token in "{}":
+            depth += 1 if token == "{" else -1
+            continue
+        name = token[1:]
+        values = declared.get(name)
+        words.append(_Word(name, frozenset(values.split() if values is not None else (name,)), depth > 0, values is not None))
+    kept = {name: value for name, value in facts.items() if name in _FACTS}
+    return Row(" ".join(text.split()), opcode.group(), owner.manual, tuple(words), tuple(_compile_places(tail)), kept)
+
+
+def _compile_places(text: str) -> Iterator[_Place]:
+    """Read `d{|p}, [a], {!}c{, e}`."""
+    tokens = _OPERAND.findall(text)
+    depth = index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token == "{" and tokens[index + 1] == "!":
+            yield _Place(tokens[index + 3], VALUE, depth > 0, negatable=True)
+            index += 4
+        elif token in ("{", "}"):
+            depth += 1 if token == "{" else -1
+            index += 1
+        elif token == ",":
+            index += 1
+        elif token in "[(":
+            close = tokens.index("]" if token == "[" else ")", index)
+            inside = tokens[index + 1 : close]
+            shape = ARGUMENTS if token == "(" else COORDINATES if "," in inside else ADDRESS
+            yield _Place(inside[0], shape, depth > 0)
+            index = close + 1
+        else:
+            index += 1
+            second = ""
+            if tokens[index : index + 1] == ["|"]:
+                second, index = tokens[index + 1], index + 2
+            elif tokens[index : index + 2] == ["{", "|"]:
+                second, index = tokens[index + 2], index + 4
+            yield _Place(token, VALUE, depth > 0, second)
+
+
+class Table:
+    """The instruction table: the rows by opcode, and the matches already made."""
+
+    def __init__(self, ops: tuple[Op, ...]) -> None:
+        self.ops = ops
+        self._by_opcode: dict[str, list[Op]] = {}
+        for entry in ops:
+            self._by_opcode.setdefault(entry.opcode, []).append(entry)
+        self._rows: dict[str, tuple[Row, ...]] = {}
+        self._matches: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Form] = {}
+
+    @property
+    def opcodes(self) -> tuple[str, ...]:
+        """Every opcode that has a row, in alphabetic order."""
+        return tuple(sorted(self._by_opcode))
+
+    def rows(self, opcode: str) -> tuple[Row, ...]:
+        """The rows of an opcode in the order of the table; none for an unknown one."""
+        if opcode not in self._rows:
+            self._rows[opcode] = tuple(row for entry in self._by_opcode.get(opcode, ()) for row in entry.rows())
+        return self._rows[opcode]
+
+    def match(self, opcode: str, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form:
+        """The form of an instruction. `shapes` has `value`, `address`, `coordinates` or `arguments` for each operand.
+
+        Raises `NoMatch`.
+        """
+        key = (opcode, modifiers, shapes)
+        found = self._matches.get(key)
+        if found is None:
+            found = self._matches[key] = self._search(opcode, modifiers, shapes)
+        return found
+
+    def _search(self, opcode: str, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form:
+        rows = self.rows(opcode)
+        if not rows:
+            raise NoMatch("opcode")
+        for row in rows:
+            form = row.match(modifiers, shapes)
+            if form is not None:
+                return form
+        fitting = tuple(row.text for row in rows if row.fill(modifiers) is not None)
+        if fitting:
+            raise NoMatch("operands", fitting)
+        raise NoMatch("modifiers", tuple(row.text for row in sorted(rows, key=lambda row: _distance(row, modifiers))))
+
+
+def _distance(row: Row, modifiers: tuple[str, ...]) -> int:
+    """How far dotted parts are from a row: words it does not know, and words it needs that are absent."""
+    unknown = sum(not any(modifier in word.words for word in row.words) for modifier in modifiers)
+    absent = sum(not word.optional and not any(modifier in word.words for modifier in modifiers) for word in row.words)
+    return unknown + absent

@@ -21,7 +21,6 @@ from memlane.ptx.forms import Form
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import Span
 
-
 # -- operands ------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,33 @@
+"""PTX text to statements, so that a pass writes what it inserts in the language it inserts it into."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from memlane.ptx.ir import Guard, Instruction, Location, Statement
+from memlane.ptx.parser import parse_statements
+
+
+@lru_cache(maxsize=1 << 14)
+def statements(text: str) -> tuple[Statement, ...]:
+    """The statements written in `text`, as in the body of a function.
+
+    Names with a `%` are registers; other names are symbols, unless `text` itself declares them with `.reg`. The result is remembered:
+    the same text gives the same (immutable) nodes. Raises as `memlane.ptx.parse` does.
+
+    >>> statements("mov.u64 %t0, %clock64; @%p bra DONE;")[1].guard
+    Guard(register='%p', negated=False)
+    """
+    return parse_statements(text)
+
+
+def instruction(text: str, guard: Guard | None = None, location: Location | None = None) -> Instruction:
+    """The one instruction written in `text`, under `guard` if one is given and the text has none, and at `location`.
+
+    Raises `ValueError` if the text holds anything else than one instruction.
+    """
+    found = statements(text)
+    if len(found) != 1 or not isinstance(found[0], Instruction):
+        raise ValueError(f"expected one instruction, got {text!r}")
+    written = found[0]
+    return Instruction(written.opcode, written.modifiers, written.operands, written.form, written.guard or guard, location, written.span)

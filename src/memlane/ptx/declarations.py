@@ -1,0 +1,154 @@
+"""Declarations: `.reg`, variables of every state space, and formal parameters."""
+
+from __future__ import annotations
+
+from memlane.ptx.ir import RegisterDecl, Variable
+from memlane.ptx.lexer import DIRECTIVE, MARK, NUMBER, WORD, Cursor
+from memlane.ptx.operands import immediate
+from memlane.ptx.types import SCALAR_TYPES
+
+LINKAGE = frozenset({".visible", ".extern", ".weak", ".common"})
+SPACE_DIRECTIVES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg", ".tex"})
+
+_OPAQUE = frozenset({"texref", "samplerref", "surfref"})
+_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+
+
+def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
+    """`.reg {.v4} .f32 %f<12>, q;`"""
+    cursor.at += 1
+    vector, scalar = _parse_type(cursor)
+    declared = []
+    while True:
+        name = cursor.expect_kind(WORD, "the name of a register")
+        count = None
+        if cursor.accept("<"):
+            count = _parse_extent(cursor)
+            cursor.expect(">", "behind the number of registers")
+        declared.append(RegisterDecl(scalar, name, count, vector))
+        if cursor.accept(";"):
+            return tuple(declared)
+        cursor.expect(",", "or `;` behind the name of a register")
+
+
+def parse_linkage(cursor: Cursor) -> tuple[str, ...]:
+    """`.visible .weak`, without the dots."""
+    words = []
+    while cursor.kind == DIRECTIVE and cursor.text in LINKAGE:
+        words.append(cursor.next()[1:])
+    return tuple(words)
+
+
+def parse_variables(cursor: Cursor, linkage: tuple[str, ...]) -> tuple[Variable, ...]:
+    """`.global .align 8 .u64 a[2] = {1, 2}, b;` from the state space to the semicolon."""
+    first = parse_variable(cursor, linkage)
+    declared = [first]
+    while cursor.accept(","):
+        declared.append(_parse_declarator(cursor, first, cursor.at))
+    cursor.expect(";", "behind the declaration of a variable")
+    return tuple(declared)
+
+
+def parse_variable(cursor: Cursor, linkage: tuple[str, ...] = ()) -> Variable:
+    """One declaration from the state space up to its name, shape and initialiser."""
+    first = cursor.at
+    space = cursor.expect_kind(DIRECTIVE, "a state space such as `.global`")[1:]
+    attributes: list[str] = []
+    align = None
+    while cursor.text in (".attribute", ".align"):
+        if cursor.text == ".align":
+            cursor.at += 1
+            align = _parse_extent(cursor)
+        else:
+            attributes.append(_parse_attribute(cursor))
+    vector, scalar = _parse_type(cursor)
+    if cursor.text == ".ptr":
+        start = cursor.at
+        while cursor.kind in (DIRECTIVE, NUMBER):
+            cursor.at += 1
+        attributes.append(" ".join(cursor.slice(start).split()))
+    model = Variable(space, scalar, "", None, align, vector, linkage, None, " ".join(attributes))
+    return _parse_declarator(cursor, model, first)
+
+
+def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
+    """Name, shape and initialiser; all else is as in `model`."""
+    name = cursor.expect_kind(WORD, "the name of a variable")
+    shape: list[int] | None = None
+    while cursor.accept("["):
+        shape = [*(shape or ()), 0 if cursor.text == "]" else _parse_extent(cursor)]
+        cursor.expect("]", "behind the length of an array")
+    if shape is None and cursor.accept("<"):
+        raise cursor.error("a range of names `<n>` is for registers only", cursor.span(cursor.starts[cursor.at - 1]))
+    span = cursor.span(cursor.starts[first])
+    initial = _parse_initial(cursor) if cursor.accept("=") else None
+    return Variable(
+        model.space,
+        model.type,
+        name,
+        None if shape is None else tuple(shape),
+        model.align,
+        model.vector,
+        model.linkage,
+        initial,
+        model.attributes,
+        span,
+    )
+
+
+def _parse_type(cursor: Cursor) -> tuple[int, str]:
+    vector = _VECTORS.get(cursor.text, 1)
+    if vector > 1:
+        cursor.at += 1
+    scalar = cursor.text[1:]
+    if cursor.kind != DIRECTIVE or (scalar not in SCALAR_TYPES and scalar not in _OPAQUE):
+        raise cursor.error(f"expected a type such as `.u32`, found {cursor.found()}")
+    cursor.at += 1
+    return vector, scalar
+
+
+def _parse_attribute(cursor: Cursor) -> str:
+    first = cursor.at
+    cursor.at += 1
+    cursor.expect("(", "behind `.attribute`")
+    skip_balanced(cursor, ")")
+    return "".join(cursor.slice(first).split())
+
+
+def _parse_initial(cursor: Cursor) -> str:
+    first = cursor.at
+    while cursor.text not in (",", ";"):
+        opening = cursor.next()
+        if opening in "{(" and opening:
+            skip_balanced(cursor, "}" if opening == "{" else ")")
+        elif not opening:
+            raise cursor.error("the text ends inside an initialiser")
+    return cursor.slice(first)
+
+
+def skip_balanced(cursor: Cursor, close: str) -> None:
+    """Go behind the `close` that ends the bracket just opened."""
+    opening = cursor.span(cursor.starts[cursor.at - 1])
+    opener = {"}": "{", ")": "(", "]": "["}[close]
+    depth = 1
+    while depth:
+        if cursor.at >= len(cursor.kinds) - 1:
+            raise cursor.error(f"`{opener}` is never closed", opening)
+        if cursor.kind == MARK:
+            depth += (cursor.text == opener) - (cursor.text == close)
+        cursor.at += 1
+
+
+def _parse_extent(cursor: Cursor) -> int:
+    """A positive integer literal, or a product of them."""
+    value = _one_extent(cursor)
+    while cursor.accept("*"):
+        value *= _one_extent(cursor)
+    return value
+
+
+def _one_extent(cursor: Cursor) -> int:
+    number = immediate(cursor.expect_kind(NUMBER, "a number"))
+    if number.kind != "int" or number.value < 0:
+        raise cursor.error("expected a whole number", cursor.span(cursor.starts[cursor.at - 1]))
+    return number.value

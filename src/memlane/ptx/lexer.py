@@ -1,0 +1,110 @@
+"""Text to tokens: one compiled expression, three parallel lists, no object per token."""
+
+from __future__ import annotations
+
+import re
+
+from memlane.errors import PtxSyntaxError
+from memlane.source import Source, Span
+
+WORD, DIRECTIVE, NUMBER, STRING, MARK, STRAY, END = range(1, 8)
+"""Kinds of tokens. A word carries its dotted parts (`ld.global.f32`, `%tid.x`); a directive is a dotted part that stands alone."""
+
+_PART = r"\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+)*"
+_TOKEN = re.compile(
+    r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*(?s:.*?)\*/)*"
+    r"(?:"
+    rf"([A-Za-z_$%][A-Za-z0-9_$]*(?:{_PART})*)"
+    rf"|({_PART})"
+    r"|(0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+U?)"
+    r'|("[^"\n]*")'
+    r"|([;,\[\]{}()<>=:|!@+\-*/%~&^?#\\])"
+    r"|(\S)"
+    r")?"
+)
+
+
+class Cursor:
+    """A place in the tokens of a text, with the questions that a parser asks there."""
+
+    __slots__ = ("at", "kinds", "source", "starts", "texts")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.kinds: list[int] = []
+        self.texts: list[str] = []
+        self.starts: list[int] = []
+        self.at = 0
+        self._read()
+
+    def _read(self) -> None:
+        add_kind, add_text, add_start = self.kinds.append, self.texts.append, self.starts.append
+        for match in _TOKEN.finditer(self.source.text):
+            kind = match.lastindex
+            if kind is not None:
+                add_kind(kind)
+                add_text(match[kind])
+                add_start(match.start(kind))
+        add_kind(END)
+        add_text("")
+        add_start(len(self.source.text))
+
+    @property
+    def kind(self) -> int:
+        return self.kinds[self.at]
+
+    @property
+    def text(self) -> str:
+        """The text of the token here; empty at the end."""
+        return self.texts[self.at]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the token before this one."""
+        return self.starts[self.at - 1] + len(self.texts[self.at - 1]) if self.at else 0
+
+    def span(self, start: int | None = None) -> Span:
+        """The token here; with `start`, everything from that offset up to the token before this one."""
+        if start is None:
+            return Span(self.source, self.starts[self.at], self.starts[self.at] + len(self.texts[self.at]))
+        return Span(self.source, start, max(start, self.end))
+
+    def slice(self, first: int) -> str:
+        """The text from the token number `first` up to the token before this one, as it stands."""
+        return self.source.text[self.starts[first] : self.end]
+
+    def next(self) -> str:
+        """Take the token here, whatever it is."""
+        text = self.texts[self.at]
+        self.at += 1
+        return text
+
+    def accept(self, text: str) -> bool:
+        """Take the token here if it is `text`."""
+        if self.texts[self.at] != text:
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, text: str, where: str) -> None:
+        """Take the token `text`, or fail: `where` completes the sentence, as in "behind the operands of `add`"."""
+        if not self.accept(text):
+            raise self.error(f"expected `{text}` {where}, found {self.found()}")
+
+    def expect_kind(self, kind: int, what: str) -> str:
+        """Take a token of this kind; `what` names it in the message."""
+        if self.kinds[self.at] != kind:
+            raise self.error(f"expected {what}, found {self.found()}")
+        return self.next()
+
+    def found(self) -> str:
+        """The token here in words."""
+        return "the end of the text" if self.kinds[self.at] == END else f"`{self.texts[self.at]}`"
+
+    def error(self, message: str, span: Span | None = None) -> PtxSyntaxError:
+        """The error to raise at the token here, or at `span`."""
+        return PtxSyntaxError(message, span or self.span())
+
+    def starts_line(self) -> bool:
+        """Whether the token here is the first of its line."""
+        return "\n" in self.source.text[self.end : self.starts[self.at]]

@@ -1,0 +1,116 @@
+"""Data movement: loads, stores, atomics, prefetches, addresses."""
+
+from __future__ import annotations
+
+from memlane.ptx.forms import op
+
+_SECTION = "data-movement-and-conversion-instructions-"
+_SYNC = "parallel-synchronization-and-communication-instructions-"
+_SPACES = "const global local param param::entry param::func shared shared::cta shared::cluster"
+_STORE_SPACES = "global local param param::func shared shared::cta shared::cluster"
+_TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
+_SCOPES = "cta cluster gpu sys"
+_EVICTION = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate"
+_L2_EVICTION = "L2::evict_normal L2::evict_first L2::evict_last"
+_PREFETCH = "L2::64B L2::128B L2::256B"
+_LEVELS = {"eviction": _EVICTION, "l2eviction": _L2_EVICTION, "prefetch": _PREFETCH}
+_SHARED_OR_GLOBAL = "global shared shared::cta shared::cluster"
+
+OPS = (
+    op("mov", manual=_SECTION + "mov").form("mov.type d, a").where(type="pred b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64"),
+    op("ld", manual=_SECTION + "ld", effect="load", types="d:type policy:-", wider="d")
+    .form("ld{.weak}{.ss}{.cop}{.L2::cache_hint}{.prefetch}{.vec}.type                          d, [a]{, policy}")
+    .form("ld{.weak}{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.prefetch}{.vec}.type        d, [a]{, policy}")
+    .form("ld.volatile{.ss}{.prefetch}{.vec}.type                                               d, [a]")
+    .form("ld.relaxed.scope{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, policy}")
+    .form("ld.acquire.scope{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, policy}")
+    .form("ld.mmio.relaxed.sys{.global}.type                                                    d, [a]", spaces="a:global")
+    .where(ss=_SPACES, cop="ca cg cs lu cv", scope=_SCOPES, vec="v2 v4 v8", type=_TYPES, **_LEVELS),
+    op("ld.global.nc", manual=_SECTION + "ld-global-nc", effect="load", types="d:type policy:-", spaces="a:global", wider="d")
+    .form("ld.global{.cop}.nc{.L2::cache_hint}{.prefetch}{.vec}.type                   d, [a]{, policy}")
+    .form("ld.global.nc{.eviction}{.l2eviction}{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, policy}")
+    .where(cop="ca cg cs", vec="v2 v4 v8", type=_TYPES, **_LEVELS),
+    op("ldu", manual=_SECTION + "ldu", effect="load", wider="d")
+    .form("ldu{.ss}{.vec}.type d, [a]")
+    .where(ss="global", vec="v2 v4", type=_TYPES),
+    op("st", manual=_SECTION + "st", effect="store", types="b:type policy:-", wider="b")
+    .form("st{.weak}{.ss}{.cop}{.L2::cache_hint}{.vec}.type                          [a], b{, policy}")
+    .form("st{.weak}{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.vec}.type        [a], b{, policy}")
+    .form("st.volatile{.ss}{.vec}.type                                               [a], b")
+    .form("st.relaxed.scope{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.vec}.type [a], b{, policy}")
+    .form("st.release.scope{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.vec}.type [a], b{, policy}")
+    .form("st.mmio.relaxed.sys{.global}.type                                         [a], b", spaces="a:global")
+    .where(ss=_STORE_SPACES, cop="wb cg cs wt", scope=_SCOPES, vec="v2 v4 v8", type=_TYPES, eviction=_EVICTION, l2eviction=_L2_EVICTION),
+    op("atom", manual=_SYNC + "atom", effect="atomic", types="d:type b:type c:type policy:-")
+    .form("atom{.sem}{.scope}{.ss}.op{.L2::cache_hint}.type                   d, [a], b{, policy}")
+    .form(
+        "atom{.sem}{.scope}{.ss}.cas.type                                   d, [a], b, c{, policy}", type="b16 b32 b64 b128 u32 s32 u64 s64"
+    )
+    .form(
+        "atom{.sem}{.scope}{.ss}.exch{.L2::cache_hint}.type                 d, [a], b{, policy}",
+        type="b32 b64 b128 u32 s32 f32 u64 s64 f64",
+    )
+    .form("atom{.sem}{.scope}{.ss}.add.noftz{.L2::cache_hint}.type            d, [a], b{, policy}", type="f16 f16x2 bf16 bf16x2")
+    .form(
+        "atom{.sem}{.scope}{.global}.vop{.noftz}{.L2::cache_hint}.vec.type  d, [a], b{, policy}",
+        type="f16 bf16 f16x2 bf16x2 f32",
+        spaces="a:global",
+    )
+    .where(
+        sem="relaxed acquire release acq_rel",
+        scope=_SCOPES,
+        ss=_SHARED_OR_GLOBAL,
+        op="and or xor add inc dec min max",
+        vop="add min max",
+        vec="v2 v4 v8",
+        type="b32 b64 u32 u64 s32 s64 f32 f64",
+    ),
+    op("red", manual=_SYNC + "red", effect="reduction", types="b:type policy:-")
+    .form("red{.sem}{.scope}{.ss}.op{.L2::cache_hint}.type                  [a], b{, policy}")
+    .form("red{.sem}{.scope}{.ss}.add.noftz{.L2::cache_hint}.type           [a], b{, policy}", type="f16 f16x2 bf16 bf16x2")
+    .form(
+        "red{.sem}{.scope}{.global}.vop{.noftz}{.L2::cache_hint}.vec.type [a], b{, policy}",
+        type="f16 bf16 f16x2 bf16x2 f32",
+        spaces="a:global",
+    )
+    .where(
+        sem="relaxed release",
+        scope=_SCOPES,
+        ss=_SHARED_OR_GLOBAL,
+        op="and or xor add inc dec min max",
+        vop="add min max",
+        vec="v2 v4 v8",
+        type="b32 b64 u32 u64 s32 s64 f32 f64",
+    ),
+    op("prefetch", manual=_SECTION + "prefetch-prefetchu", effect="prefetch")
+    .form("prefetch{.ss}.level        [a]", ss="global local")
+    .form("prefetch.global.l2eviction [a]", spaces="a:global")
+    .form("prefetch{.ss}.tensormap    [a]", ss="const param")
+    .where(level="L1 L2", l2eviction="L2::evict_last L2::evict_normal"),
+    op("prefetchu", manual=_SECTION + "prefetch-prefetchu", effect="prefetch").form("prefetchu.L1 [a]"),
+    op("applypriority", manual=_SECTION + "applypriority", effect="prefetch", types="size:-").form(
+        "applypriority{.global}.L2::evict_normal [a], size"
+    ),
+    op("discard", manual=_SECTION + "discard", effect="prefetch", types="size:-").form("discard{.global}.L2 [a], size"),
+    op("createpolicy", manual=_SECTION + "createpolicy", types="d:b64 fraction:f32 a:- primary:u32 total:u32")
+    .form("createpolicy.fractional.first{.second}.b64           d{, fraction}")
+    .form("createpolicy.range{.global}.first{.second}.b64       d, [a], primary, total", spaces="a:global")
+    .form("createpolicy.cvt.L2.b64                              d, a", types="d:b64 a:b64")
+    .where(
+        first="L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
+        second="L2::evict_first L2::evict_unchanged",
+    ),
+    op("isspacep", manual=_SECTION + "isspacep", types="a:-", writes="p")
+    .form("isspacep.ss p, a")
+    .where(ss="const global local shared shared::cta shared::cluster param param::entry"),
+    op("cvta", manual=_SECTION + "cvta")
+    .form("cvta.space.size d, a", types="d:size a:size")
+    .form("cvta.to.space.size d, a", types="d:size a:size")
+    .where(space="const global local shared shared::cta shared::cluster param param::entry", size="u32 u64"),
+    op("mapa", manual=_SECTION + "mapa", types="d:type a:type b:u32")
+    .form("mapa{.space}.type d, a, b")
+    .where(space="shared::cluster", type="u32 u64"),
+    op("getctarank", manual=_SECTION + "getctarank", types="d:u32 a:type")
+    .form("getctarank{.space}.type d, a")
+    .where(space="shared::cluster", type="u32 u64"),
+)

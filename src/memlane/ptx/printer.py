@@ -1,0 +1,164 @@
+"""A `Module` to PTX text, which `parse` reads back as the same module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.ptx.ir import (
+    Address,
+    Arguments,
+    Block,
+    Directive,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    RegisterDecl,
+    Sink,
+    Special,
+    Statement,
+    Symbol,
+    TextureAddress,
+    Variable,
+    Vector,
+)
+
+
+def print_module(module: Module) -> str:
+    """The text of a module."""
+    lines = [
+        f".version {module.version[0]}.{module.version[1]}",
+        f".target {', '.join(module.target)}",
+        f".address_size {module.address_size}",
+        "",
+    ]
+    for item in module.items:
+        if isinstance(item, Function):
+            lines.extend(("", *_function(item), ""))
+        elif isinstance(item, Variable):
+            lines.append(f"{variable_text(item)};")
+        else:
+            lines.append(item.text)
+    return "\n".join(lines) + "\n"
+
+
+def print_statements(statements: tuple[Statement, ...], indent: str = "\t") -> str:
+    """The text of statements, one a line."""
+    return "\n".join(_statements(statements, indent))
+
+
+def _function(function: Function) -> Iterator[str]:
+    linkage = "".join(f".{word} " for word in function.linkage)
+    results = f"({', '.join(map(variable_text, function.results))}) " if function.results else ""
+    head = f"{linkage}{'.entry' if function.is_entry else '.func'} {results}{function.name}"
+    if function.params:
+        yield head + "("
+        yield ",\n".join(f"\t{variable_text(param)}" for param in function.params)
+        head = ")"
+    else:
+        head += "()"
+    yield head
+    yield from function.attributes
+    if function.body is None:
+        yield ";"
+        return
+    yield "{"
+    yield from _statements(function.body.statements, "\t")
+    yield "}"
+
+
+def _statements(statements: tuple[Statement, ...], indent: str) -> Iterator[str]:
+    for statement in statements:
+        if isinstance(statement, Instruction):
+            yield indent + instruction_text(statement)
+        elif isinstance(statement, Label):
+            yield f"{statement.name}:"
+        elif isinstance(statement, Block):
+            yield indent + "{"
+            yield from _statements(statement.statements, indent)
+            yield indent + "}"
+        elif isinstance(statement, RegisterDecl):
+            yield f"{indent}{_registers(statement)}"
+        elif isinstance(statement, Variable):
+            yield f"{indent}{variable_text(statement)};"
+        else:
+            assert isinstance(statement, Directive)
+            yield indent + statement.text
+
+
+def _registers(declaration: RegisterDecl) -> str:
+    vector = f".v{declaration.vector} " if declaration.vector > 1 else ""
+    count = "" if declaration.count is None else f"<{declaration.count}>"
+    return f".reg {vector}.{declaration.type} {declaration.name}{count};"
+
+
+def variable_text(variable: Variable) -> str:
+    """A declaration without its semicolon, as it also stands in a list of parameters."""
+    words = [f".{word}" for word in variable.linkage]
+    words.append(f".{variable.space}")
+    before, pointer, rest = variable.attributes.partition(".ptr")
+    if before.strip():
+        words.append(before.strip())
+    if variable.align is not None:
+        words.append(f".align {variable.align}")
+    if variable.vector > 1:
+        words.append(f".v{variable.vector}")
+    words.append(f".{variable.type}")
+    if pointer:
+        words.append((pointer + rest).strip())
+    shape = "".join(f"[{extent or ''}]" for extent in variable.shape or ())
+    words.append(variable.name + shape)
+    if variable.initial is not None:
+        words.append(f"= {variable.initial}")
+    return " ".join(words)
+
+
+def instruction_text(instruction: Instruction) -> str:
+    """One instruction with its guard and its semicolon."""
+    guard = ""
+    if instruction.guard is not None:
+        guard = f"@{'!' if instruction.guard.negated else ''}{instruction.guard.register} "
+    operands = ", ".join(map(operand_text, instruction.operands))
+    return f"{guard}{instruction.name} {operands};" if operands else f"{guard}{instruction.name};"
+
+
+def operand_text(operand: Operand) -> str:
+    """One operand as it is written."""
+    match operand:
+        case Register(name, negated):
+            return f"!{name}" if negated else name
+        case Special(name):
+            return name
+        case Immediate():
+            return immediate_text(operand)
+        case Symbol(name, offset):
+            return f"{name}{_offset(offset)}"
+        case Address(base, offset):
+            return f"[{operand_text(base)}{_offset(offset)}]"
+        case Vector(items):
+            return f"{{{', '.join(map(operand_text, items))}}}"
+        case Pair(first, second):
+            return f"{operand_text(first)}|{operand_text(second)}"
+        case TextureAddress(items):
+            return f"[{', '.join(map(operand_text, items))}]"
+        case Arguments(items):
+            return f"({', '.join(map(operand_text, items))})"
+        case Sink():
+            return "_"
+
+
+def _offset(offset: int) -> str:
+    return f"+{offset}" if offset else ""
+
+
+def immediate_text(literal: Immediate) -> str:
+    """The spelling of the source, or the shortest exact one."""
+    if literal.text:
+        return literal.text
+    if literal.kind == "int":
+        return str(literal.value)
+    return f"0f{literal.value:08X}" if literal.kind == "f32" else f"0d{literal.value:016X}"
