@@ -98,8 +98,9 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
     try:
         with path.open("rb") as stream:
             head = stream.read(len(_MAGIC))
-            stream.seek(-min(len(_MAGIC), stream.seek(0, os.SEEK_END)), os.SEEK_END)
-            tail = stream.read(len(_MAGIC))
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(len(head), size - len(_MAGIC)))
+            tail = stream.read()
     except OSError as refused:
         return f"{path} cannot be read: {refused.strerror or refused}"
     if not head:

@@ -1,0 +1,29 @@
+"""What all tests share: expected text kept in files, and one switch that rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the expected outputs under tests/**/golden from what the code gives now"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` asserts that `text` is the content of `golden/<name>` next to the test."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(request.path).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no {path}; run pytest --update-golden and read what it writes"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check
