@@ -1,0 +1,217 @@
+"""Wavefronts of one warp access to shared memory, counted by generated code. `memlane.chip.access` defines the numbers.
+
+Accesses are naturally aligned, so a lane's words lie in neighbouring banks, and the lanes whose first words share a bank share the banks
+of the others as well: it is enough to count *cells*, one a lane, as wide as the access. A cell is a number whose remainder is its bank
+and whose quotient is its row.
+
+How often the fullest bank is asked is counted for all banks at once: each lane is a word with one bit set, that of its bank, and a tree of
+bitwise adders sums them into a few words, of which the k-th holds bit k of every bank's count. That takes some 60 cycles whatever the
+conflict. Lanes with the same cell must count once: those next to each other are left out beforehand; if others can remain, the cells are
+sorted and counted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.chip import BankRule, Chip
+from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.runtime.helper import Helper, invoke
+from memlane.emulate.sorting import descents, distinct, permute, sort
+
+_VECTOR = vector(I32)
+_WIDTHS = (4, 8, 16)
+"""The widths for which a rule differs; accesses of 1 and 2 bytes go the way of 4."""
+
+
+def wavefronts_helper(chip: Chip) -> Helper:
+    """`(addresses: <32 x i64>*, mask: i32, nbytes: i32) -> i64`: wavefronts, and `ideal << 32`.
+
+    Addresses are naturally aligned and in one window of 2^32 bytes that begins at a multiple of all banks' width.
+    """
+    return _wavefronts_helper(chip.banks)
+
+
+@cache
+def _wavefronts_helper(rule: BankRule) -> Helper:
+    digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]
+    ways = {width: _Way(rule, width, digest) for width in _WIDTHS}
+
+    def build(e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret(constant(I64, 0))
+        for width in _WIDTHS[:-1]:
+            with e.if_then(e.icmp_unsigned("<=", nbytes, constant(I32, width))):
+                e.ret(invoke(e, ways[width].helper, addresses, mask, nbytes))
+        e.ret(invoke(e, ways[_WIDTHS[-1]].helper, addresses, mask, nbytes))
+
+    return Helper(f"memlane_wavefronts_{digest}", I64, (POINTER, I32, I32), build)
+
+
+class _Way:
+    """How accesses of one width go through the banks."""
+
+    def __init__(self, rule: BankRule, width: int, digest: str) -> None:
+        self.rule = rule
+        self.width = width
+        self.group = rule.lanes(width)
+        self.cell_bytes = max(width, rule.bank_bytes)
+        self.cells = rule.banks * rule.bank_bytes // self.cell_bytes
+        self.row_bytes = rule.banks * rule.bank_bytes * rule.row_words
+        self.digest = f"{width}_{digest}"
+        self.helper = Helper(f"memlane_banks_{self.digest}", I64, (POINTER, I32, I32), self._build)
+
+    def _build(self, e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
+        lanes = e.trunc(e.load_lanes(addresses, I64), _VECTOR)
+        active = e.lanes_of(mask)
+        if self.rule.merge == "neighbours" and self.group < LANES:
+            with e.if_then(_merges(e, lanes, active), likely=False):
+                e.ret(self._passes(e, addresses, lanes, mask, nbytes, 2 * self.group))
+        e.ret(self._passes(e, addresses, lanes, mask, nbytes, self.group))
+
+    def _passes(self, e: Emit, addresses: Value, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
+        """The result for passes of `group` lanes."""
+        if self.rule.broadcast == "one word":
+            number = self._single_broadcast(e, addresses, mask, group)
+        else:
+            degree = Helper(f"memlane_degree_{group}_{self.digest}", I32, (_VECTOR,), lambda e, cells: self._degree(e, cells, group))
+            number = invoke(e, degree, e.select(e.lanes_of(mask), self._cells(e, lanes), constant(_VECTOR, -1)))
+        return e.or_(e.zext(number, I64), e.shl(e.zext(self._ideal(e, lanes, mask, nbytes, group), I64), constant(I64, 32)))
+
+    def _cells(self, e: Emit, lanes: Value) -> Value:
+        """The cell of each lane: `row * cells + bank`, in units of a cell."""
+        unit = e.udiv(lanes, constant(_VECTOR, self.cell_bytes))
+        if self.rule.row_words == 1:
+            return unit
+        row = e.udiv(lanes, constant(_VECTOR, self.row_bytes))
+        return e.add(e.mul(row, constant(_VECTOR, self.cells)), e.urem(unit, constant(_VECTOR, self.cells)))
+
+    def _degree(self, e: Emit, cells: Value, group: int) -> None:
+        """Wavefronts of all passes. Inactive lanes have all ones for a cell."""
+        passes = constant(I32, LANES // group)
+        number = self._fullest(e, cells, group)
+        in_order = e.icmp_unsigned("==", descents(e, cells, group), constant(I32, 0))
+        with e.if_then(e.or_(in_order, e.icmp_unsigned("==", number, passes))):
+            e.ret(number)
+        e.ret(self._fullest(e, sort(e, cells, group), group))
+
+    def _fullest(self, e: Emit, cells: Value, group: int) -> Value:
+        """The greatest number of lanes at one bank, at least 1, summed over the groups; a lane that repeats the one before is left out."""
+        counted = e.and_(distinct(e, cells, group), e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1))))
+        bits = I32 if self.cells <= 32 else I64
+        bank = e.urem(cells, constant(_VECTOR, self.cells))
+        bank = bank if bits is I32 else e.zext(bank, vector(bits))
+        one = e.shl(constant(vector(bits), 1), bank)
+        planes = _sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
+        return _total(e, _greatest(e, planes))
+
+    def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
+        """Wavefronts if the distinct bytes of each pass lay evenly over the banks. Mostly a pass cannot ask for more than one holds."""
+        passes = LANES // group
+        if self.group * self.width <= self.row_bytes:
+            return constant(I32, passes)  # merged passes hold no more: at least half of their lanes repeat an address or are inactive
+        ordered = sort(e, e.select(e.lanes_of(mask), lanes, constant(_VECTOR, -1)), group)
+        kept = e.and_(distinct(e, ordered, group), e.mask_of(e.icmp_unsigned("!=", ordered, constant(_VECTOR, -1))))
+        total = constant(I32, 0)
+        for number in range(passes):
+            here = e.and_(kept, constant(I32, (FULL >> (LANES - group)) << number * group))
+            full = e.add(e.mul(e.popcount(here), nbytes), constant(I32, self.row_bytes - 1))
+            total = e.add(total, e.intrinsic("umax", [e.udiv(full, constant(I32, self.row_bytes)), constant(I32, 1)]))
+        return total
+
+    def _single_broadcast(self, e: Emit, addresses: Value, mask: Value, group: int) -> Value:
+        """Steps when each hands one word to many lanes, and from every other bank one word to one lane."""
+        steps = Helper(f"memlane_steps_{self.digest}", I32, (POINTER, I32), self._steps)
+        total = constant(I32, 0)
+        for first in range(0, LANES, group):
+            total = e.add(total, invoke(e, steps, addresses, e.and_(mask, constant(I32, (FULL >> (LANES - group)) << first))))
+        return total
+
+    def _steps(self, e: Emit, addresses: Value, mask: Value) -> None:
+        """The steps of one pass, at least 1: the words left over by each step are moved together, in order, for the next."""
+        words_a_lane = self.cell_bytes // self.rule.bank_bytes
+        with e.goto_entry_block():
+            words = e.alloca(ir.ArrayType(I32, LANES * words_a_lane))
+        count, steps = e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
+        with e.each_lane(mask) as lane:
+            word = e.trunc(e.udiv(e.load(e.element(addresses, lane, I64), typ=I64), constant(I64, self.rule.bank_bytes)), I32)
+            for number in range(words_a_lane):
+                e.store(e.add(word, constant(I32, number)), e.element(words, count.get(), I32))
+                count.set(e.add(count.get(), constant(I32, 1)))
+        with e.while_(lambda: e.icmp_unsigned("!=", count.get(), constant(I32, 0))):
+            broadcast = e.load(words, typ=I32)
+            served, left = e.variable(self._bank_bit(e, broadcast)), e.variable(constant(I32, 0))
+            with e.count(count.get()) as number:
+                word = e.load(e.element(words, number, I32), typ=I32)
+                with e.if_then(e.icmp_unsigned("!=", word, broadcast)):
+                    bit = self._bank_bit(e, word)
+                    e.store(word, e.element(words, left.get(), I32))
+                    waits = e.icmp_unsigned("!=", e.and_(served.get(), bit), constant(I64, 0))
+                    left.set(e.add(left.get(), e.zext(waits, I32)))
+                    served.set(e.or_(served.get(), bit))
+            count.set(left.get())
+            steps.set(e.add(steps.get(), constant(I32, 1)))
+        e.ret(e.intrinsic("umax", [steps.get(), constant(I32, 1)]))
+
+    def _bank_bit(self, e: Emit, word: Value) -> Value:
+        return e.shl(constant(I64, 1), e.zext(e.urem(word, constant(I32, self.rule.banks)), I64))
+
+
+def _merges(e: Emit, lanes: Value, active: Value) -> Value:
+    """i1: every active lane has the address of lane^1, or every one that of lane^2; an inactive neighbour agrees with any."""
+    agreed = None
+    for step in (1, 2):
+        neighbour = [lane ^ step for lane in range(LANES)]
+        differs = e.icmp_unsigned("!=", lanes, permute(e, lanes, neighbour))
+        both_active = e.and_(active, permute(e, active, neighbour))
+        agrees = e.icmp_unsigned("==", e.mask_of(e.and_(differs, both_active)), constant(I32, 0))
+        agreed = agrees if agreed is None else e.or_(agreed, agrees)
+    return agreed
+
+
+def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
+    """Sums of the lanes of each group, bit by bit of the lanes: result k holds bit k of the sums, a lane for each group."""
+    planes = [bits]
+    lanes = LANES
+    while group > 1:
+        half = group // 2
+        low = [lane for lane in range(lanes) if lane % group < half]
+        a, b = ([permute(e, plane, [lane + shift for lane in low]) for plane in planes] for shift in (0, half))
+        planes, carry = [], None
+        for x, y in zip(a, b, strict=True):
+            differ = e.xor(x, y)
+            planes.append(differ if carry is None else e.xor(differ, carry))
+            both = e.and_(x, y)
+            carry = both if carry is None else e.or_(both, e.and_(differ, carry))
+        planes.append(carry)
+        group, lanes = half, lanes // 2
+    return planes
+
+
+def _greatest(e: Emit, planes: list[Value]) -> Value:
+    """The greatest of the numbers whose bits the planes hold, lane by lane."""
+    kind = planes[0].type
+    zero = ir.Constant(kind, None)
+    candidates = ir.Constant(kind, [(1 << kind.element.width) - 1] * kind.count)
+    greatest = zero
+    for number, plane in reversed(list(enumerate(planes))):
+        with_bit = e.and_(candidates, plane)
+        some = e.icmp_unsigned("!=", with_bit, zero)
+        candidates = e.select(some, with_bit, candidates)
+        greatest = e.or_(greatest, e.select(some, ir.Constant(kind, [1 << number] * kind.count), zero))
+    return greatest
+
+
+def _total(e: Emit, of_passes: Value) -> Value:
+    """Sum over the passes, each of which costs at least 1; i32."""
+    total = None
+    for number in range(of_passes.type.count):
+        one = e.extract_element(of_passes, constant(I32, number))
+        one = one if one.type is I32 else e.trunc(one, I32)
+        one = e.intrinsic("umax", [one, constant(I32, 1)])
+        total = one if total is None else e.add(total, one)
+    return total

@@ -1,0 +1,142 @@
+"""Sectors of one warp access to global-like memory, counted by generated code. `memlane.chip.access` defines the numbers.
+
+The addresses of a warp mostly ascend with the lane (contiguous, strided, uniform, two rows of a tile): then neighbours that differ are
+all that has to be counted. Any other order is sorted first. Both work on 32-bit distances from the first address; a warp whose lanes lie
+more than 2^30 bytes apart goes the same way with 64 bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.chip import Chip, CoalescingRule
+from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.runtime.helper import Helper, invoke
+from memlane.emulate.sorting import before, descents, sort
+
+_REACH = 1 << 30
+"""How far from the first lane's address the 32-bit way goes, in bytes."""
+
+
+def sectors_helper(chip: Chip) -> Helper:
+    """`(addresses: <32 x i64>*, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
+
+    `nbytes` is what each lane asks for. Misaligned lanes count each sector that they touch, except under the rule of segments.
+    """
+    return _sectors_helper(chip.coalescing, chip.sector_bytes)
+
+
+@cache
+def _sectors_helper(rule: CoalescingRule, sector_bytes: int) -> Helper:
+    name = hashlib.sha256(repr((rule, sector_bytes)).encode()).hexdigest()[:12]
+    near = Helper(f"memlane_touched_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _touched_near(e, *a, sector_bytes))
+    moved = near
+    if rule.transactions == "segments":
+        moved = Helper(f"memlane_segments_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _segments(e, *a, sector_bytes))
+    whole = moved is near and {rule.lanes_4, rule.lanes_8, rule.lanes_16} == {LANES}
+
+    def build(e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret(constant(I64, 0))
+        touched = invoke(e, near, addresses, mask, nbytes)
+        full_sectors = e.add(e.lshr(touched, constant(I64, 32)), constant(I64, sector_bytes - 1))
+        ideal = e.udiv(full_sectors, constant(I64, sector_bytes))
+        number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, mask, nbytes)
+        e.ret(e.or_(number, e.shl(ideal, constant(I64, 32))))
+
+    return Helper(f"memlane_sectors_{name}", I64, (POINTER, I32, I32), build)
+
+
+def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, mask: Value, nbytes: Value) -> Value:
+    """The sum of `moved` over the groups of lanes that are served together; i64."""
+    size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 8)), constant(I32, rule.lanes_8), constant(I32, rule.lanes_16))
+    size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 4)), constant(I32, rule.lanes_4), size)
+    group = e.lshr(constant(I32, FULL), e.sub(constant(I32, LANES), size))
+    total = e.variable(constant(I64, 0))
+    with e.count(e.udiv(constant(I32, LANES), size)) as number:
+        lanes = e.and_(mask, e.shl(group, e.mul(number, size)))
+        with e.if_then(e.icmp_unsigned("!=", lanes, constant(I32, 0))):
+            total.set(e.add(total.get(), e.and_(invoke(e, moved, addresses, lanes, nbytes), constant(I64, FULL))))
+    return total.get()
+
+
+def _touched_near(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+    """Distinct sectors touched, and distinct bytes << 32, of a mask that is not empty."""
+    first_lane = e.lowest_bit(mask)
+    first = e.load(e.element(addresses, first_lane, I64), typ=I64)
+    base = e.and_(e.sub(first, constant(I64, _REACH)), constant(I64, -sector_bytes))
+    distances = e.sub(e.load_lanes(addresses, I64), e.splat(base))
+    active = e.lanes_of(mask)
+    reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
+    with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
+        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _touched_far(e, *a, sector_bytes))
+        e.ret(invoke(e, far, addresses, mask, nbytes))
+    near = e.select(active, e.trunc(distances, vector(I32)), constant(vector(I32), -1))
+    # Inactive lanes in front repeat the first active one, those behind are greater than all: guarded rows stay in order.
+    in_front = e.sub(e.shl(constant(I32, 1), first_lane), constant(I32, 1))
+    near = e.select(e.lanes_of(in_front), e.splat(e.trunc(e.sub(first, base), I32)), near)
+    ordered = e.variable(near)
+    with e.if_then(e.icmp_unsigned("!=", descents(e, near), constant(I32, 0)), likely=False):
+        ordered.set(sort(e, near))
+    e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
+
+
+def _touched_far(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+    """As `_touched_near`, for lanes that lie anywhere."""
+    everywhere = e.select(e.lanes_of(mask), e.load_lanes(addresses, I64), constant(vector(I64), -1))
+    e.ret(_tally(e, sort(e, everywhere), nbytes, sector_bytes))
+
+
+def _tally(e: Emit, starts: Value, nbytes: Value, sector_bytes: int) -> Value:
+    """Distinct sectors and distinct bytes << 32 of pieces that begin at `starts`, in order; all ones is no piece."""
+    element = starts.type.element
+    width = e.splat(nbytes if element is I32 else e.zext(nbytes, element))
+    sector = constant(vector(element), sector_bytes.bit_length() - 1)
+    first = e.lshr(starts, sector)
+    last = e.lshr(e.add(starts, e.sub(width, constant(vector(element), 1))), sector)
+    # Each piece adds the sectors and bytes beyond those of the piece before it; nothing is before the first.
+    lane_zero = ir.Constant(vector(I1), [lane == 0 for lane in range(LANES)])
+    unseen = e.sub(first, constant(vector(element), 1))
+    seen = e.intrinsic("smax", [e.select(lane_zero, unseen, before(e, last)), unseen])
+    gap = e.select(lane_zero, width, e.sub(starts, before(e, starts)))
+    both = e.or_(e.sub(last, seen), e.shl(e.intrinsic("umin", [gap, width]), constant(vector(element), 16)))
+    is_piece = e.icmp_unsigned("!=", starts, constant(vector(element), -1))
+    total = e.reduce("add", e.select(is_piece, both, constant(vector(element), 0)))
+    total = e.zext(total, I64) if element is I32 else total
+    return e.or_(e.and_(total, constant(I64, 0xFFFF)), e.shl(e.lshr(total, constant(I64, 16)), constant(I64, 32)))
+
+
+def _segments(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+    """Sectors that move under the protocol of compute capability 1.2 and 1.3 for one group of lanes.
+
+    The lowest lane left chooses an aligned segment, all lanes in it are served, and it is halved while one half holds them all.
+    """
+    lanes = e.load_lanes(addresses, I64)
+    largest = e.select(e.icmp_unsigned("==", nbytes, constant(I32, 2)), constant(I64, 64), constant(I64, 128))
+    largest = e.select(e.icmp_unsigned("==", nbytes, constant(I32, 1)), constant(I64, 32), largest)
+    left, moved = e.variable(mask), e.variable(constant(I64, 0))
+    with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+        leader = e.load(e.element(addresses, e.lowest_bit(left.get()), I64), typ=I64)
+        apart = e.and_(e.xor(lanes, e.splat(leader)), e.splat(e.neg(largest)))
+        served = e.and_(e.mask_of(e.icmp_unsigned("==", apart, constant(vector(I64), 0))), left.get())
+        left.set(e.xor(left.get(), served))
+        size, whole = e.variable(largest), e.variable(constant(I1, 0))
+        with e.while_(lambda size=size, whole=whole: _can_halve(e, size.get(), whole.get(), sector_bytes)):
+            half = e.lshr(size.get(), constant(I64, 1))
+            high = e.mask_of(e.icmp_unsigned("!=", e.and_(lanes, e.splat(half)), constant(vector(I64), 0)))
+            high = e.and_(high, served)
+            both = e.and_(e.icmp_unsigned("!=", high, constant(I32, 0)), e.icmp_unsigned("!=", high, served))
+            whole.set(both)
+            size.set(e.select(both, size.get(), half))
+        moved.set(e.add(moved.get(), e.udiv(size.get(), constant(I64, sector_bytes))))
+    e.ret(moved.get())
+
+
+def _can_halve(e: Emit, size: Value, whole: Value, sector_bytes: int) -> Value:
+    return e.and_(e.icmp_unsigned(">", size, constant(I64, sector_bytes)), e.not_(whole))
+
+
