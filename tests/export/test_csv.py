@@ -17,7 +17,10 @@ from memlane.export import export, exporters
 from memlane.record import ACCESS_SCHEMA, Trace
 from synthetic import SOURCE, transpose
 
-HEADER = "launch kernel file line op space site bytes_per_lane block sm warp active_mask execution start_cycles end_cycles completeness sectors wavefronts"
+HEADER = (
+    "launch kernel file line op space site bytes_per_lane block sm warp active_mask execution "
+    "start_cycles end_cycles completeness sectors wavefronts"
+)
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ Order inside: site <- counts <- schema <- header <- file <- trace <- build, summ
 """
 
 from memlane.record.build import build_trace
-from memlane.record.counts import BranchCounts, Counts, SiteCounts, total_by_place
+from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, SiteCounts, total_by_place
 from memlane.record.file import save
 from memlane.record.output import check_output, replacing
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
@@ -16,6 +16,7 @@ __all__ = [
     "ACCESS_SCHEMA",
     "COMPLETE",
     "ISSUE_ONLY",
+    "SECTOR_BYTES",
     "WARP_DTYPE",
     "BranchCounts",
     "Counts",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from memlane.record.site import Place, Site
 
+SECTOR_BYTES = 32
+
 
 @dataclass(frozen=True)
 class SiteCounts:
@@ -20,7 +22,7 @@ class SiteCounts:
     bytes: int
     """Bytes that the lanes asked for."""
     sectors: int | None = None
-    """32-byte sectors touched, summed over the requests."""
+    """Sectors of `SECTOR_BYTES` touched, summed over the requests."""
     ideal_sectors: int | None = None
     """Sectors that the distinct bytes would fill."""
     wavefronts: int | None = None

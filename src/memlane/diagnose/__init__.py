@@ -1,0 +1,7 @@
+"""What is wrong with the accesses of a kernel, and what it costs. Order inside: rule <- one module per rule, finding <- rules."""
+
+from memlane.diagnose.finding import Finding
+from memlane.diagnose.rule import KernelTotals, Rule, Verdict
+from memlane.diagnose.rules import RULES, explain, uncounted_launches
+
+__all__ = ["RULES", "Finding", "KernelTotals", "Rule", "Verdict", "explain", "uncounted_launches"]

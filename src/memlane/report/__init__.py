@@ -1,0 +1,15 @@
+"""What memlane knows, for people and for programs. Order inside: numbers <- table <- terminal; json stands alone."""
+
+from memlane.report.json import counts_document, findings_document, summary_document, to_json
+from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
+
+__all__ = [
+    "counts_document",
+    "findings_document",
+    "render_counts",
+    "render_findings",
+    "render_trace",
+    "summary_document",
+    "to_json",
+    "to_text",
+]

@@ -1,0 +1,91 @@
+"""JSON for programs, versioned.
+
+Every document is one object:
+
+    {"memlane_json": 1, "kind": KIND, ...}
+
+`memlane_json` grows when a field changes its meaning or goes away; new fields may come at any time, so readers must skip what they do not
+know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
+
+    kind "findings"   findings: list, worst first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
+                      `ratio`, `excess_transactions`, `cost` and the paragraph as `text`; uncounted_launches: ids of the launches that
+                      nobody could look at
+    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, sites, branches}; sites carry the
+                      fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes, `sectors` of 32
+                      bytes)
+    kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
+                      windows_cycles (of the empty probe, by scheme), lines: list of the fields of `memlane.record.LineSummary`
+                      (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from memlane.diagnose import Finding
+from memlane.record import Counts, LaunchInfo, SiteCounts, Trace, summarise
+
+VERSION = 1
+
+Document = dict[str, Any]
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """The document as text: two spaces, names in the order above, a line feed at the end."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = ()) -> Document:
+    """Kind "findings"."""
+    return {
+        **_head("findings"),
+        "findings": [finding.as_dict() for finding in findings],
+        "uncounted_launches": [launch.id for launch in uncounted],
+    }
+
+
+def counts_document(counts: Counts | Sequence[Counts]) -> Document:
+    """Kind "counts": one launch or several."""
+    launches = [counts] if isinstance(counts, Counts) else counts
+    return {**_head("counts"), "launches": [_counts(launch) for launch in launches]}
+
+
+def summary_document(trace: Trace) -> Document:
+    """Kind "summary": the trace by source line."""
+    return {
+        **_head("summary"),
+        "chip": trace.chip,
+        "target": trace.target,
+        "modelled": trace.modelled,
+        "version": trace.version,
+        "records": {"kept": trace.table.num_rows, "lost": trace.lost},
+        "windows_cycles": dict(trace.windows),
+        "lines": [asdict(entry) for entry in summarise(trace)],
+    }
+
+
+def _head(kind: str) -> Document:
+    return {"memlane_json": VERSION, "kind": kind}
+
+
+def _counts(counts: Counts) -> Document:
+    return {
+        "chip": counts.chip,
+        "target": counts.target,
+        "how": counts.how,
+        "kernel": counts.kernel,
+        "grid": list(counts.grid),
+        "block": list(counts.block),
+        "thread_instructions": counts.thread_instructions,
+        "sites": [_site(entry) for entry in counts.sites],
+        "branches": [asdict(branch) for branch in counts.branches],
+    }
+
+
+def _site(entry: SiteCounts) -> Document:
+    totals = asdict(entry)
+    site = totals.pop("site")
+    return {**site, "counts": {**totals, "conflicts": entry.conflicts}}

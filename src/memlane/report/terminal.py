@@ -1,0 +1,208 @@
+"""Traces, counts and findings for the terminal, as rich renderables; `to_text` gives the same as plain text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import PurePath
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from memlane.diagnose import Finding
+from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Trace, kernel_label, summarise, total_by_place
+from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
+from memlane.report.table import Column, LineTable, Row, plain
+
+ALARMING = 1.5
+"""Transactions over ideal from which on a number is shown in red. Only a colour: what is a finding, `diagnose` says."""
+
+_SECTORS = Column(("sectors\n/request\n(ideal)", 8), ("sectors per\nrequest (ideal)", 15))
+_WAVEFRONTS = Column(("wavefr.\n/request\n(ideal)", 8), ("wavefronts per\nrequest (ideal)", 15))
+
+_TRACE_COLUMNS = (
+    Column(("accesses", 8), ("accesses", 10)),
+    _SECTORS,
+    _WAVEFRONTS,
+    Column(("p50\ncyc.", 5), ("p50\ncycles", 7)),
+    Column(("p95\ncyc.", 5), ("p95\ncycles", 7)),
+    Column(("max\ncyc.", 5), ("max\ncycles", 7)),
+    Column(("end read\nwhen", 8), ("end read\nwhen", 8)),
+    Column(("share\nof\nlife", 6), ("share of\nwarp life", 9)),
+)
+_COUNTS_COLUMNS = (
+    Column(("requests", 10), ("requests", 12)),
+    Column(("lanes\n/request", 8), ("lanes per\nrequest", 9)),
+    _SECTORS,
+    _WAVEFRONTS,
+    Column(("excess\nsectors", 10), ("excess\nsectors", 12)),
+    Column(("excess\nwavefr.", 10), ("excess\nwavefronts", 12)),
+)
+
+
+def to_text(renderable: RenderableType, width: int = 80) -> str:
+    """What a terminal without colours shows, for files and pipes; no spaces at line ends."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False).print(renderable)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+# -- traces --------------------------------------------------------------------------------------------------------------------
+
+
+def render_trace(trace: Trace) -> RenderableType:
+    """For each kernel and source line: transactions per request, and cycles from start to end. The footer says what the numbers are."""
+    parts: list[RenderableType] = []
+    for kernel, entries in groupby(summarise(trace), key=lambda entry: entry.kernel):
+        launches = [launch for launch in trace.launches if launch.kernel == kernel]
+        parts += [_kernel_table(kernel, list(entries), launches, trace.sources), Text()]
+    if not parts:
+        parts = [Text("The trace holds no memory accesses."), Text()]
+    return Group(*parts, *_footer(trace))
+
+
+def _kernel_table(kernel: str, entries: list[LineSummary], launches: list[LaunchInfo], sources: Mapping[str, str]) -> LineTable:
+    files = dict.fromkeys(PurePath(entry.file).name for entry in entries)
+    accesses = sum(entry.accesses for entry in entries)
+    lost = sum(launch.lost for launch in launches)
+    facts = [", ".join(files), _launched(launches), f"{plural(accesses, 'access')} recorded, {_lost(lost)}"]
+    return LineTable(kernel, "; ".join(facts), _TRACE_COLUMNS, [_trace_row(entry) for entry in entries], sources)
+
+
+def _launched(launches: Sequence[LaunchInfo]) -> str:
+    shapes = dict.fromkeys(f"grid {extents(launch.grid)}, block {extents(launch.block)}" for launch in launches)
+    shape = f" of {next(iter(shapes))}" if len(shapes) == 1 else f" of {len(shapes)} shapes" if shapes else ""
+    return f"{plural(len(launches), 'launch')}{shape}"
+
+
+def _lost(lost: int) -> str:
+    return "none lost" if lost == 0 else f"{lost:,} lost"
+
+
+def _trace_row(entry: LineSummary) -> Row:
+    pairs = {
+        1: (entry.sectors_per_request, entry.ideal_sectors_per_request),
+        2: (entry.wavefronts_per_request, entry.ideal_wavefronts_per_request),
+    }
+    cells = (
+        short(entry.accesses) if entry.accesses else UNKNOWN,
+        *(with_ideal(*pair) for pair in pairs.values()),
+        short(entry.cycles_p50),
+        short(entry.cycles_p95),
+        short(entry.cycles_max),
+        _end(entry),
+        percent(entry.lifetime_share),
+    )
+    alarming = tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
+    return Row(entry.file, entry.line, entry.op, cells, alarming)
+
+
+def _end(entry: LineSummary) -> str:
+    if entry.accesses == 0:
+        return UNKNOWN
+    return "complete" if entry.issue_only == 0 else "issued" if entry.complete == 0 else "mixed"
+
+
+def _is_alarming(value: float | None, ideal: float | None) -> bool:
+    return value is not None and bool(ideal) and value >= ALARMING * (ideal or 0)
+
+
+def _footer(trace: Trace) -> list[Text]:
+    origin = f"modelled by the emulator's clock for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
+    schemes = dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme)
+    windows = [f"{name} {number(trace.windows[name])}" for name in schemes if name in trace.windows]
+    empty = f" An empty window reads (cycles, not subtracted): {', '.join(windows)}." if windows else ""
+    kept = trace.table.num_rows
+    share = "serialised by the probe and modelled" if trace.modelled else "serialised by the probe"
+    notes = [
+        f"Times: cycles from start to end of an access of a warp, {origin}; probe: {', '.join(schemes) or 'none'}.{empty}",
+        f"End read when: complete = its value had arrived; issued = the access had left the warp and may complete later{_reasons(trace)}.",
+        f"Share of warp life: time in these accesses over the lifetimes of all warps, {share}.",
+        *_TRANSACTIONS,
+        f"Target {trace.target}; {plural(kept, 'record')} kept, {_lost(trace.lost)}.",
+    ]
+    if trace.lost:
+        notes.append("Lost records found the buffer full: accesses and shares are too low by them.")
+    return [plain(note, "dim") for note in notes]
+
+
+def _reasons(trace: Trace) -> str:
+    reasons = dict.fromkeys(site.reason for site in trace.sites if site.completeness == ISSUE_ONLY and site.reason)
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+_TRANSACTIONS = (
+    "Sectors: 32 bytes of global memory. Wavefronts: passes through the banks of shared memory. (ideal): what the same bytes need at best.",
+    f"{UNKNOWN} = not known, or without meaning here.",
+)
+
+
+# -- counts --------------------------------------------------------------------------------------------------------------------
+
+
+def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> RenderableType:
+    """For each source line: requests, transactions per request and their excess; then the branches that diverged."""
+    entries = sorted(total_by_place(counts.sites).values(), key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
+    files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
+    facts = [", ".join(files), f"grid {extents(counts.grid)}, block {extents(counts.block)}"]
+    table = LineTable(
+        counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, [_counts_row(entry) for entry in entries], sources or {}
+    )
+    notes = [*_branches(counts), *_TRANSACTIONS, f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."]
+    if counts.thread_instructions is not None:
+        notes.insert(0, f"Thread-instructions (PTX, active lanes): {counts.thread_instructions:,}.")
+    return Group(table, Text(), *(plain(note, "dim") for note in notes))
+
+
+def _counts_row(entry: SiteCounts) -> Row:
+    pairs = {2: (entry.sectors, entry.ideal_sectors), 3: (entry.wavefronts, entry.ideal_wavefronts)}
+    excess = [None if total is None or ideal is None else total - ideal for total, ideal in pairs.values()]
+    requests = entry.requests
+    cells = (
+        f"{requests:,}",
+        number(_mean(entry.lanes, requests)),
+        *(with_ideal(_mean(total, requests), _mean(ideal, requests)) for total, ideal in pairs.values()),
+        *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
+    )
+    return Row(
+        entry.site.file, entry.site.line, entry.site.op, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
+    )
+
+
+def _mean(total: int | None, requests: int) -> float | None:
+    return None if total is None or requests == 0 else total / requests
+
+
+def _branches(counts: Counts) -> list[str]:
+    executions = sum(branch.executions for branch in counts.branches)
+    diverged = [branch for branch in counts.branches if branch.divergent]
+    if not executions:
+        return []
+    total = sum(branch.divergent for branch in diverged)
+    places = ", ".join(f"{PurePath(branch.file).name}:{branch.line} ({branch.divergent:,} of {branch.executions:,})" for branch in diverged)
+    return [f"Branches, in PTX: {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
+
+
+# -- findings ------------------------------------------------------------------------------------------------------------------
+
+
+def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = ()) -> RenderableType:
+    """Each finding as a paragraph under its source line, worst first. `uncounted`: launches that nobody could look at, told as such."""
+    parts: list[RenderableType] = []
+    for finding in findings:
+        heading = plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}", "bold red")
+        parts.append(heading)
+        if finding.source:
+            parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
+        parts += [Padding(plain(str(finding)), (0, 0, 0, 3)), Text()]
+    if findings:
+        origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
+        parts.append(Text(f"Transactions were {'; '.join(origins)}. What they cost in time is not known from counts.", style="dim"))
+    else:
+        parts.append(Text("No findings: no uncoalesced global access and no bank conflict in what was counted."))
+    if uncounted:
+        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
+        parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
+    return Group(*parts)
