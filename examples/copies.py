@@ -11,7 +11,7 @@ n = int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 18
 stride, shift, block = 32, 1, 256
 
 target = ml.target()
-kernels = target.load(ml.cuda(Path(__file__).with_name("copy.cu")))
+kernels = target.load(ml.cuda(Path(__file__).with_name("copies.cu")))
 host = np.arange(n, dtype=np.float32)
 a = target.array(host)
 blocks = -(-n // block)

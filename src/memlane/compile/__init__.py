@@ -1,0 +1,31 @@
+"""CUDA C++ to PTX, and PTX to a cubin. Neither needs a GPU or a driver.
+
+    cuda(path or text)        a Module, with the names of kernels and the text of the sources
+    cuda_to_ptx(...)          the same as text
+    assemble(module)          a Cubin
+
+How a `.cu` file becomes PTX, one module for each step:
+
+    sources         reads the file and the headers of its author
+    tokens          text to tokens
+    macros          which macros stand for `__device__`
+    declarations    tokens to declarations, each for the device, the host, or either
+    hostcode        blanks what is for the host
+    standard        stand-ins for standard headers (those with a text are in `include/`)
+    nvrtc           the compiler
+    frontend        the above in order; cuts further what the compiler refuses
+    demangle        names of kernels
+    shipped         PTX that lies beside its source, for machines without the compiler
+
+and PTX a cubin: `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
+"""
+
+from __future__ import annotations
+
+from memlane.compile.assembler import Cubin, assemble
+from memlane.compile.cubin import KernelUsage
+from memlane.compile.demangle import demangle
+from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
+from memlane.compile.module import cuda, named
+
+__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "assemble", "cuda", "cuda_to_ptx", "demangle", "named"]

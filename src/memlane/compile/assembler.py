@@ -1,0 +1,99 @@
+"""PTX to a cubin through nvJitLink: the same assembler that the driver has, without a driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from memlane.compile import toolkit
+from memlane.compile.cubin import KernelUsage, kernel_usage
+from memlane.errors import CompileError
+from memlane.ptx import Module, print_module
+
+_PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", re.MULTILINE)
+_NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
+_TARGET = re.compile(r"^\s*\.target\s+([\w, ]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Assembled code."""
+
+    data: bytes = field(repr=False)
+    arch: str
+    kernels: Mapping[str, KernelUsage]
+    """What each kernel needs, by its name in PTX."""
+    log: str = field(default="", repr=False)
+    """What the assembler reported, register spills among it."""
+
+
+def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, options: Sequence[str] = ()) -> Cubin:
+    """Assembles a module, or PTX text, for one architecture. Source lines are kept.
+
+    `fmad=False` forbids the assembler to fuse multiplications with additions, as bit-for-bit comparisons need. `options` go to nvJitLink
+    as they are, for example `"-Xptxas=-O0"`.
+
+    Raises CompileError with the assembler's log, whose lines are those of the text, and MissingDependency.
+    """
+    text, name = (module, "<ptx>") if isinstance(module, str) else (print_module(module), module.name)
+    contraction = [] if fmad else ["-Xptxas=-fmad=false"]
+    return _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))
+
+
+@lru_cache(maxsize=64)
+def _assemble(text: str, name: str, arch: str, options: tuple[str, ...]) -> Cubin:
+    linker = toolkit.nvjitlink_bindings()
+    flags = [f"-arch={arch}", *options]
+    try:
+        handle = linker.create(len(flags), flags)
+    except linker.nvJitLinkError as cause:
+        raise CompileError(f"the assembler refuses {' '.join(flags)}: {cause}") from None
+    try:
+        data = text.encode("utf-8", errors="surrogateescape")
+        try:
+            linker.add_data(handle, linker.InputType.PTX, data, len(data), name)
+            linker.complete(handle)
+        except linker.nvJitLinkError:
+            raise _refusal(text, name, arch, _log(linker, handle, "error")) from None
+        cubin = bytearray(linker.get_linked_cubin_size(handle))
+        linker.get_linked_cubin(handle, cubin)
+        return Cubin(bytes(cubin), arch, kernel_usage(bytes(cubin)), _log(linker, handle, "info"))
+    finally:
+        linker.destroy(handle)
+
+
+def _log(linker: Any, handle: int, kind: str) -> str:
+    size: Callable[[int], int] = getattr(linker, f"get_{kind}_log_size")
+    buffer = bytearray(size(handle))
+    if buffer:
+        getattr(linker, f"get_{kind}_log")(handle, buffer)
+    return buffer.partition(b"\0")[0].decode("utf-8", errors="replace")
+
+
+def _refusal(text: str, name: str, arch: str, log: str) -> CompileError:
+    """The error for a log: it names places as `name:line` and quotes the line."""
+    if newer := _NEWER.search(log):
+        return CompileError(
+            f"{name} is PTX of version {newer[1]}, and the assembler knows versions up to {newer[2]}; "
+            "install a newer one with: pip install --upgrade nvidia-nvjitlink"
+        )
+    if "higher than default SM version" in log:
+        target = _TARGET.search(text)
+        return CompileError(f"{name} is for {target[1].strip() if target else 'a newer GPU'} and cannot be assembled for {arch}")
+    lines = text.split("\n")
+    report: list[str] = []
+    for entry in log.splitlines():
+        place = _PLACE.match(entry)
+        if place is None:
+            if not entry.startswith("ERROR NVJITLINK"):
+                report.append(entry)
+            continue
+        number = int(place[1])
+        message = " ".join(entry[place.end() :].split())
+        report.append(f"{name}:{number}: {message}")
+        if 1 <= number <= len(lines):
+            report.append(f"    {lines[number - 1].strip()}")
+    return CompileError(f"{name} does not assemble for {arch}", "\n".join(report))

@@ -1,0 +1,109 @@
+"""What an assembled program says of itself: registers, shared and local memory of each kernel, read from the ELF file.
+
+A cubin is a 64-bit ELF file. The section `.nv.info` holds attributes, each with a format, a number and for the formats used here a size:
+the register count and the stack of each function, by its place in the symbol table. Shared memory is the size of `.nv.shared.<kernel>`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memlane.errors import CompileError
+
+_SIZED = 4
+"""Format of an attribute whose value is as long as the size in its head; the other formats carry two bytes."""
+_REGISTER_COUNT, _MIN_STACK_SIZE = 0x2F, 0x12
+
+
+@dataclass(frozen=True)
+class KernelUsage:
+    """What one kernel needs of a multiprocessor."""
+
+    registers: int
+    """Registers of 32 bits for each thread."""
+    shared_bytes: int
+    """Static shared memory that the kernel declares, without what the system reserves for itself in each block."""
+    local_bytes: int
+    """Stack of each thread in local memory: arrays and spilled registers."""
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    name: str
+    value: int
+    is_function: bool
+
+
+def kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
+    """The needs of each kernel, by its name in PTX. Raises CompileError if this is no cubin."""
+    try:
+        return _kernel_usage(cubin)
+    except (struct.error, ValueError) as cause:
+        raise CompileError("the assembler made no readable cubin") from cause
+
+
+def _kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
+    sections = _sections(cubin)
+    by_name = {section.name: section for section in sections}
+    symbols = _symbols(cubin, by_name)
+    attributes: dict[int, dict[int, int]] = {_REGISTER_COUNT: {}, _MIN_STACK_SIZE: {}}
+    for attribute, number, value in _attributes(cubin, by_name.get(".nv.info")):
+        if attribute in attributes:
+            attributes[attribute][number] = value
+    reserved = next((symbol.value for symbol in symbols if symbol.name == ".nv.reservedSmem.cap"), 0)
+    usage = {}
+    for number, symbol in enumerate(symbols):
+        # Only kernels have a bank of constants for their parameters; other functions share that of their caller.
+        if not symbol.is_function or f".nv.constant0.{symbol.name}" not in by_name:
+            continue
+        shared = by_name.get(f".nv.shared.{symbol.name}")
+        usage[symbol.name] = KernelUsage(
+            registers=attributes[_REGISTER_COUNT].get(number, 0),
+            shared_bytes=max(0, shared.size - reserved) if shared else 0,
+            local_bytes=attributes[_MIN_STACK_SIZE].get(number, 0),
+        )
+    return usage
+
+
+def _sections(cubin: bytes) -> list[_Section]:
+    if cubin[:5] != b"\x7fELF\x02":
+        raise ValueError("no 64-bit ELF file")
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    heads = [struct.unpack_from("<IIQQQQ", cubin, table + index * entry_size) for index in range(count)]
+    names = heads[names_index][4]
+    return [_Section(_string(cubin, names + head[0]), head[4], head[5]) for head in heads]
+
+
+def _symbols(cubin: bytes, sections: dict[str, _Section]) -> list[_Symbol]:
+    table, names = sections[".symtab"], sections[".strtab"]
+    symbols = []
+    for offset in range(table.offset, table.offset + table.size, 24):
+        name, kind, _, _, value, _ = struct.unpack_from("<IBBHQQ", cubin, offset)
+        symbols.append(_Symbol(_string(cubin, names.offset + name), value, kind & 15 == 2))
+    return symbols
+
+
+def _attributes(cubin: bytes, section: _Section | None) -> Iterator[tuple[int, int, int]]:
+    """Attribute, symbol and value of each entry that speaks of a symbol."""
+    position, end = (section.offset, section.offset + section.size) if section else (0, 0)
+    while position < end:
+        form, attribute, size = struct.unpack_from("<BBH", cubin, position)
+        position += 4
+        if form == _SIZED:
+            if size == 8:
+                yield (attribute, *struct.unpack_from("<II", cubin, position))
+            position += size
+
+
+def _string(data: bytes, offset: int) -> str:
+    return data[offset : data.index(b"\0", offset)].decode()

@@ -1,0 +1,292 @@
+"""Takes a C++ file apart into its declarations, and says of each whether it belongs to the device, to the host, or to either.
+
+This is no C++ parser. It finds where a declaration at namespace or class scope begins and ends and which of a handful of shapes it has
+(function, variable, class, the rest); the inside of a function is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memlane.compile.macros import Macros
+from memlane.compile.tokens import Token, directive
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_CLASS_WORDS = frozenset({"class", "struct", "union"})
+_PLAIN_WORDS = frozenset({"using", "typedef", "static_assert", "asm", "enum", "concept"})
+_ACCESS_WORDS = frozenset({"public", "private", "protected"})
+_CONSTANT_WORDS = frozenset({"constexpr", "consteval", "constinit"})
+_PARENTHESISED = frozenset(
+    {"__launch_bounds__", "__cluster_dims__", "__block_size__", "__maxnreg__", "__align__", "__attribute__", "__declspec"}
+    | {"alignas", "alignof", "sizeof", "decltype", "noexcept", "explicit", "requires"}
+)
+"""Words whose parentheses are no parameter list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A declaration: the characters `start` to `end` (exclusive) of the file."""
+
+    start: int
+    end: int
+    side: str
+    """`device` if it is marked so; `host` if the device cannot use it; `either` for types, constants and the like."""
+
+
+def units_of(tokens: list[Token], macros: Macros) -> list[Unit]:
+    """The declarations of a file in order; the members of a class come before the class itself."""
+    return list(_Scanner(_structural(tokens), macros).scope(in_class=False))
+
+
+def _structural(tokens: list[Token]) -> list[Token]:
+    """The tokens that give the file its structure: no directives, nothing behind `#if 0`, and of the branches of a conditional only
+    the first if that one opens braces which it does not close (then the others do so too)."""
+    kept: list[Token] = []
+    stack: list[_Conditional] = []
+    for token in tokens:
+        name = directive(token).name if token.kind == "directive" else ""
+        if name in ("if", "ifdef", "ifndef"):
+            outer = bool(stack) and stack[-1].hidden
+            off = outer or (name == "if" and directive(token).body == "0")
+            stack.append(_Conditional(outer, off))
+        elif name in ("else", "elif", "elifdef", "elifndef") and stack:
+            stack[-1].next_branch()
+        elif name == "endif" and stack:
+            stack.pop()
+        elif token.kind != "directive" and not (stack and stack[-1].hidden):
+            kept.append(token)
+            for conditional in stack:
+                conditional.balance += (token.text == "{") - (token.text == "}")
+    return kept
+
+
+@dataclass(slots=True)
+class _Conditional:
+    """One `#if` while its branches are read. `hidden` says whether the tokens of the branch at hand are left out."""
+
+    outer_hidden: bool
+    hidden: bool
+    balance: int = 0
+
+    def next_branch(self) -> None:
+        self.hidden = self.outer_hidden or self.balance != 0
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What the head of a declaration has shown so far."""
+
+    marked: bool = False
+    constant: bool = False
+    parameters: bool = False
+    class_word: bool = False
+    plain: bool = False
+    kept_function: bool = False
+    pointer: bool = False
+    enumeration: bool = False
+
+
+class _Scanner:
+    """Walks over the structural tokens. Past the end there is an endless row of empty tokens."""
+
+    def __init__(self, tokens: list[Token], macros: Macros) -> None:
+        end = tokens[-1].end if tokens else 0
+        self.tokens = tokens
+        self.macros = macros
+        self.at = 0
+        self.end_token = Token("end", "", end, end)
+
+    def peek(self, ahead: int = 0) -> Token:
+        index = self.at + ahead
+        return self.tokens[index] if index < len(self.tokens) else self.end_token
+
+    @property
+    def done(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    def scope(self, in_class: bool) -> Iterator[Unit]:
+        """The declarations up to the closing brace of this scope, which is consumed, or to the end."""
+        while not self.done:
+            token = self.peek()
+            if token.text == "}":
+                self.at += 1
+                if in_class:
+                    return
+            elif token.text == ";":
+                self.at += 1
+            elif in_class and token.text in _ACCESS_WORDS and self.peek(1).text == ":":
+                self.at += 2
+            elif self._opens_scope():
+                continue
+            else:
+                yield from self.declaration(in_class)
+
+    def _opens_scope(self) -> bool:
+        """Steps behind the brace of `namespace a::b {`, `inline namespace c {` and `extern "C" {`."""
+        ahead = 1 if self.peek().text == "inline" else 0
+        if self.peek(ahead).text == "namespace":
+            while self.peek(ahead).text not in ("{", ";", "=", ""):
+                ahead += 1
+        elif self.peek().text == "extern" and self.peek(1).kind == "string":
+            ahead = 2
+        else:
+            return False
+        if self.peek(ahead).text != "{":
+            return False
+        self.at += ahead + 1
+        return True
+
+    def declaration(self, in_class: bool) -> Iterator[Unit]:
+        """One declaration with all members of the class that it may define."""
+        first = self.at
+        start = self.peek().start
+        macro = self.macros.statements.get(self.peek().text)
+        if macro is not None and self.peek(1).text == "(":
+            self.at += 1
+            self.skip_group()
+            self.skip_if(";")
+            yield Unit(start, self.tokens[self.at - 1].end, "device" if macro else "either")
+            return
+        shape = _Shape()
+        yield from self._walk(shape)
+        if self.at == first:
+            self.at += 1
+        yield Unit(start, self.tokens[min(self.at, len(self.tokens)) - 1].end, _side(shape, in_class))
+
+    def _walk(self, shape: _Shape) -> Iterator[Unit]:
+        """Reads one declaration up to its `;` or the `}` of its body; yields the members of a class."""
+        while not self.done:
+            token = self.peek()
+            if token.text == ";":
+                self.at += 1
+                return
+            if token.text == "}":
+                return
+            if token.text == "{":
+                if shape.class_word and not shape.parameters:
+                    self.at += 1
+                    yield from self.scope(in_class=True)
+                    continue
+                self.skip_group()
+                if shape.parameters and not shape.plain:
+                    self._skip_handlers()
+                    return
+            else:
+                self._head_token(token, shape)
+
+    def _head_token(self, token: Token, shape: _Shape) -> None:
+        """Takes one token (or group) of the head of a declaration into account."""
+        text = token.text
+        if text in ("(", "["):
+            shape.pointer |= text == "(" and self.peek(1).text in ("*", "&") and not shape.parameters
+            shape.parameters |= text == "(" and not shape.pointer and self.tokens[self.at - 1].text not in _PARENTHESISED
+            self.skip_group()
+            return
+        self.at += 1
+        if text == "template" and self.peek().text == "<":
+            self.skip_angles()
+        elif text == "operator":
+            self._skip_operator()
+        elif text == "=":
+            self._initialiser(shape)
+        elif text == ":" and shape.parameters and not shape.plain:
+            self._skip_member_initialisers()
+        elif text in ("*", "&"):
+            shape.constant = False
+        elif token.kind == "word":
+            self._word(text, shape)
+
+    def _word(self, word: str, shape: _Shape) -> None:
+        shape.marked |= self.macros.marks_device(word)
+        if word in _CONSTANT_WORDS:
+            shape.constant = shape.kept_function = True
+        elif word == "const":
+            shape.constant = True
+        elif word in _CLASS_WORDS:
+            shape.class_word = not shape.enumeration
+        elif word in _PLAIN_WORDS:
+            shape.plain = True
+            shape.enumeration |= word == "enum"
+
+    def _initialiser(self, shape: _Shape) -> None:
+        """Behind `=`: `default`, `delete` or 0 of a function, or the value of a variable up to its `;`."""
+        if shape.parameters and self.peek().text in ("default", "delete", "0"):
+            shape.kept_function = True
+            return
+        while not self.done and self.peek().text not in (";", "}"):
+            self.skip_group()
+
+    def _skip_operator(self) -> None:
+        """Behind `operator`: its symbol or its type, up to the parameter list."""
+        if self.peek().text == "(" and self.peek(1).text == ")":
+            self.at += 2
+        while not self.done and self.peek().text not in ("(", ";", "{"):
+            if self.peek().text == "[":
+                self.skip_group()
+            else:
+                self.at += 1
+
+    def _skip_member_initialisers(self) -> None:
+        """Behind the `:` of a constructor: `a(1), b{2}, base<T>(x)...`, up to the brace of the body."""
+        while not self.done:
+            while self.peek().text not in ("(", "{", ";", ""):
+                if self.peek().text == "<":
+                    self.skip_angles()
+                else:
+                    self.at += 1
+            if self.peek().text in ("(", "{"):
+                self.skip_group()
+            self.skip_if(".", ".", ".")
+            if not self.skip_if(","):
+                return
+
+    def _skip_handlers(self) -> None:
+        """The `catch (...) { }` of a function whose body is a try block."""
+        while self.skip_if("catch"):
+            self.skip_group()
+            self.skip_group()
+
+    def skip_if(self, *texts: str) -> bool:
+        """Steps over these tokens if they come next."""
+        if all(self.peek(ahead).text == text for ahead, text in enumerate(texts)):
+            self.at += len(texts)
+            return True
+        return False
+
+    def skip_group(self) -> None:
+        """Steps over a bracketed group with all groups in it, or over one token."""
+        expected: list[str] = []
+        while not self.done:
+            text = self.peek().text
+            if text in _CLOSING:
+                expected.append(_CLOSING[text])
+            elif expected and text in expected:
+                while expected.pop() != text:
+                    pass
+            self.at += 1
+            if not expected:
+                return
+
+    def skip_angles(self) -> None:
+        """Steps over `< ... >`; comparisons inside it are in parentheses, as C++ demands of `>`."""
+        depth = 0
+        while not self.done and self.peek().text not in (";", "{"):
+            text = self.peek().text
+            if text in ("(", "["):
+                self.skip_group()
+                continue
+            depth += (text == "<") - (text == ">")
+            self.at += 1
+            if depth == 0:
+                return
+
+
+def _side(shape: _Shape, in_class: bool) -> str:
+    if shape.marked:
+        return "device"
+    if shape.plain or (shape.class_word and not shape.parameters) or shape.kept_function:
+        return "either"
+    if shape.parameters:
+        return "host"
+    return "either" if in_class or shape.constant else "host"

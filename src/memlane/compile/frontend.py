@@ -1,0 +1,233 @@
+"""CUDA C++ to PTX: a `.cu` file as people have it, with its `main`, its launches and its standard headers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memlane.compile import macros, nvrtc, sources, standard, toolkit
+from memlane.compile.declarations import Unit
+from memlane.compile.demangle import demangle
+from memlane.compile.hostcode import DeviceCode, blank, cut
+from memlane.compile.sources import Program, SourceFile
+from memlane.compile.tokens import tokenize
+from memlane.errors import CompileError
+
+SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
+_ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
+_ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
+_BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CompiledPtx:
+    """What came of a program."""
+
+    text: str = field(repr=False)
+    """The PTX. Its `.file` directives name the files as `sources` does."""
+    sources: Mapping[str, str] = field(repr=False)
+    """Name -> text of the files of the program, the main one first, with their host code."""
+    kernels: Mapping[str, str]
+    """Name in the PTX -> name as the programmer wrote it, for example `void block_sum<float>(float*, float const*, int)`."""
+    instantiated: Mapping[str, str] = field(default_factory=dict)
+    """Each instantiation that was asked for, or that the host code launches, with the name of its kernel in the PTX."""
+    log: str = field(default="", repr=False)
+    """Warnings of the compiler."""
+    notes: tuple[str, ...] = ()
+    """What was left out that a reader might miss: headers that were not found, declarations that the compiler refused."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; see `cuda_to_ptx`."""
+
+    arch: str = "sm_90"
+    std: str = "c++17"
+    include: tuple[Path, ...] = ()
+    define: tuple[str, ...] = ()
+    instantiate: tuple[str, ...] = ()
+    lineinfo: bool = True
+    extra: tuple[str, ...] = ()
+
+    def flags(self) -> tuple[str, ...]:
+        """The command line of the compiler. What host code leaves behind (constants, `constexpr` functions) is for the device."""
+        match = re.fullmatch(r"(?:sm|compute)_(\d+[af]?)", self.arch)
+        if match is None:
+            raise CompileError(f"no architecture {self.arch!r}; write it like sm_90")
+        return (
+            f"-arch=compute_{match[1]}",
+            f"-std={self.std}",
+            *(["-lineinfo"] if self.lineinfo else []),
+            "-default-device",
+            "-no-source-include",
+            f"--pre-include={standard.PRELUDE}",
+            *(f"-D{define}" for define in self.define),
+            *(f"-I{directory}" for directory in (*self.include, *toolkit.include_directories())),
+            *self.extra,
+        )
+
+
+def is_path(path_or_source: str | os.PathLike[str]) -> bool:
+    """Whether this is the path of a file rather than the text of a program."""
+    if not isinstance(path_or_source, str):
+        return True
+    return "\n" not in path_or_source and path_or_source.endswith(SOURCE_SUFFIXES)
+
+
+def cuda_to_ptx(
+    path_or_source: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    arch: str = "sm_90",
+    std: str = "c++17",
+    include: Sequence[str | os.PathLike[str]] = (),
+    define: Sequence[str] = (),
+    instantiate: Sequence[str] = (),
+    lineinfo: bool = True,
+    options: Sequence[str] = (),
+) -> CompiledPtx:
+    """Compiles CUDA C++ to PTX. Neither a GPU nor a driver is needed.
+
+    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program. `name` is how the program is called in messages
+    and in the line table. `define` holds `NAME` or `NAME=VALUE`; `instantiate` names kernels with their template arguments,
+    `"reduce<float, 256>"`; those that the file itself launches need not be named if their arguments are known at file scope. `options`
+    go to NVRTC as they are.
+
+    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency.
+    """
+    if is_path(path_or_source):
+        path = Path(path_or_source)
+        text, directory = sources.read(path), path.parent
+        name = name or sources.display(path)
+    else:
+        text, directory = str(path_or_source), Path()
+        name = name or "<cuda>"
+    settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options))
+    program = sources.gather(name, text, directory, settings.include)
+    return _Compilation(program, settings).run()
+
+
+class _Compilation:
+    """One program on its way through the compiler.
+
+    What is surely host code is cut at once. A declaration that could be for either side (a constant, an alias, a struct) stays, and is
+    cut only when the compiler refuses it. So is an instantiation that the host code launches with arguments that mean nothing outside it.
+    """
+
+    def __init__(self, program: Program, options: Options) -> None:
+        self.program = program
+        self.options = options
+        found = macros.collect([file.tokens for file in program.files], options.define)
+        self.code: dict[str, DeviceCode] = {file.name: cut(file.text, file.tokens, found) for file in program.files}
+        self.removed: dict[str, list[Unit]] = {file.name: [] for file in program.files}
+        self.launches = [e for code in self.code.values() for e in code.launches if _plain(e) not in map(_plain, options.instantiate)]
+        self.refusals: list[str] = []
+
+    def run(self) -> CompiledPtx:
+        """Compiles until the compiler is content, or nothing is left to cut."""
+        while True:
+            answer = nvrtc.compile_request(self._request())
+            if answer.ptx:
+                return self._result(answer)
+            if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
+                raise CompileError(f"{self.program.files[0].name} does not compile", self._whole_log(answer.log))
+
+    def _request(self) -> nvrtc.Request:
+        texts = {file.name: self._device_text(file) for file in self.program.files}
+        names = standard.names_in_std(tokenize(text) for text in texts.values())
+        headers = {standard.PRELUDE: standard.prelude(names), **standard.stand_ins()}
+        headers |= standard.library_stand_ins(self.program.library, texts.values())
+        headers |= dict.fromkeys(self.program.absent, "")
+        main, *others = self.program.files
+        headers |= {file.name: texts[file.name] for file in others}
+        expressions = (*self.options.instantiate, *self.launches)
+        return nvrtc.Request(main.name, texts[main.name], tuple(headers.items()), self.options.flags(), expressions)
+
+    def _device_text(self, file: SourceFile) -> str:
+        text = self.code[file.name].text
+        if self.removed[file.name]:
+            text = blank(text, file.tokens, self.removed[file.name])
+        return sources.with_includes(file, text)
+
+    def _drop_launches(self, log: str) -> bool:
+        """Forgets the launches of the host code that the compiler could not make sense of; says whether there were any."""
+        refused = {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
+        before = len(self.launches)
+        self.launches = [launch for launch in self.launches if _plain(launch) not in refused]
+        return len(self.launches) < before
+
+    def _remove_refused(self, log: str) -> bool:
+        """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
+        progress = False
+        for found in _ERROR.finditer(log):
+            file = next((file for file in self.program.files if file.name == found["file"]), None)
+            unit = self._removable(file, int(found["line"])) if file else None
+            if file is not None and unit is not None and unit not in self.removed[file.name]:
+                self.removed[file.name].append(unit)
+                self.refusals.append(log[found.start() :].split("\n\n", 1)[0])
+                progress = True
+        return progress
+
+    def _removable(self, file: SourceFile, line: int) -> Unit | None:
+        start = _offset_of_line(file.text, line)
+        end = _offset_of_line(file.text, line + 1)
+        candidates = [unit for unit in self.code[file.name].removable if unit.start < end and unit.end > start]
+        return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
+
+    def _whole_log(self, log: str) -> str:
+        parts = [log.rstrip()]
+        if self.refusals:
+            parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
+        parts += [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
+        return "\n".join(parts)
+
+    def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
+        notes = [f"header {header} was not found and was left out" for header in self.program.absent]
+        notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
+        names = [file.name for file in self.program.files]
+        return CompiledPtx(
+            text=_with_short_names(answer.ptx, names),
+            sources={file.name: file.text for file in self.program.files},
+            kernels={kernel: demangle(kernel) for kernel in kernel_names(answer.ptx)},
+            instantiated=dict(answer.lowered),
+            log=answer.log,
+            notes=tuple(notes),
+        )
+
+
+def kernel_names(ptx: str) -> list[str]:
+    """The names of the kernels in PTX text, in its order."""
+    return _ENTRY.findall(ptx)
+
+
+def _plain(expression: str) -> str:
+    return "".join(expression.split())
+
+
+def _offset_of_line(text: str, line: int) -> int:
+    """Where the 1-based line begins; the length of the text behind its end."""
+    position = 0
+    for _ in range(line - 1):
+        position = text.find("\n", position) + 1
+        if position == 0:
+            return len(text)
+    return position
+
+
+def _with_short_names(ptx: str, names: Sequence[str]) -> str:
+    """The compiler makes the names of files absolute; here they become again what we call them, and those of CUDA's headers relative to
+    the include directory."""
+    absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE)}
+    roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
+
+    def short(found: re.Match[str]) -> str:
+        name = absolute.get(found[2], found[2])
+        for root in roots:
+            name = name.removeprefix(root)
+        return f"{found[1]}{name}{found[3]}"
+
+    return _FILE.sub(short, ptx)

@@ -1,0 +1,75 @@
+"""What the macros of a file say about the functions that are written with them.
+
+Execution spaces hide behind macros (`#define HD __host__ __device__`), and so do whole functions. The definitions are collected
+without evaluating conditionals: a macro that is `__device__` in one branch and empty in the other counts as `__device__`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from memlane.compile.tokens import Token, directive
+
+DEVICE_WORDS = frozenset({"__device__", "__global__", "__constant__", "__shared__", "__managed__"})
+"""What marks a declaration as existing on the device."""
+
+_LIBRARY_MACRO = re.compile(r"(_CCCL|_CUB|_THRUST|THRUST|CUB|TORCH|C10|EIGEN|KOKKOS)_\w*(DEVICE|API)\w*\Z")
+"""Macros of well-known libraries, whose headers are not read."""
+
+_DEFINITION = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?\s*(?P<body>[\s\S]*)")
+
+
+@dataclass(frozen=True)
+class Macros:
+    """The macros that are defined anywhere in a set of files."""
+
+    device: frozenset[str] = frozenset()
+    """Words that stand for `__device__`, `__global__` and the like, those themselves included."""
+    statements: Mapping[str, bool] = field(default_factory=dict)
+    """Function-like macros that expand to whole declarations, and whether these are for the device."""
+
+    def marks_device(self, word: str) -> bool:
+        """Whether a declaration that bears this word exists on the device."""
+        return word in self.device or _LIBRARY_MACRO.match(word) is not None
+
+
+def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros:
+    """The macros of all files together; `defines` are those of the command line, `NAME` or `NAME=text`."""
+    bodies: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    for define in defines:
+        name, _, body = define.partition("=")
+        bodies[name] = body
+    for tokens in files:
+        for token in tokens:
+            if token.kind != "directive" or "define" not in token.text:
+                continue
+            line = directive(token)
+            found = _DEFINITION.match(line.body) if line.name == "define" else None
+            if found is None:
+                continue
+            name, body = found["name"], found["body"]
+            bodies[name] = f"{bodies.get(name, '')} {body}"
+            if found["parameters"] is not None:
+                functions[name] = bodies[name]
+    device = _closure(bodies)
+    return Macros(device, {name: not _words(body).isdisjoint(device) for name, body in functions.items() if _is_declaration(body)})
+
+
+def _closure(bodies: Mapping[str, str]) -> frozenset[str]:
+    """All words that expand, through any number of macros, to an execution or memory space and that are no whole declarations."""
+    device = set(DEVICE_WORDS)
+    pending = {name: _words(body) for name, body in bodies.items() if not _is_declaration(body)}
+    while found := {name for name, words in pending.items() if name not in device and words & device}:
+        device |= found
+    return frozenset(device)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d]\w*", text))
+
+
+def _is_declaration(body: str) -> bool:
+    return body.rstrip().endswith((";", "}")) and not body.lstrip().startswith(("{", "do", "("))

@@ -1,0 +1,75 @@
+"""CUDA C++ to a Module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from memlane.compile import shipped
+from memlane.compile.demangle import demangle
+from memlane.compile.frontend import CompiledPtx, cuda_to_ptx, is_path
+from memlane.errors import MissingDependency
+from memlane.ptx import Function, Module, parse
+
+
+def cuda(
+    path_or_source: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    arch: str = "sm_90",
+    std: str = "c++17",
+    include: Sequence[str | os.PathLike[str]] = (),
+    define: Sequence[str] = (),
+    instantiate: Sequence[str] = (),
+    lineinfo: bool = True,
+    options: Sequence[str] = (),
+) -> Module:
+    """Compiles CUDA C++ to a module. Neither a GPU nor a driver is needed; host code in the file does not disturb.
+
+    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program; `name` is how it is called in messages and in
+    the line table. `arch` is the architecture, `std` the language, `include` directories of headers, `define` macros as `NAME` or
+    `NAME=VALUE`. `instantiate` names template kernels with their arguments, `"reduce<float, 256>"`; what the file itself launches with
+    arguments known at file scope is there already. `options` go to NVRTC as they are.
+
+    Where the compiler is not installed, PTX that lies beside the file (see `memlane.compile.shipped`) is taken if it was made from
+    exactly this source.
+
+    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency.
+    """
+    try:
+        compiled = cuda_to_ptx(
+            path_or_source,
+            name=name,
+            arch=arch,
+            std=std,
+            include=include,
+            define=define,
+            instantiate=instantiate,
+            lineinfo=lineinfo,
+            options=options,
+        )
+    except MissingDependency:
+        plain = std == "c++17" and lineinfo and not (include or define or instantiate or options)
+        found = shipped.find(Path(path_or_source), arch, name) if plain and is_path(path_or_source) else None
+        if found is None:
+            raise
+        compiled = found
+    return _module(compiled)
+
+
+def named(module: Module) -> Module:
+    """The module with `demangled` set on every function whose name is mangled C++."""
+    items = tuple(
+        replace(item, demangled=item.demangled or demangle(item.name))
+        if isinstance(item, Function) and item.name.startswith("_Z")
+        else item
+        for item in module.items
+    )
+    return replace(module, items=items)
+
+
+def _module(compiled: CompiledPtx) -> Module:
+    main = next(iter(compiled.sources))
+    return replace(named(parse(compiled.text, main)), sources=dict(compiled.sources))

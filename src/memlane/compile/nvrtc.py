@@ -1,0 +1,83 @@
+"""The NVRTC library: one call from CUDA C++ text to PTX text, without a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from memlane.compile import toolkit
+from memlane.errors import CompileError
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that decides what the compiler answers."""
+
+    name: str
+    text: str
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names and texts of the headers that are given in memory; they go before those of the disk."""
+    options: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+    """Names of kernels with their template arguments, to be instantiated."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the compiler said. `ptx` is empty if it refused."""
+
+    ptx: str
+    log: str
+    lowered: tuple[tuple[str, str], ...] = ()
+    """Each expression of the request with the name of its kernel in the PTX."""
+
+
+@lru_cache(maxsize=64)
+def compile_request(request: Request) -> Answer:
+    """Compiles. Raises MissingDependency, and CompileError where the library itself fails; a program that is wrong gives an Answer."""
+    nvrtc = toolkit.nvrtc_bindings()
+    names, texts = [name for name, _ in request.headers], [text for _, text in request.headers]
+    program = _checked(
+        nvrtc,
+        nvrtc.nvrtcCreateProgram(
+            _encoded(request.text), _encoded(request.name), len(names), [*map(_encoded, texts)], [*map(_encoded, names)]
+        ),
+    )
+    try:
+        for expression in request.expressions:
+            _checked(nvrtc, nvrtc.nvrtcAddNameExpression(program, _encoded(expression)))
+        options = [_encoded(option) for option in request.options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        log = _text(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            raise CompileError("the CUDA compiler does not know an option", log)
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
+            return Answer("", log)
+        _checked(nvrtc, (status,))
+        ptx = _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        lowered = [(e, _checked(nvrtc, nvrtc.nvrtcGetLoweredName(program, _encoded(e))).decode()) for e in request.expressions]
+        return Answer(ptx, log, tuple(lowered))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", errors="surrogateescape")
+
+
+def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
+    """The value behind the status that every function of the bindings returns first."""
+    status, *values = result
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, message = nvrtc.nvrtcGetErrorString(status)
+        raise CompileError(f"the CUDA compiler failed: {message.decode()}")
+    return values[0] if values else None
+
+
+def _text(nvrtc: Any, size: Callable[..., Any], fill: Callable[..., Any], program: Any) -> str:
+    # The library writes into this object. Python shares the object of one zero byte, which stays a zero byte.
+    buffer = bytes(_checked(nvrtc, size(program)))
+    _checked(nvrtc, fill(program, buffer))
+    return buffer.partition(b"\0")[0].decode("utf-8", errors="replace")

@@ -1,0 +1,112 @@
+"""The files of a program: the `.cu` file and the headers of its author, found through `#include`.
+
+Headers of the author are read here, because they too hold host code. Headers of CUDA are left to the compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memlane.compile import standard, toolkit
+from memlane.compile.tokens import Token, directive, tokenize
+from memlane.errors import CompileError
+
+_INCLUDE = re.compile(r'(?P<open>[<"])(?P<name>[^>"]+)[>"]')
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of the program. `name` is how messages and `.file` directives call it."""
+
+    name: str
+    text: str = field(repr=False)
+    tokens: list[Token] = field(repr=False)
+    includes: dict[int, str] = field(repr=False)
+    """Index of an include directive among the tokens -> the name of the file of the program that it includes."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """All files of a program, the main one first."""
+
+    files: tuple[SourceFile, ...]
+    absent: tuple[str, ...]
+    """Headers that were found nowhere."""
+    library: tuple[str, ...]
+    """Headers of CUDA that the files include, by the names written in `#include`."""
+
+
+def read(path: Path) -> str:
+    """The text of a file. Raises CompileError."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as cause:
+        raise CompileError(f"cannot read {path}: {cause.strerror}") from cause
+
+
+def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Program:
+    """The program whose main file is `text`. Quoted headers are looked for beside the file that includes them, then in `include`."""
+    files: dict[str, SourceFile] = {}
+    absent: dict[str, None] = {}
+    library: dict[str, None] = {}
+    known = standard.stand_ins()
+    pending = [(name, text, directory)]
+    while pending:
+        name, text, directory = pending.pop(0)
+        if name in files:
+            continue
+        file = SourceFile(name, text, tokenize(text), {})
+        files[name] = file
+        for index, token in enumerate(file.tokens):
+            found = _included(token)
+            if found is None:
+                continue
+            header = _find(found["name"], ([directory] if found["open"] == '"' else []) + list(include))
+            if header is not None:
+                file.includes[index] = display(header)
+                pending.append((display(header), read(header), header.parent))
+            elif _in_toolkit(found["name"]):
+                library[found["name"]] = None
+            elif found["name"] not in known:
+                absent[found["name"]] = None
+    return Program(tuple(files.values()), tuple(absent), tuple(library))
+
+
+def display(path: Path) -> str:
+    """How a file is called: relative to the working directory if it lies below it."""
+    name = os.path.normpath(path)
+    relative = os.path.relpath(name)
+    return name if relative.startswith("..") else relative
+
+
+def with_includes(file: SourceFile, text: str) -> str:
+    """`text`, which is the text of the file with parts blanked, where each header of the program is included by its name in it."""
+    for index, name in sorted(file.includes.items(), reverse=True):
+        token = file.tokens[index]
+        if text.startswith(token.text, token.start):
+            line_ends = "\n" * token.text.count("\n")
+            text = f'{text[: token.start]}#include "{name}"{line_ends}{text[token.end :]}'
+    return text
+
+
+def _included(token: Token) -> re.Match[str] | None:
+    if token.kind != "directive" or "include" not in token.text:
+        return None
+    line = directive(token)
+    return _INCLUDE.match(line.body) if line.name in ("include", "include_next") else None
+
+
+def _find(name: str, directories: Sequence[Path]) -> Path | None:
+    for directory in directories:
+        candidate = directory / name
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _in_toolkit(name: str) -> bool:
+    return any((directory / name).is_file() for directory in toolkit.include_directories())

@@ -1,0 +1,81 @@
+"""Where the CUDA headers are, and the optional packages that memlane compiles with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from memlane.errors import MissingDependency
+
+_LANDMARKS = {"nvidia-cuda-runtime": "cuda_runtime.h", "nvidia-cuda-cccl": "cuda/std/cstdint"}
+"""The wheels with headers, and for each a header whose place shows the include directory."""
+
+
+def nvrtc_bindings() -> ModuleType:
+    """The module `cuda.bindings.nvrtc`. Raises MissingDependency."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as cause:
+        raise MissingDependency("compiling CUDA C++") from cause
+    return nvrtc  # type: ignore[no-any-return]
+
+
+def nvjitlink_bindings() -> ModuleType:
+    """The module `cuda.bindings.nvjitlink`. Raises MissingDependency."""
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except (ImportError, RuntimeError) as cause:
+        raise MissingDependency("assembling PTX") from cause
+    return nvjitlink  # type: ignore[no-any-return]
+
+
+@cache
+def include_directories() -> tuple[Path, ...]:
+    """The directories of the CUDA runtime headers and of CCCL (`cuda/std`, CUB, Thrust): from the wheels, else from an installed toolkit.
+
+    Raises MissingDependency.
+    """
+    found: dict[Path, None] = {}
+    for wheel, landmark in _LANDMARKS.items():
+        directory = _from_wheel(wheel, landmark) or _from_directories(landmark)
+        if directory is None:
+            raise MissingDependency("compiling CUDA C++")
+        found[directory] = None
+    return tuple(found)
+
+
+def _from_wheel(wheel: str, landmark: str) -> Path | None:
+    try:
+        files = importlib.metadata.files(wheel) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        name = file.as_posix()
+        if name.endswith(f"/{landmark}"):
+            header = Path(str(file.locate()))
+            return header.parents[landmark.count("/")] if header.is_file() else None
+    return None
+
+
+def _from_directories(landmark: str) -> Path | None:
+    """Looks into the namespace package of the wheels (whatever their layout) and into a toolkit that the environment names."""
+    roots: list[Path] = []
+    package = importlib.util.find_spec("nvidia")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        roots += sorted(Path(place).glob("*/include"))
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if os.environ.get(variable):
+            roots.append(Path(os.environ[variable]) / "include")
+    for root in roots:
+        for candidate in (root, root / "cccl"):
+            if (candidate / landmark).is_file():
+                return candidate
+    return None
