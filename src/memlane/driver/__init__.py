@@ -1,0 +1,28 @@
+"""Kernels on a real GPU: the one package that opens the CUDA driver.
+
+Order inside: probe, failure, parameters <- library, foreign <- graph <- device. Only `probe` runs without the CUDA packages, so that a
+machine without them can be told so: `Device` and what stands under it are imported when `Device` is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from memlane.driver.probe import Probe, probe
+from memlane.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from memlane.driver.device import Device
+
+__all__ = ["Device", "Probe", "probe"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Device":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not probe().packages:
+        raise MissingDependency("running kernels on a GPU")
+    device = import_module("memlane.driver.device").Device
+    globals()[name] = device
+    return device

@@ -1,0 +1,273 @@
+"""A GPU as a target."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+from cuda import core
+from cuda.bindings import driver
+
+from memlane.chip import nearest
+from memlane.driver.calls import done
+from memlane.driver.failure import error_name, failure
+from memlane.driver.foreign import device_memory
+from memlane.driver.graph import build, build_timed
+from memlane.driver.library import DeviceKernel, Library, load_library
+from memlane.driver.parameters import Parameters
+from memlane.driver.probe import probe
+from memlane.errors import BadLaunch, DeviceError
+from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Schedule, Step, Stream, Target, Timeline
+from memlane.ptx import Module
+
+
+@dataclass(frozen=True, eq=False)
+class _Queue:
+    """What a `Stream` of a device holds."""
+
+    device: Device
+    stream: core.Stream
+
+
+class Device(Target):
+    """The GPU `cuda:<index>` of this process, through the primary context that CuPy, PyTorch and the CUDA runtime use too.
+
+    Order: the default stream is CUDA's legacy default stream, and the streams that `stream()` gives are *blocking* ones. So work on the
+    default stream waits for all work launched before it, and all work launched after it waits for it. Arrays of other libraries are
+    ordered like our own as long as those libraries work on the default stream, as they do unless told otherwise; work on their other
+    streams is ordered when the array is passed, by the protocol that hands it over. Two streams of one device may overlap.
+
+    Memory comes from the device's memory pool and is returned to it in the order of the default stream: an array may be dropped while
+    kernels that use it are still running.
+    """
+
+    modelled = False
+
+    def __init__(self, index: int = 0, *, fmad: bool = True) -> None:
+        """Open the device. With `fmad` False, modules are assembled without fusing multiplications and additions, so that results equal
+        those of the emulator bit for bit. Raises DeviceError if there is no such device."""
+        self.name = f"cuda:{index}"
+        self.fmad = fmad
+        self._running: dict[str, None] = {}
+        self._foreign: deque[tuple[core.Event, tuple[object, ...]]] = deque()
+        self._stream_numbers = itertools.count(1)
+        self._open(index)
+        self.default_stream = Stream(0, _Queue(self, core.LEGACY_DEFAULT_STREAM))
+
+    def _open(self, index: int) -> None:
+        found = probe()
+        if not found.devices:
+            raise DeviceError(f"no {self.name}: {found.problem}; ml.target('emulator') runs kernels without a GPU")
+        if not 0 <= index < len(found.devices):
+            listed = ", ".join(f"cuda:{number} ({product})" for number, product in enumerate(found.devices))
+            raise DeviceError(f"no {self.name} on this machine; it has {listed}")
+        with self._refusals("to open"):
+            before = done(driver.cuCtxGetCurrent())
+            self._device = core.Device(index)
+            self._device.set_current()
+            self._context = done(driver.cuCtxGetCurrent())
+            if int(before):
+                done(driver.cuCtxSetCurrent(before))
+        capability = self._device.compute_capability
+        self.compute_capability = (int(capability.major), int(capability.minor))
+        self.chip = nearest(self.compute_capability, _attributes(self._device), found.devices[index])
+
+    # -- guards --------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _refusals(self, doing: str) -> Iterator[None]:
+        """Turn the driver's errors into memlane's."""
+        try:
+            yield
+        except Exception as error:
+            name = error_name(str(error))
+            if name is None:
+                raise
+            raise failure(self.name, name, doing, tuple(self._running), str(error)) from error
+
+    @contextmanager
+    def _current(self, doing: str) -> Iterator[None]:
+        """With the device's context current, whichever other libraries have left there, and errors translated."""
+        with self._refusals(doing):
+            done(driver.cuCtxPushCurrent(self._context))
+            try:
+                yield
+            finally:
+                driver.cuCtxPopCurrent()
+
+    # -- memory --------------------------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> tuple[int, object]:
+        with self._current(f"{nbytes} bytes of memory"):
+            buffer = self._device.allocate(max(1, nbytes), stream=core.LEGACY_DEFAULT_STREAM)
+        return int(buffer.handle), buffer
+
+    def read(self, address: int, host: npt.NDArray[Any]) -> None:
+        self.sync()
+        if host.nbytes:
+            with self._current(f"a copy of {host.nbytes} bytes to the host"):
+                done(driver.cuMemcpyDtoH(host.ctypes.data, address, host.nbytes))
+
+    def write(self, address: int, host: npt.NDArray[Any]) -> None:
+        self.sync()
+        if host.nbytes:
+            with self._current(f"a copy of {host.nbytes} bytes to the device"):
+                done(driver.cuMemcpyHtoD(address, host.ctypes.data, host.nbytes))
+
+    def device_pointer(self, value: object) -> tuple[int, int, str] | None:
+        with self._current(f"a {type(value).__name__} as an argument"):
+            return device_memory(value, self._device.device_id, self.name)
+
+    # -- modules -------------------------------------------------------------------------------------------------------------
+
+    def load_module(self, module: Module) -> Library:
+        with self._current(f"the module {module.name}"):
+            return load_library(module, self.compute_capability, self.chip.max_shared_bytes, self.fmad)
+
+    def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
+        library = self._library(loaded)
+        if name not in loaded.module.variables:
+            listed = ", ".join(loaded.module.variables)
+            raise BadLaunch(f"no module-scope variable {name!r} in {loaded.module.name}; it has: {listed or 'none'}")
+        with self._current(f"the address of {name}"):
+            return library.symbol(name)
+
+    def max_shared_bytes(self, kernel: Kernel) -> int:
+        return self._kernel(kernel).max_dynamic_bytes
+
+    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
+        with self._current(f"the occupancy of {kernel.title}"):
+            return self._kernel(kernel).resident_blocks(threads_per_block, shared_bytes)
+
+    def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+        super().check_configuration(kernel, grid, block, shared_bytes)
+        threads, ready = block[0] * block[1] * block[2], self._kernel(kernel)
+        if threads > ready.max_threads_per_block:
+            raise BadLaunch(
+                f"a block of {kernel.title} may have at most {ready.max_threads_per_block} threads on {self.name}, by its launch bounds or "
+                f"its {ready.registers} registers a thread; {threads} asked for"
+            )
+
+    def _library(self, loaded: LoadedModule) -> Library:
+        if loaded.target is not self or not isinstance(loaded.handle, Library):
+            raise BadLaunch(f"{loaded.module.name} is loaded on {loaded.target.name}, not on this {self.name}: use target.load(module)")
+        return loaded.handle
+
+    def _kernel(self, kernel: Kernel) -> DeviceKernel:
+        return self._library(kernel.loaded).kernels[kernel.name]
+
+    # -- launches ------------------------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        with self._current(f"the launch of {launch.kernel.title}"):
+            stream = self._stream(launch.stream)
+            kernel = self._ready(launch)
+            parameters = Parameters([argument.data for argument in launch.arguments])
+            self._running[launch.kernel.title] = None
+            shape = (*launch.grid, *launch.block, launch.shared_bytes)
+            done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
+            self._keep(launch, stream)
+
+    def stream(self) -> Stream:
+        with self._current("a stream"):
+            stream = self._device.create_stream(options=core.StreamOptions(nonblocking=False))
+        return Stream(next(self._stream_numbers), _Queue(self, stream))
+
+    def sync(self) -> None:
+        with self._current("to wait for its work"):
+            done(driver.cuCtxSynchronize())
+        self._running.clear()
+        self._foreign.clear()
+
+    def _ready(self, launch: Launch) -> DeviceKernel:
+        """The kernel of a launch, once it is known that the device can do what the launch asks for."""
+        if launch.layers != Layers() or launch.layers.report is not None:
+            raise BadLaunch(f"{self.name} cannot observe a launch by itself; use ml.trace or ml.count, or the emulator")
+        kernel = self._kernel(launch.kernel)
+        kernel.allow(launch.shared_bytes)
+        return kernel
+
+    def _stream(self, stream: Stream) -> core.Stream:
+        if isinstance(stream.handle, _Queue) and stream.handle.device is self:
+            return stream.handle.stream
+        if stream.number == 0 and stream.handle is None:
+            return core.LEGACY_DEFAULT_STREAM
+        raise BadLaunch(f"stream {stream.number} was not made by this {self.name}; make one with target.stream()")
+
+    def _keep(self, launch: Launch, stream: core.Stream) -> None:
+        """Hold arrays of other libraries until the launch is over: how soon their owners use the memory again is not ours to say."""
+        while self._foreign and self._foreign[0][0].is_done:
+            self._foreign.popleft()
+        owners = tuple(a.owner for a in launch.arguments if a.owner is not None and not isinstance(a.owner, core.Buffer))
+        if owners:
+            self._foreign.append((stream.record(), owners))
+
+    # -- schedules -----------------------------------------------------------------------------------------------------------
+
+    def run_steps(self, schedule: Schedule) -> Timeline:
+        """Runs as a CUDA graph with events, so that the times hold the GPU's gaps between steps (a microsecond or so) and not the host's.
+        Steps of one lane follow each other; the streams of the launches have no say."""
+        if not schedule.steps:
+            return Timeline(schedule, (), (), modelled=False)
+        with self._current(f"a schedule of {len(schedule.steps)} steps"):
+            timed = build_timed(schedule, self._ready, self._device)
+            self._running.update(_kernels(schedule))
+            timed.graph.launch(core.LEGACY_DEFAULT_STREAM)
+        self.sync()
+        with self._current("the times of a schedule"):
+            return timed.timeline()
+
+    def graph_of(self, schedule: Schedule) -> DeviceGraph:
+        with self._current(f"a graph of {len(schedule.steps)} steps"):
+            return DeviceGraph(self, schedule, build(schedule, self._ready))
+
+    def time_launch(self, launch: Launch, repeats: int) -> tuple[float, ...]:
+        """Durations in ns of `repeats` launches, one after another, each between two events on the GPU."""
+        timeline = self.run_steps(Schedule((Step(launch),) * repeats))
+        return tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))
+
+    def replay(self, graph: DeviceGraph, stream: Stream | None) -> None:
+        """Start a graph of this device; asynchronous."""
+        with self._current(f"a graph of {len(graph.schedule.steps)} steps"):
+            queue = self._stream(stream or self.default_stream)
+            self._running.update(_kernels(graph.schedule))
+            graph.executable.launch(queue)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceGraph:
+    """A schedule as a CUDA graph. It holds the schedule, and so the arrays and modules that its launches use."""
+
+    device: Device
+    schedule: Schedule
+    executable: core.graph.Graph
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Start it on a stream of the device, the default one if none is given; asynchronous. Two replays of one graph do not overlap."""
+        self.device.replay(self, stream)
+
+
+def _kernels(schedule: Schedule) -> dict[str, None]:
+    return {step.action.kernel.title: None for step in schedule.steps if isinstance(step.action, Launch)}
+
+
+def _attributes(device: core.Device) -> dict[str, int]:
+    """The device attributes under the names of `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left out."""
+    values = {}
+    for name in dir(device.properties):
+        if not name.startswith("_"):
+            try:
+                value = getattr(device.properties, name)
+            except Exception as error:
+                if error_name(str(error)) is None:
+                    raise
+            else:
+                if isinstance(value, int):
+                    values[name] = int(value)
+    values["total_memory"] = int(done(driver.cuDeviceTotalMem(device.device_id)))
+    return values

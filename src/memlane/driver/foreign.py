@@ -1,0 +1,82 @@
+"""Arrays of other libraries (CuPy, PyTorch, Numba, JAX, ...) as kernel arguments, through DLPack or the CUDA array interface."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from cuda.bindings import driver
+from cuda.core.utils import StridedMemoryView
+
+from memlane.driver.calls import done
+from memlane.errors import BadLaunch
+
+_CUDA, _CUDA_MANAGED = 2, 13
+"""DLPack's numbers for the memory of one GPU, and for memory that moves between the host and all GPUs."""
+
+_LEGACY_STREAM = 1
+"""How both protocols name the legacy default stream. The owner makes it wait for the work that produces the array."""
+
+
+def device_memory(value: Any, device: int, target: str) -> tuple[int, int, str] | None:
+    """Address, size in bytes and description of the device memory of a foreign array; None if it has none, or is no array.
+
+    What the owner has under way on its own streams is ordered before later work on the legacy default stream, and so before everything
+    that memlane launches. Raises BadLaunch for an array on another device and for one whose elements do not lie side by side.
+    """
+    kind = _kind(value)
+    if kind is None:
+        return None
+    if kind[0] == _CUDA and kind[1] != device:
+        raise BadLaunch(f"a {type(value).__name__} lives on cuda:{kind[1]}, the kernel on {target}; copy it there first")
+    try:
+        view = StridedMemoryView.from_any_interface(value, stream_ptr=_LEGACY_STREAM)
+    except BufferError as refusal:
+        raise BadLaunch(f"a {type(value).__name__} does not hand out its memory: {refusal}") from refusal
+    shape = tuple(int(extent) for extent in view.shape)
+    itemsize, dtype = _element(view, value)
+    if not _contiguous(shape, view.strides):
+        raise BadLaunch(
+            f"a {type(value).__name__} of shape {shape} does not lie in memory in C order (strides {tuple(view.strides)}, in elements); "
+            "a kernel sees only its address: pass a contiguous copy, or the array that it is a view of"
+        )
+    return int(view.ptr), math.prod(shape) * itemsize, f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def _kind(value: Any) -> tuple[int, int] | None:
+    """Kind and device number of an array's memory in DLPack's terms, found without exporting it; None if kernels cannot reach it."""
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        kind, number = value.__dlpack_device__()
+        return (int(kind), int(number)) if int(kind) in (_CUDA, _CUDA_MANAGED) else None
+    interface = getattr(value, "__cuda_array_interface__", None)
+    return None if interface is None else _kind_of_address(int(interface["data"][0]))
+
+
+def _kind_of_address(address: int) -> tuple[int, int]:
+    """The same for a bare address. That of an empty array is 0 and belongs to every device."""
+    if address == 0:
+        return _CUDA_MANAGED, 0
+    attribute = driver.CUpointer_attribute
+    managed = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
+    number = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address))
+    return (_CUDA_MANAGED if managed else _CUDA), int(number)
+
+
+def _element(view: Any, value: Any) -> tuple[int, str]:
+    """Size in bytes and name of the element type. NumPy has no name for some of them (bfloat16); then the owner is asked."""
+    try:
+        return int(view.dtype.itemsize), str(view.dtype.str[1:])
+    except (NotImplementedError, TypeError, AttributeError):
+        return int(value.itemsize), str(value.dtype)
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
+    """Whether elements lie in C order without gaps. Strides count elements; those of extents of one do not matter."""
+    if strides is None or 0 in shape:
+        return True
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True

@@ -1,0 +1,88 @@
+"""Assembled modules in the driver, and their kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cuda.bindings import driver
+from cuda.core import Kernel, ObjectCode
+
+from memlane.compile import assemble
+from memlane.driver.calls import done
+from memlane.errors import BadLaunch
+from memlane.ptx import Module, print_module
+
+_WITHOUT_ASKING = 48 * 1024
+"""Bytes of static and dynamic shared memory together that every kernel may use; more must be allowed kernel by kernel."""
+
+
+class DeviceKernel:
+    """One kernel of a library, ready to be launched in the context that was current when it was made."""
+
+    def __init__(self, kernel: Kernel, shared_limit: int) -> None:
+        """`shared_limit` is what one block may have of shared memory on this device, in bytes."""
+        self.kernel = kernel
+        self.function: Any = done(driver.cuKernelGetFunction(kernel.handle))
+        self.static_shared_bytes = int(kernel.attributes.shared_size_bytes)
+        self.max_threads_per_block = int(kernel.attributes.max_threads_per_block)
+        self.registers = int(kernel.attributes.num_regs)
+        self.max_dynamic_bytes = max(0, shared_limit - self.static_shared_bytes)
+        self._allowed = max(0, _WITHOUT_ASKING - self.static_shared_bytes)
+
+    def allow(self, shared_bytes: int) -> None:
+        """Make a launch with this much dynamic shared memory possible."""
+        if shared_bytes > self._allowed:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            done(driver.cuFuncSetAttribute(self.function, attribute, self.max_dynamic_bytes))
+            self._allowed = self.max_dynamic_bytes
+
+    def resident_blocks(self, threads_per_block: int, shared_bytes: int) -> int:
+        """Blocks of this kernel that one multiprocessor holds at once."""
+        self.allow(shared_bytes)
+        return int(self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads_per_block, shared_bytes))
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A module in the driver: what `LoadedModule.handle` is on a GPU."""
+
+    code: ObjectCode
+    kernels: Mapping[str, DeviceKernel]
+    """By their names in PTX."""
+
+    def symbol(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes of a module-scope variable."""
+        address, size = done(driver.cuLibraryGetGlobal(self.code.handle, name.encode()))
+        return int(address), int(size)
+
+
+def load_library(module: Module, compute_capability: tuple[int, int], shared_limit: int, fmad: bool) -> Library:
+    """Assemble a module for a device and hand the machine code to the driver.
+
+    The driver never sees PTX: it would refuse what a newer compiler wrote, and assemble with its own choices. With `fmad` False no
+    multiplication is fused with an addition.
+    """
+    cubin = assemble(print_module(module), arch=architecture(module, compute_capability), fmad=fmad)
+    code = ObjectCode.from_cubin(cubin.data, name=module.name)
+    return Library(code, {name: DeviceKernel(code.get_kernel(name), shared_limit) for name in module.kernels})
+
+
+def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
+    """What to assemble a module for: the device's own architecture, with the suffix that the module asks for.
+
+    Raises BadLaunch if the module is for a GPU that this one cannot stand in for.
+    """
+    own = compute_capability[0] * 10 + compute_capability[1]
+    wanted = module.target[0] if module.target else f"sm_{own}"
+    match = re.fullmatch(r"(?:sm|compute)_(\d+)([af]?)", wanted)
+    if match is None:
+        raise BadLaunch(f"{module.name} is for {wanted!r}, which is no architecture that memlane knows")
+    number, suffix = int(match[1]), match[2]
+    family = suffix == "f" and number // 10 == own // 10
+    fits = {"": number <= own, "a": number == own, "f": family and number <= own}[suffix]
+    if not fits:
+        raise BadLaunch(f"{module.name} is for {wanted} and cannot run on a GPU of sm_{own}; compile it with --arch sm_{own}")
+    return f"sm_{own}{suffix}"

@@ -1,0 +1,80 @@
+"""Whether this machine has a GPU that can be used, found out without failing and without importing more than needed."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+_NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY"}
+"""What `cuInit` says where a driver is installed but there is nothing to drive."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was found. `devices` is empty if and only if `problem` is set."""
+
+    packages: bool
+    """Whether `cuda.bindings` and `cuda.core` are installed."""
+    driver: tuple[int, int] | None = None
+    """The newest CUDA version that the driver supports."""
+    devices: tuple[str, ...] = ()
+    """Product names of the devices in the order of their numbers."""
+    problem: str = ""
+    """Why no device can be used, as the end of a sentence."""
+    broken: bool = False
+    """Whether a driver is there and refuses to work: something to mend, not a machine without a GPU."""
+
+
+@cache
+def probe() -> Probe:
+    """Look for the CUDA driver, the Python packages and the devices, once per process. Imports nothing where there is no driver."""
+    packages = _installed("cuda.bindings") and _installed("cuda.core")
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return Probe(packages, problem=f"there is no CUDA driver on this machine ({_LIBRARY} was not found)")
+    if not packages:
+        return Probe(packages, problem="the CUDA packages are not installed (pip install 'memlane[cuda]')")
+    return _ask_driver()
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _ask_driver() -> Probe:
+    from cuda.bindings import driver
+
+    try:
+        (code,) = driver.cuInit(0)
+    except RuntimeError as error:
+        return Probe(True, problem=f"the CUDA driver cannot be opened ({error})", broken=True)
+    if code.name in _NO_DEVICE:
+        return Probe(True, problem=f"the CUDA driver finds no device ({code.name})")
+    if code != driver.CUresult.CUDA_SUCCESS:
+        return Probe(True, problem=f"the CUDA driver does not start ({code.name}); see what nvidia-smi says", broken=True)
+    version = _value(driver.cuDriverGetVersion())
+    names = tuple(_name(driver, number) for number in range(_value(driver.cuDeviceGetCount())))
+    problem = "" if names else "the CUDA driver finds no device"
+    return Probe(True, (version // 1000, version % 1000 // 10), names, problem)
+
+
+def _name(driver: Any, number: int) -> str:
+    raw: bytes = _value(driver.cuDeviceGetName(256, _value(driver.cuDeviceGet(number))))
+    return raw.split(b"\0")[0].decode()
+
+
+def _value(result: tuple[Any, ...]) -> Any:
+    code, value = result
+    if code != 0:
+        raise RuntimeError(f"the CUDA driver answered {code.name}")
+    return value

@@ -1,0 +1,9 @@
+"""Names to targets: `target("cuda:1")`, `target("emulator:h200")`, and what this machine has.
+
+Order inside: names <- doctor.
+"""
+
+from memlane.targets.doctor import Condition, describe
+from memlane.targets.names import override, target
+
+__all__ = ["Condition", "describe", "override", "target"]

@@ -1,0 +1,76 @@
+"""What this machine can do: the findings of `memlane doctor`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from dataclasses import dataclass
+
+from memlane import driver
+from memlane.chip import load, names
+
+_CORE = ("llvmlite", "numpy", "pyarrow")
+_CUDA = ("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
+_INSTALL_CUDA = "pip install 'memlane[cuda]'"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that is there, or is not."""
+
+    subject: str
+    present: bool
+    text: str
+    remedy: str = ""
+    """What to do about it, where something can be done."""
+
+    def __str__(self) -> str:
+        mark = "yes" if self.present else "no "
+        return f"{mark} {self.subject}: {self.text}{f' ({self.remedy})' if self.remedy else ''}"
+
+
+def describe() -> tuple[Condition, ...]:
+    """What was found: Python and packages, the CUDA compiler, the driver and its devices, the chips that can be emulated."""
+    return (_python(), *(_package(name, "pip install memlane") for name in _CORE), _emulation(), *_compilation(), *_driver(), _chips())
+
+
+def _python() -> Condition:
+    return Condition("Python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def _package(name: str, command: str) -> Condition:
+    try:
+        return Condition(name, True, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Condition(name, False, "not installed", command)
+
+
+def _emulation() -> Condition:
+    return Condition("emulator", True, "runs PTX on this machine's CPU")
+
+
+def _compilation() -> tuple[Condition, ...]:
+    packages = tuple(_package(name, _INSTALL_CUDA) for name in _CUDA)
+    ready = all(package.present for package in packages)
+    text = "CUDA C++ compiles" if ready else "CUDA C++ does not compile; PTX files work"
+    return (*packages, Condition("compiler", ready, text, "" if ready else _INSTALL_CUDA))
+
+
+def _driver() -> tuple[Condition, ...]:
+    found = driver.probe()
+    if not found.devices:
+        return (Condition("GPU", False, found.problem, "kernels run on the emulator"),)
+    version = f"the driver supports CUDA {found.driver[0]}.{found.driver[1]}" if found.driver else "the driver works"
+    return (
+        Condition("driver", True, version),
+        *(Condition(f"cuda:{number}", True, f"{product}{_calibration(product)}") for number, product in enumerate(found.devices)),
+    )
+
+
+def _calibration(product: str) -> str:
+    known = any(load(name).product == product for name in names())
+    return "" if known else ", uncalibrated: memlane has no data file for it and borrows the rules of its nearest relative"
+
+
+def _chips() -> Condition:
+    return Condition("chips", True, f"the emulator knows {', '.join(names())}")

@@ -1,0 +1,94 @@
+"""From a name to a target."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from memlane import driver
+from memlane.chip import from_file, load, names
+from memlane.emulate import Emulator
+from memlane.errors import DeviceError
+from memlane.launch import Target
+
+DEFAULT_CHIP = "h200"
+"""The chip that is emulated where no other is asked for."""
+
+ENVIRONMENT = "MEMLANE_TARGET"
+"""The environment variable that names the target for scripts that name none."""
+
+_override: ContextVar[str | None] = ContextVar("memlane_target", default=None)
+
+
+def target(name: str | None = None) -> Target:
+    """The target called `name`; the same object each time.
+
+        cuda, cuda:1            a GPU by its number, the first without one
+        emulator                the emulator, as an H200
+        emulator:gtx480         the emulator, as another chip
+        emulator:./chip.toml    the emulator, as the chip of a data file
+
+    Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator: `Target.name` tells. Inside `override` it
+    is what was given there, whatever `name` says. Raises DeviceError for a name that is no target here, MissingDependency where the
+    packages for a GPU are not installed, ChipError for a chip that does not exist.
+    """
+    return _resolve(_override.get() or name or os.environ.get(ENVIRONMENT) or _first())
+
+
+@contextmanager
+def override(name: str | None) -> Iterator[None]:
+    """Inside the `with` block, `target()` answers `name` to everyone, also to those who ask for another. None changes nothing."""
+    token = _override.set(name or _override.get())
+    try:
+        yield
+    finally:
+        _override.reset(token)
+
+
+def _first() -> str:
+    """The name of the default target: a GPU that cannot be used because something is broken is an error, not a reason to emulate."""
+    found = driver.probe()
+    if found.broken:
+        raise DeviceError(f"{found.problem}; ml.target('emulator') runs kernels without a GPU")
+    return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
+
+
+def _resolve(name: str) -> Target:
+    if match := re.fullmatch(r"cuda(?::(\d+))?", name):
+        return _device(int(match[1] or 0))
+    kind, _, chip = name.partition(":")
+    if kind != "emulator":
+        raise DeviceError(f"no target {name!r}; {available()}")
+    chip = chip or DEFAULT_CHIP
+    if chip in names():
+        return _emulator(chip)
+    if chip.endswith(".toml") or os.sep in chip:
+        return _emulator_of_file(Path(chip).expanduser().resolve())
+    raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
+
+
+def available() -> str:
+    """The names of the targets of this machine, as the end of a sentence."""
+    gpus = [f"cuda:{number}" for number in range(len(driver.probe().devices))]
+    emulators = [f"emulator:{chip}" for chip in names()]
+    return f"this machine has {', '.join([*gpus, *emulators])}, and emulator:FILE.toml"
+
+
+@cache
+def _device(index: int) -> Target:
+    return driver.Device(index)
+
+
+@cache
+def _emulator(chip: str) -> Target:
+    return Emulator(load(chip))
+
+
+@cache
+def _emulator_of_file(path: Path) -> Target:
+    return Emulator(from_file(path))
