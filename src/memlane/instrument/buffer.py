@@ -1,0 +1,128 @@
+"""The trace buffer: one arena of fixed size that warps fill while their kernels run.
+
+    +--------+---------+---------+---------+-- - -
+    | header | slice 0 | slice 1 | slice 2 |
+    +--------+---------+---------+---------+-- - -
+             |
+             +-- slice header, `capacity` records led by lane 0, `overflow` records led by other lanes
+
+The module variable `memlane_trace` points to the header; where it is null nothing is recorded. A warp takes a slice of its own when it
+enters its kernel, by one atomic addition to `head`. A slice for each warp and not for each block, because a block would have to
+agree on its slice through a barrier and a word of static shared memory: both change what is measured, and lanes that leave early or
+blocks that use every byte of shared memory could not be traced. Slice 0 belongs to no warp: those that found all slices taken
+count their losses there, with the same instructions.
+
+Inside its slice a warp needs no atomics as long as lane 0, which every warp has, is active: that lane numbers its records in a register.
+Accesses without lane 0 number theirs by the atomic counter `overflow` of the slice. What finds no room is counted by the same two
+counters, so losses are exact (a warp that records more than 2^31 accesses wraps).
+
+Offsets in the generated PTX are taken from the dtypes below, nowhere else. All is little-endian, and must be zero before the header is
+written; one memset does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadLaunch
+
+POINTER = "memlane_trace"
+"""The module variable that holds the address of the buffer."""
+
+MAGIC = int.from_bytes(b"memlane\0", "little")
+VERSION = 1
+
+HEADER_DTYPE = np.dtype(
+    {
+        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "zero", "dummy", "head"],
+        "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u4", "<i4", "<u8"],
+        "offsets": [0, 8, 12, 16, 20, 24, 32, 36, 128],
+        "itemsize": 256,
+    }
+)
+"""`capacity`, `overflow`: records of a slice. `slices`: without slice 0. `zero` and `dummy` are 0, which the assembler cannot know: what
+depends on them stays in the program. `head`: warps that have asked for a slice; alone in its line, because all warps write it."""
+
+SLICE_DTYPE = np.dtype(
+    {
+        "names": [
+            *("gridid", "block", "warp", "sm", "kernel", "lanes", "room"),
+            *("begin_cycles", "begin_ns", "end_cycles", "end_ns", "attempted", "overflow"),
+        ],
+        "formats": ["<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80],
+        "itemsize": 128,
+    }
+)
+"""`gridid`: the launch. `block`: linear index in the grid. `warp`: in its block. `kernel`: index among the kernels of the module.
+`lanes`: those that exist. `room`: capacity + overflow, 0 in slice 0. `attempted`: records led by lane 0, kept or not; `overflow`: those
+led by other lanes. The end is that of the last lane; 0 while the warp runs."""
+
+RECORD_DTYPE = np.dtype(
+    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("sequence", "<u4"), ("reserved", "<u4")], align=True
+)
+"""One access. `start`, `end`: `%clock64`. `sequence`: its place among the records of the slice. Two 16-byte stores, one sector."""
+
+HEADER_BYTES = HEADER_DTYPE.itemsize
+SLICE_HEADER_BYTES = SLICE_DTYPE.itemsize
+RECORD_BYTES = RECORD_DTYPE.itemsize
+_LINE_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLayout:
+    """The extents of a trace buffer."""
+
+    slices: int
+    """Warps that can record; slice 0 comes on top."""
+    capacity: int
+    """Records of a slice that lane 0 leads."""
+    overflow: int
+    """Records of a slice that other lanes lead."""
+
+    @property
+    def slice_bytes(self) -> int:
+        used = SLICE_HEADER_BYTES + (self.capacity + self.overflow) * RECORD_BYTES
+        return -(-used // _LINE_BYTES) * _LINE_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to allocate, at a multiple of 128, and to clear."""
+        return HEADER_BYTES + (self.slices + 1) * self.slice_bytes
+
+
+def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | None = None) -> BufferLayout:
+    """The buffer for `warps` warps, each with room for `records_per_warp` records led by lane 0 and `overflow_per_warp` led by
+    another lane (as many again where nothing is said, because a kernel may well spare lane 0).
+
+    Raises BadLaunch for extents that a buffer cannot have.
+    """
+    overflow = records_per_warp if overflow_per_warp is None else overflow_per_warp
+    if warps < 1 or records_per_warp < 0 or overflow < 0:
+        raise BadLaunch(f"a trace buffer needs a warp or more and no negative number of records, got {warps}, {records_per_warp}, {overflow}")
+    layout = BufferLayout(warps, records_per_warp, overflow)
+    if warps >= 1 << 31 or layout.slice_bytes >= 1 << 31:
+        raise BadLaunch(f"a trace buffer of {warps} warps with {records_per_warp + overflow} records each is too large; trace fewer sites")
+    return layout
+
+
+def initial_header(layout: BufferLayout) -> npt.NDArray[np.uint8]:
+    """The first `HEADER_BYTES` bytes of a fresh buffer."""
+    header = np.zeros(1, HEADER_DTYPE)
+    header["magic"] = MAGIC
+    header["version"] = VERSION
+    header["slice_bytes"] = layout.slice_bytes
+    header["capacity"] = layout.capacity
+    header["overflow"] = layout.overflow
+    header["slices"] = layout.slices
+    return header.view(np.uint8)
+
+
+def offset(dtype: np.dtype[Any], field: str) -> int:
+    """Byte offset of a field."""
+    assert dtype.fields is not None
+    return int(dtype.fields[field][1])

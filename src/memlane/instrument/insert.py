@@ -1,0 +1,96 @@
+"""Editing the body of a function: statements in front of, behind and in place of its instructions; all else stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from memlane.instrument.registers import Scope
+from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Module, Statement, Variable, statements
+
+Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
+"""Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
+
+EXITS = frozenset({"return", "exit"})
+
+
+def rewrite_body(function: Function, prologue: str, rewrite: Rewrite, epilogue: str = "") -> Function:
+    """The function with `prologue` in front, every instruction replaced, and `epilogue` behind where control can reach the end."""
+    assert function.body is not None
+    outermost = Scope.of((*function.params, *function.results))
+    counter = iter(range(1 << 62))
+
+    def block(old: Block, outer: Scope) -> Block:
+        scope = Scope.of(old.statements, outer)
+        new: list[Statement] = []
+        for statement in old.statements:
+            if isinstance(statement, Instruction):
+                new.extend(rewrite(next(counter), statement, scope))
+            elif isinstance(statement, Block):
+                new.append(block(statement, scope))
+            else:
+                new.append(statement)
+        return Block(tuple(new))
+
+    body = block(function.body, outermost)
+    last = _last_location(function.body)
+    behind = placed(epilogue, last) if epilogue and _falls_off(function.body) else ()
+    return replace(function, body=Block((*statements(prologue), *body.statements, *behind)))
+
+
+def placed(text: str, location: Location | None) -> tuple[Statement, ...]:
+    """The statements written in `text`, each instruction with the place in the source of the one that they serve."""
+    return _relocated(statements(text), location)
+
+
+def _relocated(found: Sequence[Statement], location: Location | None) -> tuple[Statement, ...]:
+    return tuple(
+        replace(one, location=location)
+        if isinstance(one, Instruction)
+        else Block(_relocated(one.statements, location))
+        if isinstance(one, Block)
+        else one
+        for one in found
+    )
+
+
+def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], location: Location | None) -> tuple[Statement, ...]:
+    """`inner` for the lanes that `guard` lets through; the others branch to `label` behind it."""
+    if guard is None:
+        return tuple(inner)
+    around = f"@{'' if guard.negated else '!'}{guard.register} bra {label};"
+    return (*placed(around, location), *inner, Label(label))
+
+
+def with_variables(module: Module, items: Sequence[Variable]) -> Module:
+    """The module with variables declared in front of its first variable or function."""
+    for index, item in enumerate(module.items):
+        if isinstance(item, Variable | Function):
+            return replace(module, items=(*module.items[:index], *items, *module.items[index:]))
+    return replace(module, items=(*module.items, *items))
+
+
+def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]:
+    """Indices among the instructions of `function` of these very nodes, in the order of the text."""
+    assert function.body is not None
+    wanted = {id(one) for one in marked}
+    return [index for index, one in enumerate(function.body.instructions()) if id(one) in wanted]
+
+
+def _falls_off(body: Block) -> bool:
+    """Whether control may run off the end: what stands last is neither an exit nor an unconditional jump."""
+    for statement in reversed(body.statements):
+        if isinstance(statement, Instruction):
+            return statement.guard is not None or statement.form.effect not in EXITS | {"branch", "trap"}
+        if isinstance(statement, Block):
+            return _falls_off(statement)
+        if isinstance(statement, Label):
+            return True
+    return True
+
+
+def _last_location(body: Block) -> Location | None:
+    location = None
+    for instruction in body.instructions():
+        location = instruction.location
+    return location

@@ -1,0 +1,70 @@
+"""What to instrument, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from memlane.errors import MemlaneError
+from memlane.instrument.schemes import SCHEMES
+from memlane.record import Site
+
+SPACES = ("global", "shared", "local", "const", "tex", "generic")
+KINDS = ("load", "store", "atomic", "reduction")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which sites; every condition that is not None must hold.
+
+    Loads of kernel parameters are never sites.
+    """
+
+    spaces: Set[str] | None = None
+    """Of `SPACES`. An access through a generic address is `generic`, wherever the address leads."""
+    kinds: Set[str] | None = None
+    """Of `KINDS`."""
+    lines: Set[tuple[str, int]] | None = None
+    """Source lines as (file, line); the file matches by its end (`transpose.cu`), and an empty one matches any."""
+    sites: Set[int] | None = None
+    """Numbers in the table of sites."""
+    kernels: Set[str] | None = None
+    """PTX names or titles."""
+
+    def __post_init__(self) -> None:
+        for label, chosen, known in (("space", self.spaces, SPACES), ("kind", self.kinds, KINDS)):
+            for word in sorted(chosen or ()):
+                if word not in known:
+                    raise MemlaneError(f"accesses have no {label} {word!r}; choose among {', '.join(known)}")
+
+    def takes(self, site: Site, kernel: str) -> bool:
+        """Whether the site of the kernel with the PTX name `kernel` is chosen."""
+        return (
+            (self.spaces is None or site.space in self.spaces)
+            and (self.kinds is None or site.kind in self.kinds)
+            and (self.sites is None or site.id in self.sites)
+            and (self.kernels is None or kernel in self.kernels or site.kernel in self.kernels)
+            and (self.lines is None or any(line == site.line and site.file.endswith(file) for file, line in self.lines))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How to trace."""
+
+    scheme: str = "dependent"
+    """`dependent`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""
+    selection: Selection = field(default_factory=Selection)
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class CountOptions:
+    """What to count."""
+
+    selection: Selection = field(default_factory=Selection)
+    branches: bool = True
+    """Count the branches of the chosen kernels too."""

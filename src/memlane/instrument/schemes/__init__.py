@@ -1,0 +1,14 @@
+"""The schemes: how the two clock reads of a probe are ordered around its access. One scheme, one file.
+
+To add one: copy `simple.py`, and enter it below. `scheme.py` says what a scheme has to provide.
+"""
+
+from memlane.instrument.schemes.consume import CONSUME, DYNAMIC, check_consume, fits_consume
+from memlane.instrument.schemes.dependent import DEPENDENT
+from memlane.instrument.schemes.paper import PAPER
+from memlane.instrument.schemes.scheme import Access, Probe, Scheme
+from memlane.instrument.schemes.simple import SIMPLE
+
+SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, CONSUME, SIMPLE, PAPER)}
+
+__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme", "check_consume", "fits_consume"]

@@ -1,0 +1,83 @@
+"""`consume`: the registers are stored to shared memory in front of the clock reads, and a store cannot issue before its data are there.
+
+    st.shared.b64 [slot], address;
+    mov.u64 start, %clock64;
+    ld.global.f32 value, [address];
+    st.shared.b32 [slot+8], value;
+    mov.u64 end, %clock64;
+
+The closest to the truth of all schemes and the cheapest, but it uses the pipe it measures. Nobody reads the slot; all warps of the block
+share it. It lies behind the dynamic shared memory of the kernel, so that nothing of the kernel's own moves to other banks: the launch must
+add `extra_shared_bytes` to its dynamic shared memory, which not every kernel has room for (`fits_consume`). Without a trace buffer the
+stores are off, so that a launcher that knows nothing of all this can run the kernel.
+"""
+
+from __future__ import annotations
+
+from memlane.chip import Chip, resident_blocks
+from memlane.errors import BadLaunch
+from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
+from memlane.ptx import SCALAR_TYPES
+
+DYNAMIC = "memlane_dynamic"
+"""The symbol of the start of dynamic shared memory."""
+
+_SLOT_BYTES = 16
+_EXTRA_BYTES = 2 * _SLOT_BYTES
+"""One slot, and what it takes to align it wherever the kernel's own bytes end."""
+
+
+def _probe(access: Access) -> Probe:
+    name = access.registers
+    stores = "".join(_store(name, f"s{index}", 0, *source) for index, source in enumerate(access.sources))
+    value = "" if access.value is None else _store(name, "v", 8, *access.value)
+    return Probe(stores + read_clock(f"{name}start"), value + read_clock(f"{name}end"), *judge(nothing_to_wait_for(access)))
+
+
+def _store(name: str, stem: str, place: int, register: str, kind: str) -> str:
+    bits = SCALAR_TYPES[kind].bits
+    text = ""
+    if kind == "pred":
+        text = f".reg .b32 {name}{stem};\nselp.u32 {name}{stem}, 1, 0, {register};\n"
+        register, bits = f"{name}{stem}", 32
+    elif bits == 128:
+        text = f".reg .b64 {name}{stem}, {name}{stem}h;\nmov.b128 {{{name}{stem}, {name}{stem}h}}, {register};\n"
+        register, bits = f"{name}{stem}", 64
+    return f"{text}@{name}staging st.shared.b{bits} [{name}slot{f'+{place}' if place else ''}], {register};\n"
+
+
+def _declare(name: str) -> str:
+    return f"""\
+.reg .b32 {name}slot, {name}dynamic;
+.reg .pred {name}staging;
+setp.ne.u64 {name}staging, {name}buffer, 0;
+mov.u32 {name}slot, {DYNAMIC};
+mov.u32 {name}dynamic, %dynamic_smem_size;
+add.u32 {name}slot, {name}slot, {name}dynamic;
+sub.u32 {name}slot, {name}slot, {_SLOT_BYTES};
+and.b32 {name}slot, {name}slot, {-_SLOT_BYTES};
+"""
+
+
+CONSUME = Scheme("consume", _probe, _declare, extra_shared_bytes=_EXTRA_BYTES)
+
+
+def fits_consume(chip: Chip, threads: int, registers: int, shared_bytes: int) -> bool:
+    """Whether blocks with the slot still start, and as many of them on a multiprocessor as without it.
+
+    `threads`: of a block. `registers`: of a thread, of the instrumented kernel; 0 if unknown. `shared_bytes`: of a block, static and
+    dynamic, without the slot.
+    """
+    if shared_bytes + _EXTRA_BYTES > chip.max_shared_bytes:
+        return False
+    without = resident_blocks(chip, threads, registers, shared_bytes)
+    return resident_blocks(chip, threads, registers, shared_bytes + _EXTRA_BYTES).blocks == without.blocks
+
+
+def check_consume(kernel: str, chip: Chip, threads: int, registers: int, shared_bytes: int) -> None:
+    """BadLaunch if `fits_consume` says no."""
+    if not fits_consume(chip, threads, registers, shared_bytes):
+        raise BadLaunch(
+            f"the scheme `consume` needs {_EXTRA_BYTES} bytes of shared memory for each block, and {kernel} with its {shared_bytes} bytes"
+            f" leaves no room for them on {chip.name} without fewer blocks running at once; use the scheme `dependent`"
+        )

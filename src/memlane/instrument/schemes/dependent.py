@@ -1,0 +1,78 @@
+"""`dependent`: both clock reads are guarded by a predicate that must wait, on the address before the access and on the value after it.
+
+    lop3.b32 t, lo(address), hi(address), zero, (a | b) & c;     start waits for the address
+    setp.eq.u32 ready, t, 0;
+    @ready mov.u64 start, %clock64;
+    ld.global.f32 value, [address];
+    and.b32 t, value, zero;                                      end waits for the value
+    setp.eq.u32 ready, t, 0;
+    @ready mov.u64 end, %clock64;
+
+`zero` comes from the header of the trace buffer: it is 0, so both predicates are always true, but the assembler cannot know that and
+keeps the dependence. A comparison with a magic value would be deleted where the value is known to be in another range (a narrow load), and
+`value ^ value` is folded; a masked register is neither. The end costs one logical operation that writes a predicate, and touches
+neither shared memory nor the load-store pipe.
+
+The start waits for every register that the access reads, data to be stored as well: else the wait for an earlier load that fills
+such a register would be charged to this access. Addresses that are constants have nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memlane.instrument.buffer import HEADER_DTYPE, offset
+from memlane.instrument.registers import words_of
+from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
+
+_OR3 = "0xFE"
+_OR2_AND = "0xA8"
+"""`lop3` tables of a | b | c and (a | b) & c."""
+
+
+def _probe(access: Access) -> Probe:
+    name = access.registers
+    before = _clock_after(name, "start", "s", access.sources)
+    after = _clock_after(name, "end", "v", () if access.value is None else (access.value,))
+    # The destination is cleared before the window: a guarded write would else keep the register alive around every loop.
+    clear = f"mov.u64 {name}end, 0;\n" if access.value is not None else ""
+    return Probe(clear + before, after, *judge(nothing_to_wait_for(access)))
+
+
+def _clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]]) -> str:
+    """PTX that reads the clock into `clock` when the registers `waits_for` are there."""
+    if not waits_for:
+        return read_clock(name + clock)
+    words = [words_of(register, kind, f"{name}{stem}{index}") for index, (register, kind) in enumerate(waits_for)]
+    masked, ready = f"{name}{clock}_masked", f"{name}{clock}_ready"
+    lines = [word.text for word in words]
+    if clock == "start":
+        lines.append(f"mov.u64 {name}start, 0;\n")
+    lines.append(f".reg .b32 {masked};\n.reg .pred {ready};\n")
+    lines.extend(_masked(masked, [one for word in words for one in word.names], f"{name}zero"))
+    lines.append(f"setp.eq.u32 {ready}, {masked}, 0;\n@{ready} {read_clock(name + clock)}")
+    return "".join(lines)
+
+
+def _masked(target: str, words: Sequence[str], zero: str) -> list[str]:
+    """`target` = (the words or-ed together) & zero."""
+    lines = []
+    while len(words) > 2:
+        lines.append(f"lop3.b32 {target}, {words[0]}, {words[1]}, {words[2]}, {_OR3};\n")
+        words = [target, *words[3:]]
+    if len(words) == 2:
+        lines.append(f"lop3.b32 {target}, {words[0]}, {words[1]}, {zero}, {_OR2_AND};\n")
+    else:
+        lines.append(f"and.b32 {target}, {words[0]}, {zero};\n")
+    return lines
+
+
+def _declare(name: str) -> str:
+    return f".reg .b32 {name}zero;\nmov.u32 {name}zero, 0;\n"
+
+
+def _load(name: str) -> str:
+    return f"ld.global.u32 {name}zero, [{name}buffer+{offset(HEADER_DTYPE, 'zero')}];\n"
+
+
+DEPENDENT = Scheme("dependent", _probe, _declare, _load)

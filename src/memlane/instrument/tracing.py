@@ -1,0 +1,158 @@
+"""The pass that makes kernels record when each of their memory accesses started and completed.
+
+Valid module in, valid module out. Around every chosen access
+
+    ld.global.f32 %f1, [%rd1];          ->      (before) ld.global.f32 %f1, [%rd1]; (after) (record)
+
+where `schemes` knows what stands before and after, and `warp` how a record is written, how a warp gets its slice of the buffer when it
+enters the kernel, and how it closes it when it leaves. Other instructions, their order, labels, line information and debug
+sections stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlane.errors import MemlaneError
+from memlane.instrument.buffer import POINTER
+from memlane.instrument.insert import EXITS, placed, positions_of, rewrite_body, under_guard, with_variables
+from memlane.instrument.options import TraceOptions
+from memlane.instrument.registers import Scope, Uses, free_prefix, read, registers_in, written
+from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
+from memlane.instrument.sites import Skipped, kernels_of, site_table
+from memlane.instrument.warp import enter, leave, record
+from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable
+from memlane.record import Site
+
+COUNTERS = "memlane_counts"
+"""The module variable that holds the address of the counters; see `counting`."""
+
+_OLDEST_VERSION = (6, 2)
+"""Of PTX, with `activemask`."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An instrumented module and what is needed to read what it records."""
+
+    module: Module
+    sites: tuple[Site, ...]
+    """All sites of the module, `sites[i].id == i`. Those that are timed have a scheme and say how complete they are."""
+    positions: Mapping[str, Mapping[int, int]]
+    """By the PTX name of each instrumented kernel: number of a timed site -> index of its access among the instructions now."""
+    kernels: tuple[str, ...]
+    """PTX names of the module's kernels; slices carry the index."""
+    options: TraceOptions
+    extra_shared_bytes: int = 0
+    """What a launch must add to its dynamic shared memory."""
+    skipped: tuple[Skipped, ...] = field(default=(), repr=False)
+    """Accesses that are not timed for want of a way, with the reason."""
+
+
+def trace(module: Module, options: TraceOptions | None = None) -> Traced:
+    """Instrument the chosen sites of a module.
+
+    Raises `MemlaneError` for a module that is instrumented already or has addresses of 32 bits.
+    """
+    options = options or TraceOptions()
+    check_instrumentable(module)
+    scheme = SCHEMES[options.scheme]
+    table = site_table(module)
+    kernels = [
+        _trace_kernel(kernel, index, _chosen(table.of_kernel[kernel.name], kernel.name, options), scheme)
+        for index, kernel in kernels_of(module)
+    ]
+    timed = {site.id: site for kernel in kernels for site in kernel.sites}
+    return Traced(
+        module=_assembled(module, {kernel.function.name: kernel.function for kernel in kernels}, scheme),
+        sites=tuple(timed.get(site.id, site) for site in table.sites),
+        positions={kernel.function.name: kernel.positions for kernel in kernels if kernel.sites},
+        kernels=tuple(module.kernels),
+        options=options,
+        extra_shared_bytes=scheme.extra_shared_bytes,
+        skipped=(*table.skipped, *(one for kernel in kernels for one in kernel.skipped)),
+    )
+
+
+def check_instrumentable(module: Module) -> None:
+    """MemlaneError for a module that cannot be instrumented."""
+    for name in (POINTER, COUNTERS):
+        if name in module.variables:
+            raise MemlaneError(f"{module.name} is instrumented already (it declares {name}); instrument the original module")
+    if module.address_size != 64:
+        raise MemlaneError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be instrumented")
+
+
+def _chosen(sites: Mapping[int, Site], kernel: str, options: TraceOptions) -> dict[int, Site]:
+    return {index: site for index, site in sites.items() if options.selection.takes(site, kernel)}
+
+
+@dataclass(frozen=True)
+class _TracedKernel:
+    function: Function
+    sites: tuple[Site, ...] = ()
+    positions: Mapping[int, int] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
+
+
+def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], scheme: Scheme) -> _TracedKernel:
+    """Probe the chosen instructions of one kernel; a kernel without any stays as it is."""
+    if not chosen:
+        return _TracedKernel(kernel)
+    prefix, uses = free_prefix(kernel), Uses.of(kernel)
+    sites: list[Site] = []
+    accesses: list[Instruction] = []
+
+    def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        if index in chosen:
+            site = chosen[index]
+            probe = scheme.probe(describe(instruction, site, scope, uses, prefix))
+            sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
+            accesses.append(replace(instruction, guard=None))
+            return _probed(instruction, accesses[-1], probe, prefix, site.id)
+        if instruction.form.effect in EXITS:
+            inner = (*placed(leave(prefix), instruction.location), replace(instruction, guard=None))
+            return under_guard(instruction.guard, f"${prefix}stays_{index}", inner, instruction.location)
+        return (instruction,)
+
+    function = rewrite_body(kernel, enter(prefix, scheme, number), rewrite, leave(prefix))
+    positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
+    return _TracedKernel(function, tuple(sites), positions)
+
+
+def describe(instruction: Instruction, site: Site, scope: Scope, uses: Uses, prefix: str) -> Access:
+    """What a scheme has to know of an access."""
+    values = (name for name in written(instruction) if uses.is_read(name))
+    # The component of a vector that is probed must be one that lives: another would keep alive what the assembler drops.
+    value = next(values, None)
+    return Access(
+        kind=site.kind,
+        read_only=site.space in ("const", "tex") or instruction.has("nc"),
+        sources=tuple((name, scope.type_of(name)) for name in read(instruction)),
+        value=None if value is None or site.kind == "reduction" else (value, scope.type_of(value)),
+        prefix=prefix,
+    )
+
+
+def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix: str, site: int) -> tuple[Statement, ...]:
+    """The access between its clock reads, and the record, in a block of its own with their registers."""
+    at = instruction.location
+    declare = f".reg .b64 %{prefix}start, %{prefix}end;\n"
+    inner = Block((*placed(declare + probe.before, at), access, *placed(probe.after + record(prefix, site), at)))
+    return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
+
+
+def _assembled(module: Module, kernels: Mapping[str, Function], scheme: Scheme) -> Module:
+    """The module with its kernels replaced, and the variables that they need."""
+    variables = [Variable("global", "u64", POINTER, align=8, linkage=("visible",))]
+    if scheme.extra_shared_bytes:
+        variables.append(Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",)))
+    items = tuple(kernels.get(item.name, item) if isinstance(item, Function) and item.body is not None else item for item in module.items)
+    return with_variables(replace(module, items=items, version=max(module.version, _OLDEST_VERSION)), variables)
+
+
+def _dynamic_alignment(module: Module) -> int:
+    """That of the module's own dynamic shared memory: a stricter one could move it to other banks."""
+    own = [one.alignment for one in module.variables.values() if one.space == "shared" and "extern" in one.linkage]
+    return max(own, default=16)

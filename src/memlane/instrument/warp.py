@@ -1,0 +1,179 @@
+"""The PTX that a traced warp runs besides its probes: take a slice at the start, write records, close the slice at the end.
+
+All of it is straight-line code under predicates but for two short branches, so that the assembler has no reason to arrange the
+kernel's own branches differently. The registers that live through the kernel, by their names without prefix:
+
+    slice       address of the slice of the warp; 0 where there is no buffer
+    capacity    records that lane 0 may write; 0 without a slice of the warp's own
+    next        in lane 0 the number of records it has led, in the others negative
+"""
+
+from __future__ import annotations
+
+from memlane.instrument.buffer import (
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    POINTER,
+    RECORD_BYTES,
+    RECORD_DTYPE,
+    SLICE_DTYPE,
+    SLICE_HEADER_BYTES,
+    offset,
+)
+from memlane.instrument.schemes import Scheme
+
+_HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
+_SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
+_TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
+_LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
+
+
+def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
+    """Before the first instruction of a kernel: take a slice and describe the warp in it.
+
+    Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
+    is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
+    visible to the other lanes, which read `room`.
+    """
+    r, label = f"%{prefix}", f"${prefix}"
+    return f"""\
+.reg .b64 {r}buffer, {r}slice;
+.reg .b32 {r}capacity, {r}next;
+mov.u64 {r}slice, 0;
+mov.u32 {r}capacity, 0;
+mov.u32 {r}next, 0;
+ld.global.u64 {r}buffer, [{POINTER}];
+{scheme.declare(r)}{{
+.reg .b64 {r}taken, {r}slices;
+.reg .b32 {r}lanes, {r}lane, {r}number, {r}bytes;
+.reg .pred {r}absent, {r}first, {r}own;
+setp.eq.u64 {r}absent, {r}buffer, 0;
+@{r}absent bra {label}entered;
+{scheme.load(r)}activemask.b32 {r}lanes;
+mov.u32 {r}lane, %laneid;
+setp.eq.u32 {r}first, {r}lane, 0;
+mov.u32 {r}number, 0;
+@!{r}first bra {label}numbered;
+ld.global.u64 {r}slices, [{r}buffer+{_HEADER["slices"]}];
+atom.global.add.u64 {r}taken, [{r}buffer+{_HEADER["head"]}], 1;
+setp.lt.u64 {r}own, {r}taken, {r}slices;
+cvt.u32.u64 {r}number, {r}taken;
+add.u32 {r}number, {r}number, 1;
+selp.b32 {r}number, {r}number, 0, {r}own;
+{label}numbered:
+shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
+ld.global.u32 {r}bytes, [{r}buffer+{_HEADER["slice_bytes"]}];
+mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
+add.u64 {r}slice, {r}slice, {HEADER_BYTES};
+selp.b32 {r}next, 0, 0x80000000, {r}first;
+setp.ne.u32 {r}own, {r}number, 0;
+@!{r}own bra {label}entered;
+ld.global.u32 {r}capacity, [{r}buffer+{_HEADER["capacity"]}];
+@!{r}first bra {label}described;
+{_describe(r, kernel)}{label}described:
+bar.warp.sync {r}lanes;
+{label}entered:
+}}
+"""
+
+
+def _describe(r: str, kernel: int) -> str:
+    """Fill the header of the slice."""
+    return f"""\
+{{
+.reg .b64 {r}grid, {r}block, {r}cycles, {r}ns;
+.reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}warp, {r}sm, {r}overflow;
+.reg .b64 {r}bx, {r}by, {r}bz;
+mov.u64 {r}grid, %gridid;
+mov.u32 {r}x, %ctaid.x;
+mov.u32 {r}y, %ctaid.y;
+mov.u32 {r}z, %ctaid.z;
+mov.u32 {r}nx, %nctaid.x;
+mov.u32 {r}ny, %nctaid.y;
+cvt.u64.u32 {r}bx, {r}x;
+cvt.u64.u32 {r}by, {r}y;
+cvt.u64.u32 {r}bz, {r}ny;
+mul.wide.u32 {r}block, {r}z, {r}ny;
+add.u64 {r}block, {r}block, {r}by;
+cvt.u64.u32 {r}bz, {r}nx;
+mad.lo.u64 {r}block, {r}block, {r}bz, {r}bx;
+st.global.v2.u64 [{r}slice+{_SLICE["gridid"]}], {{{r}grid, {r}block}};
+mov.u32 {r}x, %tid.x;
+mov.u32 {r}y, %tid.y;
+mov.u32 {r}z, %tid.z;
+mov.u32 {r}nx, %ntid.x;
+mov.u32 {r}ny, %ntid.y;
+mad.lo.u32 {r}warp, {r}z, {r}ny, {r}y;
+mad.lo.u32 {r}warp, {r}warp, {r}nx, {r}x;
+shr.u32 {r}warp, {r}warp, 5;
+mov.u32 {r}sm, %smid;
+st.global.v4.u32 [{r}slice+{_SLICE["warp"]}], {{{r}warp, {r}sm, {kernel}, {r}lanes}};
+ld.global.u32 {r}overflow, [{r}buffer+{_HEADER["overflow"]}];
+add.u32 {r}overflow, {r}overflow, {r}capacity;
+st.global.u32 [{r}slice+{_SLICE["room"]}], {r}overflow;
+mov.u64 {r}cycles, %clock64;
+mov.u64 {r}ns, %globaltimer;
+st.global.u64 [{r}slice+{_SLICE["begin_cycles"]}], {r}cycles;
+st.global.u64 [{r}slice+{_SLICE["begin_ns"]}], {r}ns;
+}}
+"""
+
+
+def record(prefix: str, site: int) -> str:
+    """After the second clock read: the lowest active lane writes start and end.
+
+    Lane 0 counts its records in `next`. Any other leader has a negative `next` and takes the rare branch, to a number behind those of
+    lane 0, by an atomic addition. What it adds is a one computed from `next`: for a constant the assembler would build a loop that
+    first sums over the warp, where there is only this one lane. Records go out as evict-first, to leave the caches to the kernel.
+    """
+    r, label = f"%{prefix}", f"${prefix}"
+    return f"""\
+.reg .b64 {r}wide, {r}record;
+.reg .b32 {r}active, {r}below, {r}place, {r}limit;
+.reg .pred {r}leads, {r}other, {r}fits;
+activemask.b32 {r}active;
+mov.u32 {r}below, %lanemask_lt;
+and.b32 {r}below, {r}below, {r}active;
+setp.eq.u32 {r}leads, {r}below, 0;
+mov.u32 {r}place, {r}next;
+mov.u32 {r}limit, {r}capacity;
+setp.lt.and.s32 {r}other, {r}next, 0, {r}leads;
+@!{r}other bra {label}placed_{site};
+shr.u32 {r}place, {r}next, 31;
+cvt.u64.u32 {r}wide, {r}place;
+atom.global.add.u64 {r}wide, [{r}slice+{_SLICE["overflow"]}], {r}wide;
+min.u64 {r}wide, {r}wide, 0x7fffffff;
+cvt.u32.u64 {r}place, {r}wide;
+add.u32 {r}place, {r}place, {r}capacity;
+ld.global.u32 {r}limit, [{r}slice+{_SLICE["room"]}];
+{label}placed_{site}:
+setp.lt.and.u32 {r}fits, {r}place, {r}limit, {r}leads;
+mad.wide.u32 {r}record, {r}place, {RECORD_BYTES}, {r}slice;
+@{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
+@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}place, 0}};
+@{r}leads add.u32 {r}next, {r}next, 1;
+"""
+
+
+def leave(prefix: str) -> str:
+    """Before every exit: the lanes that leave together move the end of the warp forward, and lane 0 reports how many records it led."""
+    r = f"%{prefix}"
+    return f"""\
+{{
+.reg .b64 {r}cycles, {r}ns, {r}led;
+.reg .b32 {r}active, {r}below;
+.reg .pred {r}leads, {r}first;
+activemask.b32 {r}active;
+mov.u32 {r}below, %lanemask_lt;
+and.b32 {r}below, {r}below, {r}active;
+setp.ne.u64 {r}first, {r}slice, 0;
+setp.eq.and.u32 {r}leads, {r}below, 0, {r}first;
+setp.gt.and.s32 {r}first, {r}next, 0, {r}first;
+cvt.u64.u32 {r}led, {r}next;
+mov.u64 {r}cycles, %clock64;
+mov.u64 {r}ns, %globaltimer;
+@{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_cycles"]}], {r}cycles;
+@{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_ns"]}], {r}ns;
+@{r}first red.global.add.u64 [{r}slice+{_SLICE["attempted"]}], {r}led;
+}}
+"""
