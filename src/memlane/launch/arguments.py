@@ -50,7 +50,7 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
             raise BadLaunch(f"{where} lives on {value.target.name}, the kernel on {target.name}; copy it with target.array(x.numpy())")
         text = f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]"
         return _pointer(where, param, (value.address, value.nbytes), text, value.owner)
-    if isinstance(value, bool | int | float | np.generic):
+    if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         return _number(where, param, kind.kind, kind.bits, value)
     found = target.device_pointer(value)
     if found is not None:
@@ -73,19 +73,21 @@ def _number(where: str, param: Variable, kind: str, bits: int, value: Any) -> Ar
         raise BadLaunch(
             f"{where} is {value.dtype.name}, {value.dtype.itemsize} bytes, but the parameter is {param.type}, {bits // 8} bytes"
         )
-    is_float = isinstance(value, float | np.floating)
-    if kind == "f":
-        return Argument(struct.pack(_FLOAT_FORMATS[bits], float(value)), repr(value))
-    if is_float and isinstance(value, np.generic):
-        return Argument(value.tobytes(), repr(value))
-    if is_float:
-        if bits in (32, 64) and kind == "b":
-            return Argument(struct.pack(_FLOAT_FORMATS[bits], value), repr(value))
-        raise BadLaunch(f"{where} is the float {value!r}, but the parameter is {param.type}: pass an integer")
+    if kind == "f" or (isinstance(value, float | np.floating) and kind == "b" and bits in _FLOAT_FORMATS):
+        return Argument(_float_bytes(where, param, bits, float(value)), str(value))
+    if isinstance(value, float | np.floating):
+        raise BadLaunch(f"{where} is the float {value}, but the parameter is {param.type}: pass an integer")
     number = int(value)
     if not -(1 << (bits - 1)) <= number < (1 << bits):
         raise BadLaunch(f"{where} is {number}, which does not fit {param.type}")
     return Argument((number & ((1 << bits) - 1)).to_bytes(bits // 8, "little"), str(number))
+
+
+def _float_bytes(where: str, param: Variable, bits: int, value: float) -> bytes:
+    try:
+        return struct.pack(_FLOAT_FORMATS[bits], value)
+    except OverflowError:
+        raise BadLaunch(f"{where} is {value}, which does not fit {param.type}") from None
 
 
 def _by_value(where: str, param: Variable, value: object) -> Argument:

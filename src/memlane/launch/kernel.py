@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import pack
 from memlane.launch.observe import observed
@@ -99,7 +101,8 @@ class Kernel:
     def __getitem__(self, configuration: tuple[object, ...]) -> KernelCall:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes]")
-        grid, block, stream, shared_bytes = (*configuration, *(None, 0)[len(configuration) - 2 :])
+        whole: tuple[object, ...] = (*configuration, *(None, 0)[len(configuration) - 2 :])
+        grid, block, stream, shared_bytes = whole
         if stream is not None and not isinstance(stream, Stream):
             raise BadLaunch(f"the stream of {self.title} must come from target.stream(), got a {type(stream).__name__}")
         if not isinstance(shared_bytes, int) or shared_bytes < 0:
@@ -110,12 +113,12 @@ class Kernel:
 def dim3(label: str, extent: object) -> Dim3:
     """Three positive extents from an int or a tuple of one to three ints."""
     values = extent if isinstance(extent, tuple) else (extent,)
-    if not 1 <= len(values) <= 3 or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
         raise BadLaunch(f"the {label} must be an int or a tuple of up to 3 ints, got {extent!r}")
     if min(values) < 1:
         raise BadLaunch(f"the {label} must be positive in each dimension, got {extent!r}")
     x, y, z = (*values, 1, 1)[:3]
-    return (x, y, z)
+    return (int(x), int(y), int(z))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,9 @@ from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, 
 from memlane.ptx import Module
 
 
+_CLEAR_BYTES = 1 << 26
+
+
 class Graph(Protocol):
     """A schedule prepared once to be started many times."""
 
@@ -34,6 +37,8 @@ class Target(ABC):
     modelled: bool
     """Whether times on this target come from a model rather than from a clock."""
     default_stream: Stream
+    observes = False
+    """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
 
     # -- primitives ----------------------------------------------------------------------------------------------------------
 
@@ -91,6 +96,12 @@ class Target(ABC):
 
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
+    def clear(self, address: int, nbytes: int) -> None:
+        """Fill device memory with zeros, after all work launched before has finished. Targets that can do better than to copy do."""
+        zeros = np.zeros(min(nbytes, _CLEAR_BYTES), np.uint8)
+        for start in range(0, nbytes, _CLEAR_BYTES):
+            self.write(address + start, zeros[: nbytes - start])
+
     def array(self, host: npt.ArrayLike) -> DeviceArray:
         """A copy of `host` on the target."""
         source = np.asarray(host, order="C")
@@ -112,7 +123,9 @@ class Target(ABC):
 
     def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
         """An array on the target filled with zeros."""
-        return self.array(np.zeros(shape, dtype))
+        array = self.empty(shape, dtype)
+        self.clear(array.address, array.nbytes)
+        return array
 
     def load(self, module: Module) -> LoadedModule:
         """The module on this target, ready to launch its kernels."""

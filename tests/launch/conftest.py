@@ -1,0 +1,19 @@
+"""A fake target with a module on it."""
+
+from __future__ import annotations
+
+import pytest
+from fake_target import PTX, FakeTarget, titled
+
+from memlane.launch import LoadedModule
+from memlane.ptx import parse
+
+
+@pytest.fixture
+def target() -> FakeTarget:
+    return FakeTarget()
+
+
+@pytest.fixture
+def kernels(target: FakeTarget) -> LoadedModule:
+    return target.load(titled(parse(PTX, "k.cu")))

@@ -1,0 +1,46 @@
+"""Arrays on a target: shape, type, and copies there and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_target import FakeTarget
+
+from memlane.errors import BadLaunch
+
+
+@pytest.mark.parametrize("host", [np.arange(6, dtype="i2").reshape(2, 3), np.array(2.5), np.zeros((0, 4)), np.eye(3)[:, ::2], np.eye(3).T])
+def test_there_and_back(target: FakeTarget, host: np.ndarray) -> None:
+    array = target.array(host)
+    assert (array.shape, array.dtype, array.size, array.nbytes) == (host.shape, host.dtype, host.size, host.nbytes)
+    assert array.address % 256 == 0
+    if host.size:
+        assert np.array_equal(array.numpy(), host)
+        assert np.array_equal(np.asarray(array), host)
+
+
+def test_empty_and_zeros(target: FakeTarget) -> None:
+    assert target.empty(5).shape == (5,)
+    assert target.empty(5).dtype == np.float32
+    assert target.empty((2, 3), "u1").nbytes == 6
+    assert not target.zeros((2, 3), np.int64).numpy().any()
+    assert len(target.zeros((2, 3))) == 2
+
+
+def test_copy_from_converts_as_numpy_does(target: FakeTarget) -> None:
+    array = target.zeros(3, "f4")
+    array.copy_from([1, 2, 3])
+    assert array.numpy().tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match="same_kind"):
+        array.copy_from(np.array([1j, 2, 3]))
+
+
+def test_refusals(target: FakeTarget) -> None:
+    with pytest.raises(BadLaunch, match=r"^cannot copy an array of shape \(2,\) into one of shape \(3,\)$"):
+        target.zeros(3).copy_from([1, 2])
+    with pytest.raises(BadLaunch, match=r"^an array of dtype object holds Python objects and cannot be copied to fake$"):
+        target.array(np.array([None]))
+    with pytest.raises(BadLaunch, match=r"^an array cannot have the shape \(2, -1\)$"):
+        target.empty((2, -1))
+    with pytest.raises(TypeError, match="array without dimensions"):
+        len(target.array(1.0))

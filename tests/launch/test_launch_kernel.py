@@ -1,0 +1,124 @@
+"""Kernel names, launch configurations, and launching."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_target import FakeTarget
+
+from memlane.errors import BadLaunch
+from memlane.launch import LoadedModule, Stream, plain_name
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("scale", "scale"),
+        ("_Z3redILi256EEvPi", "_Z3redILi256EEvPi"),
+        ("void red<512>(int*)", "_Z3redILi512EEvPi"),
+        ("red<512>", "_Z3redILi512EEvPi"),
+        ("ns::only(int*)", "_ZN2ns4onlyEPi"),
+        ("ns::only", "_ZN2ns4onlyEPi"),
+        ("only", "_ZN2ns4onlyEPi"),
+    ],
+)
+def test_a_kernel_answers_to_its_names(kernels: LoadedModule, name: str, found: str) -> None:
+    assert kernels[name].name == found
+
+
+def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:
+    with pytest.raises(BadLaunch) as raised:
+        kernels["scales"]
+    listed = "scale, pointers, record, plain, void red<256>(int*), void red<512>(int*), ns::only(int*)"
+    assert str(raised.value) == f"no kernel 'scales' in k.cu; it has: {listed}"
+
+
+def test_an_ambiguous_name_lists_those_that_answer(kernels: LoadedModule) -> None:
+    with pytest.raises(BadLaunch) as raised:
+        kernels["red"]
+    assert str(raised.value) == "several kernels of k.cu answer to 'red': void red<256>(int*), void red<512>(int*); use the full name"
+
+
+@pytest.mark.parametrize(
+    ("title", "plain"),
+    [
+        ("naive", "naive"),
+        ("naive(float*, float const*, int)", "naive"),
+        ("void ns::red<256>(int*)", "red"),
+        ("void block_sum<float>(float*, float const*, int)", "block_sum"),
+        ("a::b::c(int)", "c"),
+    ],
+)
+def test_plain_names(title: str, plain: str) -> None:
+    assert plain_name(title) == plain
+
+
+def test_a_module_is_a_mapping(kernels: LoadedModule) -> None:
+    assert len(kernels) == 7
+    assert list(kernels)[:2] == ["scale", "pointers"]
+    assert {kernel.module.name for kernel in kernels.values()} == {"k.cu"}
+
+
+def test_launching_builds_a_launch(kernels: LoadedModule, target: FakeTarget) -> None:
+    stream = target.stream()
+    kernels["plain"][(2, 3), (32, 4, 2), stream, 100]()
+    (launch,) = target.launches
+    assert (launch.grid, launch.block, launch.shared_bytes, launch.stream) == ((2, 3, 1), (32, 4, 2), 100, stream)
+    assert (launch.blocks, launch.threads_per_block, launch.warps_per_block) == (6, 256, 8)
+
+
+def test_the_default_configuration(kernels: LoadedModule, target: FakeTarget) -> None:
+    kernels["plain"][7, 33]()
+    (launch,) = target.launches
+    assert (launch.grid, launch.block, launch.shared_bytes) == ((7, 1, 1), (33, 1, 1), 0)
+    assert launch.stream is target.default_stream
+    assert launch.warps_per_block == 2
+
+
+def test_binding_launches_nothing(kernels: LoadedModule, target: FakeTarget) -> None:
+    assert kernels["plain"][1, 1].bind().kernel.name == "plain"
+    assert not target.launches
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        (32, "write red[grid, block], or [grid, block, stream, shared_bytes]"),
+        ((1,), "write red[grid, block], or [grid, block, stream, shared_bytes]"),
+        ((1, 1, None, 0, 0), "write red[grid, block], or [grid, block, stream, shared_bytes]"),
+        ((1, 1, 5), "the stream of void red<256>(int*) must come from target.stream(), got a int"),
+        ((1, 1, None, -1), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got -1"),
+        ((1, 1, None, "48k"), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got '48k'"),
+        ((1.5, 1), "the grid must be an int or a tuple of up to 3 ints, got 1.5"),
+        ((1, (1, 1, 1, 1)), "the block must be an int or a tuple of up to 3 ints, got (1, 1, 1, 1)"),
+        ((1, ()), "the block must be an int or a tuple of up to 3 ints, got ()"),
+        ((1, True), "the block must be an int or a tuple of up to 3 ints, got True"),
+        (((4, 0), 1), "the grid must be positive in each dimension, got (4, 0)"),
+    ],
+)
+def test_bad_configurations(kernels: LoadedModule, configuration: tuple[object, ...], message: str) -> None:
+    with pytest.raises(BadLaunch) as raised:
+        kernels["red<256>"][configuration]
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ((1, 2048), "block.x is 2048; h200 allows at most 1024"),
+        ((1, (1, 1, 65)), "block.z is 65; h200 allows at most 64"),
+        (((1, 65536), 1), "grid.y is 65536; h200 allows at most 65535"),
+        ((1, (64, 32)), "a block of 64x32x1 has 2048 threads; h200 allows at most 1024"),
+        ((1, 1, None, 1001), "plain asks for 1001 bytes of dynamic shared memory; h200 has room for 1000 beside its static part"),
+    ],
+)
+def test_what_the_chip_does_not_allow(kernels: LoadedModule, configuration: tuple[object, ...], message: str) -> None:
+    with pytest.raises(BadLaunch) as raised:
+        kernels["plain"][configuration].bind()
+    assert str(raised.value) == message
+
+
+def test_numpy_integers_are_extents(kernels: LoadedModule, target: FakeTarget) -> None:
+    kernels["plain"][np.int64(4), (np.uint8(32), 2), Stream(3)]()
+    assert (target.launches[0].grid, target.launches[0].block) == ((4, 1, 1), (32, 2, 1))
+    assert type(target.launches[0].grid[0]) is int

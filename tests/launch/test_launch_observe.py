@@ -1,0 +1,57 @@
+"""Observers see each launch, in order, and say what happens instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fake_target import FakeTarget
+
+from memlane.launch import Copy, Launch, LoadedModule, Schedule, Step, observing, unobserved
+
+
+@dataclass
+class Adding:
+    """Adds to the dynamic shared memory of a launch, so that the order of observers shows."""
+
+    extra: int
+    factor: int = 1
+
+    def launching(self, launch: Launch) -> Launch:
+        return replace(launch, shared_bytes=launch.shared_bytes * self.factor + self.extra)
+
+
+def test_observers_rewrite_in_the_order_in_which_they_came(kernels: LoadedModule, target: FakeTarget) -> None:
+    with observing(Adding(1)), observing(Adding(0, factor=10)):
+        kernels["plain"][1, 1]()
+    kernels["plain"][1, 1]()
+    assert [launch.shared_bytes for launch in target.launches] == [10, 0]
+
+
+def test_unobserved_launches_are_left_alone(kernels: LoadedModule, target: FakeTarget) -> None:
+    with observing(Adding(1)):
+        with unobserved():
+            kernels["plain"][1, 1]()
+        kernels["plain"][1, 1]()
+    assert [launch.shared_bytes for launch in target.launches] == [0, 1]
+
+
+def test_an_observer_is_gone_after_an_error(kernels: LoadedModule, target: FakeTarget) -> None:
+    try:
+        with observing(Adding(1)):
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        kernels["plain"][1, 1]()
+    assert target.launches[0].shared_bytes == 0
+
+
+def test_schedules_are_observed_once_when_run_or_captured(kernels: LoadedModule, target: FakeTarget) -> None:
+    launch = kernels["plain"][1, 1].bind()
+    schedule = Schedule((Step(launch), Step(Copy(0, 256, 16), lane=1, after=(0,))))
+    with observing(Adding(5)):
+        target.run(schedule)
+        target.graph(schedule)
+    for seen in target.schedules:
+        first, second = seen.steps
+        assert isinstance(first.action, Launch)
+        assert first.action.shared_bytes == 5
+        assert second == schedule.steps[1]
