@@ -9,7 +9,7 @@ def number(value: float | None) -> str:
     """Three significant digits, and no decimal point where there is nothing behind it: `32`, `31.9`, `0.25`, `1,024`."""
     if value is None:
         return UNKNOWN
-    if abs(value - round(value)) < 0.0005 or abs(value) >= 1000:
+    if abs(value - round(value)) < 0.0005 or abs(value) >= 999.5:
         return f"{round(value):,}"
     return f"{value:.3g}"
 

@@ -60,14 +60,18 @@ class LineTable:
         if not self.rows:
             return
         yield self._table([Text("  operation"), *(Text(header) for header, _ in self._layout(width))], width, "dim")
-        main = self.rows[0].file
+        room = width - sum(space + 1 for _, space in self._layout(width))
         shown: tuple[str, int] | None = None
         for row in self.rows:
             if (row.file, row.line) != shown:
                 shown = (row.file, row.line)
-                yield plain(self._source_line(row, main, width), "cyan")
+                yield plain(self._source_line(row, width), "cyan")
+            label = f"  {row.op}"
+            if len(label) > room:  # an opcode cut in two is hard to read: give it a line of its own
+                yield plain(label)
+                label = ""
             cells = [Text(cell, style="bold red" if number in row.alarming else "") for number, cell in enumerate(row.cells)]
-            yield self._table([plain(f"  {row.op}"), *cells], width)
+            yield self._table([plain(label), *cells], width)
 
     def _layout(self, width: int) -> list[tuple[str, int]]:
         return [column.wide if width >= _WIDE else column.narrow for column in self.columns]
@@ -81,9 +85,10 @@ class LineTable:
         table.add_row(*cells)
         return table
 
-    def _source_line(self, row: Row, main: str, width: int) -> str:
+    def _source_line(self, row: Row, width: int) -> str:
         lines = self.sources.get(row.file, "").splitlines()
         text = lines[row.line - 1].strip().expandtabs(1) if 0 < row.line <= len(lines) else ""
-        label = f"{row.line:>4}" if row.file == main else f"{PurePath(row.file).name}:{row.line}"
+        is_alone = all(other.file == row.file for other in self.rows)
+        label = f"{row.line:>4}" if is_alone else f"{PurePath(row.file).name}:{row.line}"
         full = f"{label}  {text}".rstrip()
         return full if len(full) <= width else f"{full[: width - 3]}..."

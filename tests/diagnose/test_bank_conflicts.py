@@ -1,0 +1,66 @@
+"""The rule for bank conflicts: what it says, and where it is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlane.diagnose import Finding, explain
+from memlane.record import SiteCounts
+from synthetic import PADDED, TILED, counted, counts, site
+
+
+def findings(*entries: SiteCounts) -> list[Finding]:
+    return [finding for finding in explain(counts(*entries)) if finding.rule == "bank-conflict"]
+
+
+def test_the_tiled_column_in_one_paragraph() -> None:
+    (found,) = findings(counted(site(4, "ld.shared.f32", 10, TILED), 32_768, wavefronts=32, ideal_wavefronts=1, stride_bytes=128))
+    assert str(found) == (
+        "transpose.cu:10  ld.shared.f32 in tiled: 32-way bank conflict: each request takes 32 wavefronts where 1 would do, because "
+        "neighbouring lanes are 128 bytes apart and so meet in the same banks. 1,015,808 of 1,048,576 wavefronts are excess. Pad each row "
+        "of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
+    )
+    assert found.excess_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("wavefronts", "ideal", "words"),
+    [
+        (32, 1, "32-way bank conflict:"),
+        (2, 1, "2-way bank conflict:"),
+        (32, 4, "8-way bank conflict:"),
+        (3.4, 1, "bank conflicts, 3.4-way on average:"),
+        (1.5, 1, "bank conflicts, 1.5-way on average:"),
+    ],
+)
+def test_the_ways_of_a_conflict(wavefronts: float, ideal: int, words: str) -> None:
+    (found,) = findings(counted(site(0, "ld.shared.f32", 4), 1000, wavefronts=wavefronts, ideal_wavefronts=ideal))
+    assert words in str(found)
+    assert "lanes ask for different words of the same bank" in str(found)
+
+
+def test_atomics_may_also_meet_in_one_word() -> None:
+    (found,) = findings(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=8, ideal_wavefronts=1))
+    assert "because lanes update the same word, or different words of the same bank." in str(found)
+    assert "a copy of the array" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(counted(site(0, "ld.shared.f32", 10, PADDED), 100, wavefronts=1, ideal_wavefronts=1), id="padded"),
+        pytest.param(counted(site(0, "ld.shared.f64", 10, PADDED), 100, wavefronts=2, ideal_wavefronts=2), id="wide"),
+        pytest.param(counted(site(0, "ld.shared.f32", 10), 100, wavefronts=1.2, ideal_wavefronts=1), id="hardly any"),
+        pytest.param(counted(site(0, "ld.global.f32", 10), 100, sectors=32, ideal_sectors=4), id="global"),
+        pytest.param(counted(site(0, "ld.shared.f32", 10), 100), id="not counted"),
+        pytest.param(counted(site(0, "ld.shared.f32", 10), 0, wavefronts=0, ideal_wavefronts=0), id="never executed"),
+    ],
+)
+def test_no_finding(entry: SiteCounts) -> None:
+    assert findings(entry) == []
+
+
+def test_what_is_nothing_within_its_kernel_is_no_finding() -> None:
+    main = counted(site(0, "ld.shared.f32", 2), 100_000, wavefronts=1, ideal_wavefronts=1)
+    rare = counted(site(1, "st.shared.f32", 4), 100, wavefronts=8, ideal_wavefronts=1)
+    assert findings(main, rare) == []

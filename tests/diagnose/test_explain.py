@@ -1,0 +1,94 @@
+"""From traces, files and counts to an ordered list of findings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memlane.diagnose import RULES, explain, uncounted_launches
+from memlane.errors import RecordError
+from synthetic import NAIVE, TILED, counted, counts, launch, site, transpose
+
+
+def test_a_trace_gives_both_findings_of_the_transposes_worst_first() -> None:
+    found = explain(transpose())
+    assert [(finding.rank, finding.rule, finding.kernel, finding.line) for finding in found] == [
+        (1, "bank-conflict", TILED, 10),
+        (2, "uncoalesced-global", NAIVE, 4),
+    ]
+    assert found[0].source == "out[y * n + x] = tile[threadIdx.x][threadIdx.y];"
+
+
+def test_a_file_gives_the_same_as_its_trace(tmp_path: Path) -> None:
+    transpose().save(tmp_path / "t.parquet")
+    assert explain(tmp_path / "t.parquet") == explain(str(tmp_path / "t.parquet")) == explain(transpose())
+
+
+def test_counts_give_the_same_as_a_trace_with_these_counts() -> None:
+    trace = transpose()
+    several = [counts(*entry.counts) for entry in trace.launches]
+    assert explain(several, trace.sources) == explain(trace)
+    assert explain(several[0], trace.sources) == [replace(explain(trace)[1], rank=1)]
+
+
+def test_a_clean_kernel_has_no_findings() -> None:
+    assert explain(counts(counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4))) == []
+
+
+def test_launches_of_one_kernel_are_added_up() -> None:
+    trace = transpose()
+    again = replace(trace.launches[0], id=2)
+    both = explain(replace(trace, launches=(*trace.launches, again)))
+    (store,) = [finding for finding in both if finding.rule == "uncoalesced-global"]
+    assert (store.requests, store.rank) == (40, 1)
+
+
+def test_numbers_of_different_chips_are_not_added_up() -> None:
+    bad = counted(site(1, "st.global.f32", 4), 10, sectors=32, ideal_sectors=4)
+    found = explain([counts(bad), counts(bad, chip="another"), counts(bad, how="counted on the device")])
+    assert [(finding.chip, finding.how, finding.requests) for finding in found] == [
+        ("NVIDIA H200", "emulated", 10),
+        ("another", "emulated", 10),
+        ("NVIDIA H200", "counted on the device", 10),
+    ]
+
+
+def test_a_trace_without_counts_is_not_called_clean(tmp_path: Path) -> None:
+    trace = transpose()
+    bare = replace(trace, launches=tuple(replace(entry, counts=()) for entry in trace.launches))
+    with pytest.raises(
+        RecordError, match="the trace holds no transaction counts, so there is nothing to explain; record it again with counts"
+    ):
+        explain(bare)
+    bare.save(tmp_path / "bare.parquet")
+    with pytest.raises(RecordError, match=r"bare\.parquet holds no transaction counts"):
+        explain(tmp_path / "bare.parquet")
+
+
+def test_launches_without_counts_are_named() -> None:
+    trace = transpose()
+    partly = replace(trace, launches=(trace.launches[0], replace(trace.launches[1], counts=()), launch(2, "no_accesses(int)")))
+    assert [entry.id for entry in uncounted_launches(partly)] == [1]
+    assert [finding.kernel for finding in explain(partly)] == [NAIVE]
+    assert uncounted_launches(trace) == ()
+
+
+def test_findings_are_ready_for_json() -> None:
+    found = [finding.as_dict() for finding in explain(transpose())]
+    assert json.loads(json.dumps(found)) == found
+    assert found[0]["ratio"] == 32
+    assert found[0]["excess_bytes"] is None
+    assert found[1]["excess_bytes"] == found[1]["excess_transactions"] * 32
+    assert found[1]["text"] == str(explain(transpose())[1])
+
+
+def test_a_line_outside_the_text_has_no_source() -> None:
+    bad = counted(site(1, "st.global.f32", 4000), 10, sectors=32, ideal_sectors=4)
+    assert explain(counts(bad), {"transpose.cu": "one line"})[0].source == ""
+
+
+def test_rule_ids_are_unique() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES)

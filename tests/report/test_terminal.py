@@ -1,0 +1,153 @@
+"""The terminal tables: expected text at two widths, and what must hold at any width."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from rich.console import Console, RenderableType
+
+from memlane.diagnose import explain, uncounted_launches
+from memlane.record import ACCESS_SCHEMA, Trace
+from memlane.report import render_counts, render_findings, render_trace, to_text
+from synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
+
+Golden = Callable[[str, str], None]
+
+
+def tiled_counts() -> RenderableType:
+    trace = transpose()
+    entries = (*trace.launches[1].counts, counted(site(9, "atom.global.add.u64", 9, TILED), 0))
+    return render_counts(counts(*entries, branches=trace.launches[0].branches, thread_instructions=123_456), trace.sources)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_trace(golden: Golden, width: int) -> None:
+    golden(f"trace-{width}.txt", to_text(render_trace(transpose()), width))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_counts(golden: Golden, width: int) -> None:
+    golden(f"counts-{width}.txt", to_text(tiled_counts(), width))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_findings(golden: Golden, width: int) -> None:
+    golden(f"findings-{width}.txt", to_text(render_findings(explain(transpose())), width))
+
+
+def bare() -> Trace:
+    """A measured trace: no counts, no sectors, no window, no lifetimes, no source text."""
+    trace = transpose(modelled=False, target="cuda:0", windows={}, sources={})
+    table = trace.table
+    for name in ("sectors", "wavefronts"):
+        table = table.set_column(ACCESS_SCHEMA.get_field_index(name), ACCESS_SCHEMA.field(name), pa.nulls(table.num_rows, pa.uint16()))
+    launches = tuple(replace(entry, counts=(), lost=0) for entry in trace.launches)
+    return replace(trace, table=table, launches=launches, warps=trace.warps[:0])
+
+
+def test_what_is_not_known_is_a_dash(golden: Golden) -> None:
+    text = to_text(render_trace(bare()))
+    row = next(line for line in text.splitlines() if "ld.shared.f32" in line)
+    assert row.split() == ["ld.shared.f32", "20", "-", "-", "502", "504", "504", "complete", "-"]
+    assert "measured on NVIDIA H200" in text
+    assert "modelled" not in text
+    golden("trace-measured-80.txt", text)
+
+
+def long_names() -> Trace:
+    suffix = ".relaxed.gpu.L1::no_allocate.v4"
+    sites = tuple(
+        replace(
+            entry,
+            op=entry.op + suffix,
+            kernel="void gemm<float, " + "Tile<128, 128>, " * 9 + "int>(float*)",
+            file="/a/b/long/" * 9 + "x.cuh",
+        )
+        for entry in transpose().sites
+    )
+    launches = tuple(replace(entry, kernel=sites[0].kernel) for entry in transpose().launches)
+    return replace(transpose(), sites=sites, launches=launches)
+
+
+@pytest.mark.parametrize("width", [60, 80, 81, 99, 100, 120, 200])
+@pytest.mark.parametrize("trace", [transpose(), bare(), long_names()], ids=["transpose", "bare", "long names"])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(trace: Trace, width: int) -> None:
+    text = to_text(render_trace(trace), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.isascii()
+    for cycles in ("102", "204", "302", "404", "602"):
+        assert f" {cycles} " in text
+
+
+def test_a_long_source_line_is_trimmed_and_says_so() -> None:
+    long = SOURCE.replace("out[x * n + y] = in[y * n + x];", "out[x * n + y] = in[y * n + x];" * 9, 1)
+    lines = to_text(render_trace(transpose(sources={"transpose.cu": long})), 80).splitlines()
+    (shown,) = [line for line in lines if line.startswith("   4  ")]
+    assert len(shown) == 80
+    assert shown.endswith("...")
+
+
+def test_source_text_is_never_markup_nor_escape_sequences() -> None:
+    hostile = SOURCE.replace("out[x * n + y] = in[y * n + x];", "a[i] = [red]b[/red] \x1b[31m [/]", 1)
+    trace = transpose(sources={"transpose.cu": hostile})
+    text = to_text(render_trace(trace)) + to_text(render_findings(explain(trace)))
+    assert text.count("a[i] = [red]b[/red]  [31m [/]") == 2
+    assert "\x1b" not in text
+
+
+def test_a_terminal_gets_colour_where_transactions_are_wasted() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80, force_terminal=True, color_system="standard").print(render_trace(transpose()))
+    coloured = [line for line in stream.getvalue().splitlines() if "\x1b[1;31m" in line]
+    assert [next(word for word in line.split() if "." in word) for line in coloured] == ["st.global.f32", "ld.shared.f32"]
+
+
+def test_times_carry_their_meaning() -> None:
+    text = " ".join(to_text(render_trace(transpose())).split())
+    assert "modelled by the emulator's clock for NVIDIA H200, no GPU was measured" in text
+    assert "serialised by the probe and modelled" in text
+    assert "probe: dependent, paper" in text
+    assert "An empty window reads (cycles, not subtracted): dependent 6." in text
+    assert "issued = the access had left the warp and may complete later (a store returns no value to wait for)" in text
+    assert "120 records kept, 2 lost." in text
+
+
+def test_an_empty_trace_says_so() -> None:
+    empty = transpose(table=ACCESS_SCHEMA.empty_table(), sites=(), launches=(), warps=transpose().warps[:0])
+    assert to_text(render_trace(empty)).startswith("The trace holds no memory accesses.\n")
+
+
+def test_launches_of_one_kernel_share_a_table() -> None:
+    trace = transpose()
+    again = replace(trace.launches[0], id=2, grid=(4, 1, 1))
+    text = to_text(render_trace(replace(trace, launches=(*trace.launches, again))), 120)
+    assert text.count(NAIVE) == 1
+    assert "2 launches of 2 shapes" in text
+
+
+def test_lines_of_an_included_file_are_named_with_it() -> None:
+    trace = transpose()
+    sites = tuple(replace(entry, file="/inc/tile.cuh", line=3) if entry.id == 1 else entry for entry in trace.sites)
+    lines = to_text(render_trace(replace(trace, sites=sites, sources={"/inc/tile.cuh": "\n\nstore(a);\n"}))).splitlines()
+    assert "tile.cuh:3  store(a);" in lines
+    assert "transpose.cu:4" in lines
+    assert "   8" in lines
+
+
+def test_no_findings_and_launches_nobody_looked_at() -> None:
+    trace = transpose()
+    partly = replace(
+        trace,
+        launches=(
+            replace(trace.launches[0], counts=()),
+            replace(trace.launches[1], id=1, counts=trace.launches[1].counts[:1]),
+            launch(2, "idle()"),
+        ),
+    )
+    text = " ".join(to_text(render_findings(explain(partly), uncounted_launches(partly))).split())
+    assert text.startswith("No findings: no uncoalesced global access and no bank conflict in what was counted.")
+    assert text.endswith("Not looked at, because their transactions were not counted: 1 launch of naive.")
