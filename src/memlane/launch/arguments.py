@@ -22,9 +22,9 @@ _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 def pack(kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
-    A pointer parameter takes an array of the target, or any object whose device memory the target recognises; an integer or floating-point
-    parameter takes a Python or NumPy number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of
-    its size. Raises BadLaunch that names the position and what would do.
+    A pointer parameter takes an array of the target, or any object whose device memory the target recognises; an integer or
+    floating-point parameter takes a Python or NumPy number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes
+    or a NumPy value of its size. Raises BadLaunch that names the position and what would do.
     """
     if len(values) != len(params):
         listed = ", ".join(_describe(param) for param in params)

@@ -1,0 +1,13 @@
+"""Measuring: trace, count and time launches, on whatever target they are for.
+
+    memory                                      save and restore what a launch may change
+    probed <- arena                             a module with probes; the memory that they write
+    observed, join <- assemble <- tracer        from records to a trace
+    counter, timing
+"""
+
+from memlane.measure.counter import Counter, count
+from memlane.measure.timing import Timing, time
+from memlane.measure.tracer import Tracer, trace
+
+__all__ = ["Counter", "Timing", "Tracer", "count", "time", "trace"]

@@ -1,0 +1,96 @@
+"""The device memory that the probes of one module write into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, POINTER, BufferLayout, Decoded, buffer_layout, decode, initial_header
+from memlane.launch import Launch
+from memlane.measure.probed import ProbedModule
+
+DEVICE_SHARE = 16
+"""A buffer for a kernel with loops takes at most this part (a 16th) of the memory of the chip ..."""
+EMULATOR_BYTES = 1 << 30
+"""... and on the emulator at most this much, for it is the host's."""
+LEADERS_PER_SITE = 4
+"""Without loops lane 0 records each site once at most; other lanes lead only when a warp diverges, into as many parts at a site as this."""
+RECORDS_IN_LOOPS = (64, 1 << 15)
+"""The least and the most records of a warp whose sites lie in loops."""
+_RECORD_BYTES = 32
+
+
+@dataclass
+class _Buffer:
+    address: int
+    owner: object
+    layout: BufferLayout
+    reserved: int = 0
+    """Warps of the launches sent out since it was empty."""
+
+
+class Arena:
+    """One trace buffer after another: `make_room` before a launch, `collect` when all is done."""
+
+    def __init__(self, probed: ProbedModule, records_per_warp: int | None) -> None:
+        self._probed = probed
+        self._target = probed.loaded.target
+        self._records_per_warp = records_per_warp
+        self._buffer: _Buffer | None = None
+        self._collected: list[Decoded] = []
+
+    def make_room(self, launch: Launch) -> None:
+        """See that the warps of `launch` find slices that are large enough.
+
+        If the present buffer has too few left, what it holds is taken out first, which waits for the launches before.
+        """
+        warps = launch.blocks * launch.warps_per_block
+        capacity, overflow = self._records(launch, warps)
+        buffer = self._buffer
+        if buffer is not None and buffer.layout.capacity >= capacity and buffer.layout.overflow >= overflow:
+            if buffer.reserved + warps <= buffer.layout.slices:
+                buffer.reserved += warps
+                return
+        pending = self._drain()
+        self._buffer = self._allocate(buffer_layout(pending + warps, capacity, overflow))
+        self._buffer.reserved = pending + warps
+
+    def _records(self, launch: Launch, warps: int) -> tuple[int, int]:
+        """Records of a warp led by lane 0 and by other lanes."""
+        sites = self._probed.sites_of(launch.kernel.name)
+        if self._records_per_warp is not None:
+            return self._records_per_warp, self._records_per_warp
+        if not self._probed.loops(launch.kernel.name):
+            return sites, LEADERS_PER_SITE * sites
+        budget = EMULATOR_BYTES if self._target.modelled else self._target.chip.dram_bytes // DEVICE_SHARE
+        least, most = RECORDS_IN_LOOPS
+        records = min(most, max(least, budget // (warps * _RECORD_BYTES)))
+        return records - records // 4, records // 4
+
+    def _allocate(self, layout: BufferLayout) -> _Buffer:
+        address, owner = self._target.allocate(layout.nbytes)
+        self._target.clear(address, layout.nbytes)
+        self._target.write(address, initial_header(layout))
+        pointer, _ = self._target.symbol(self._probed.loaded, POINTER)
+        self._target.write(pointer, np.array([address], np.uint64))
+        return _Buffer(address, owner, layout)
+
+    def _drain(self) -> int:
+        """Take out what the present buffer holds; the warps that were sent out and have not come yet (those of graphs not started)."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is None:
+            return 0
+        header = np.empty(HEADER_BYTES, np.uint8)
+        self._target.read(buffer.address, header)
+        asked = int(header.view(HEADER_DTYPE)["head"][0])
+        used = min(asked, buffer.layout.slices)
+        held = np.empty(HEADER_BYTES + (used + 1) * buffer.layout.slice_bytes, np.uint8)
+        self._target.read(buffer.address, held)
+        self._collected.append(decode(held))
+        return max(0, buffer.reserved - asked)
+
+    def collect(self) -> list[Decoded]:
+        """All that was recorded, after everything launched has finished."""
+        self._drain()
+        return self._collected

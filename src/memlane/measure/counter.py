@@ -1,0 +1,98 @@
+"""Counting: what the accesses of launches cost in transactions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memlane.errors import MemlaneError
+from memlane.instrument import SiteTable, place_of, site_table
+from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModule, Observation, Target, observing, unobserved
+from memlane.measure.observed import site_counts
+from memlane.measure.tallied import Tally
+from memlane.ptx import Module
+from memlane.record import BranchCounts, Counts
+
+_EXECUTIONS, _DIVERGENT = COUNT_FIELDS.index("requests"), COUNT_FIELDS.index("divergent")
+
+
+class Counter:
+    """An observer (see `memlane.launch.observing`) that counts the transactions of the launches made while it watches.
+
+    On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of each
+    access to its transactions; that is slow, and its time means nothing.
+    """
+
+    def __init__(self, *, only_launch: int | None = None) -> None:
+        self.seen = 0
+        """Launches that were observed."""
+        self._only = only_launch
+        self._observations: list[Observation] = []
+        self._tallies: dict[LoadedModule, Tally] = {}
+        self._order: list[Observation | int] = []
+        self._target: Target | None = None
+
+    def launching(self, launch: Launch) -> Launch:
+        """The launch that counts."""
+        number = self.seen
+        self.seen += 1
+        if self._only is not None and number != self._only:
+            return launch
+        self._target = launch.kernel.target
+        if launch.kernel.target.observes:
+            return replace(launch, layers=Layers(counts=True, report=self._observations.append))
+        with unobserved():
+            loaded = launch.kernel.loaded
+            if loaded not in self._tallies:
+                self._tallies[loaded] = Tally(loaded)
+            return self._tallies[loaded].counting(launch)
+
+    def finish(self) -> list[Counts]:
+        """Wait for the counted launches and return what each cost, in the order in which they were made."""
+        if self._target is None:
+            raise MemlaneError("nothing was launched through memlane while the counter watched")
+        with unobserved():
+            self._target.sync()
+            counted = [(number, counts) for tally in self._tallies.values() for number, counts in tally.collect()]
+        return [counts_of(observation) for observation in self._observations] + [counts for _, counts in sorted(counted, key=lambda c: c[0])]
+
+
+def counts_of(observation: Observation) -> Counts:
+    """What the emulator saw of one launch, by site."""
+    launch = observation.launch
+    kernel, module = launch.kernel, launch.kernel.module
+    table: SiteTable = site_table(module)
+    return Counts(
+        chip=kernel.target.chip.name,
+        target=kernel.target.name,
+        kernel=kernel.title,
+        grid=launch.grid,
+        block=launch.block,
+        sites=site_counts(observation, table.of_kernel[kernel.name]),
+        branches=branch_counts(observation, module),
+        how="emulated",
+        thread_instructions=observation.thread_instructions,
+    )
+
+
+def branch_counts(observation: Observation, module: Module) -> tuple[BranchCounts, ...]:
+    """The conditional branches that were executed."""
+    kernel = observation.launch.kernel
+    assert kernel.function.body is not None
+    found = []
+    for index, instruction in enumerate(kernel.function.body.instructions()):
+        if index in observation.counts and instruction.form.effect == "branch":
+            fields = observation.counts[index]
+            file, line, _ = place_of(module, instruction)
+            found.append(BranchCounts(kernel.title, file, line, int(fields[_EXECUTIONS]), int(fields[_DIVERGENT])))
+    return tuple(found)
+
+
+def count(call: KernelCall, *args: object) -> Counts:
+    """Launch `call(*args)` once, counting: the sectors, wavefronts and lanes of each memory access, and the least that would do.
+
+    Memory is left as the plain launch would leave it.
+    """
+    counter = Counter()
+    with observing(counter):
+        call(*args)
+    return counter.finish()[0]

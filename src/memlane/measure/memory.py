@@ -1,0 +1,30 @@
+"""The memory that a launch may change, saved and put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.launch import Launch, Target
+
+
+class Snapshot:
+    """A copy of the arrays that a launch was given.
+
+    Memory that the kernel reaches by other ways (pointers stored in arrays, module variables) is not in it.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._target: Target = launch.kernel.target
+        self._saved: list[tuple[int, npt.NDArray[Any]]] = []
+        for address, nbytes in sorted({argument.memory for argument in launch.arguments if argument.memory}):
+            host = np.empty(nbytes, np.uint8)
+            self._target.read(address, host)
+            self._saved.append((address, host))
+
+    def restore(self) -> None:
+        """Put the contents back, after everything launched since has finished."""
+        for address, host in self._saved:
+            self._target.write(address, host)

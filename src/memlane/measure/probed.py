@@ -1,0 +1,87 @@
+"""A module with probes in it, on its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from memlane.errors import BadLaunch
+from memlane.instrument import Traced, TraceOptions
+from memlane.instrument import trace as instrument
+from memlane.launch import Launch, LoadedModule
+from memlane.ptx import Block, Function, Instruction, Label, Symbol
+
+_SLOT_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, eq=False)
+class ProbedModule:
+    """The instrumented twin of a loaded module."""
+
+    original: LoadedModule
+    traced: Traced
+    loaded: LoadedModule
+
+    def shared_bytes(self, launch: Launch) -> int:
+        """The dynamic shared memory of the traced launch: that of the plain one, and the slot of a scheme that needs one behind it."""
+        extra = self.traced.extra_shared_bytes
+        if not extra:
+            return launch.shared_bytes
+        total = -(-launch.shared_bytes // _SLOT_ALIGNMENT) * _SLOT_ALIGNMENT + extra
+        kernel = launch.kernel
+        room = kernel.target.max_shared_bytes(kernel)
+        if total > room:
+            raise BadLaunch(
+                f"the scheme {self.traced.options.scheme!r} needs {extra} bytes of shared memory behind those of {kernel.title}, which leaves "
+                f"{max(0, room - launch.shared_bytes)}; choose another scheme"
+            )
+        return total
+
+    @cached_property
+    def _sites(self) -> Mapping[str, tuple[int, bool]]:
+        sites = self.traced.sites
+        originals = {name: [sites[number].instruction for number in numbers] for name, numbers in self.traced.positions.items()}
+        kernels = self.original.module.kernels
+        return {name: (len(indices), any_in_loop(kernels[name], indices)) for name, indices in originals.items()}
+
+    def sites_of(self, kernel: str) -> int:
+        """Timed sites of the kernel with that PTX name."""
+        return self._sites.get(kernel, (0, False))[0]
+
+    def loops(self, kernel: str) -> bool:
+        """Whether a timed site of the kernel may lie in a loop, so that the number of its executions cannot be told beforehand."""
+        return self._sites.get(kernel, (0, False))[1]
+
+
+def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
+    """Instrument the module and load it where the original is."""
+    traced = instrument(loaded.module, options)
+    return ProbedModule(loaded, traced, loaded.target.load(traced.module))
+
+
+def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:
+    """Whether one of the instructions lies between a branch and a label before it that the branch leads to."""
+    assert kernel.body is not None
+    labels: dict[str, int] = {}
+    branches: list[tuple[int, str | None]] = []
+    _collect(kernel.body, 0, labels, branches)
+    first = min(labels.values(), default=0)
+    # An indirect branch may lead to any label.
+    spans = [(first if target is None else labels.get(target, at + 1), at) for at, target in branches]
+    return any(start <= index <= at for index in indices for start, at in spans)
+
+
+def _collect(block: Block, count: int, labels: dict[str, int], branches: list[tuple[int, str | None]]) -> int:
+    """Note where labels stand and branches lead, in instructions from the start of the kernel; the count behind the block."""
+    for statement in block.statements:
+        if isinstance(statement, Block):
+            count = _collect(statement, count, labels, branches)
+        elif isinstance(statement, Label):
+            labels[statement.name] = count
+        elif isinstance(statement, Instruction):
+            if statement.form.effect == "branch":
+                target = statement.operands[0]
+                branches.append((count, target.name if isinstance(target, Symbol) and statement.opcode == "bra" else None))
+            count += 1
+    return count

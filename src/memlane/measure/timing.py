@@ -1,0 +1,57 @@
+"""How long a launch takes."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from memlane.launch import KernelCall, Schedule, Step, observed
+from memlane.measure.memory import Snapshot
+
+WARM_UP_LAUNCHES = 3
+"""Launches before those that count, so that caches and clocks have settled; none on a target that models time."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Durations of one launch repeated, in ns."""
+
+    kernel: str
+    target: str
+    modelled: bool
+    """True for the emulator's clock layer, whose durations are a model and all alike; False for time measured on a device."""
+    samples_ns: tuple[float, ...]
+
+    @property
+    def median_ns(self) -> float:
+        return statistics.median(self.samples_ns)
+
+    @property
+    def spread_ns(self) -> tuple[float, float]:
+        """The shortest and the longest sample."""
+        return min(self.samples_ns), max(self.samples_ns)
+
+    def __str__(self) -> str:
+        low, high = self.spread_ns
+        how = "modelled" if self.modelled else f"median of {len(self.samples_ns)}, {low / 1e3:.2f} to {high / 1e3:.2f} us, measured"
+        return f"{self.kernel}: {self.median_ns / 1e3:.2f} us ({how} on {self.target})"
+
+
+def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
+    """How long `call(*args)` takes on its target. The arrays among `args` are as before when it returns.
+
+    On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is modelled.
+    """
+    launch = observed(call.bind(*args))
+    target = launch.kernel.target
+    before = Snapshot(launch)
+    try:
+        if target.modelled:
+            timeline = target.run_steps(Schedule((Step(launch),)))
+        else:
+            target.run_steps(Schedule((Step(launch),) * WARM_UP_LAUNCHES))
+            timeline = target.run_steps(Schedule((Step(launch),) * repeats))
+    finally:
+        before.restore()
+    samples = tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))
+    return Timing(launch.kernel.title, target.name, timeline.modelled, samples)

@@ -1,0 +1,90 @@
+"""Tracing: an observer that sends every launch out with probes in it, and collects what they recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memlane.errors import MemlaneError
+from memlane.instrument import Selection, TraceOptions
+from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Target, observing, unobserved
+from memlane.measure.arena import Arena
+from memlane.measure.assemble import LaunchRecord, assemble_trace
+from memlane.measure.probed import ProbedModule, probe
+from memlane.record import Trace
+
+
+class Tracer:
+    """An observer (see `memlane.launch.observing`) that traces the launches made while it watches.
+
+    with observing(tracer := Tracer()):
+        ...                         # launches, on any streams, alone, in schedules and in graphs
+    trace = tracer.finish()
+
+    The traced launches compute what the plain ones would. One tracer serves one target.
+    """
+
+    def __init__(self, options: TraceOptions | None = None, *, only_launch: int | None = None, records_per_warp: int | None = None) -> None:
+        """`only_launch`: trace the launch of that number, from 0, and leave the others alone. `records_per_warp`: room for the records of a
+        warp; by default the number of its sites where none lies in a loop, else as many as fit a fixed share of memory. What finds no room
+        is counted as lost."""
+        self.options = options or TraceOptions()
+        self.seen = 0
+        """Launches that were observed."""
+        self.traced = 0
+        """Launches that were sent out with probes."""
+        self._only = only_launch
+        self._records_per_warp = records_per_warp
+        self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
+        self._records: list[LaunchRecord] = []
+        self._target: Target | None = None
+
+    def launching(self, launch: Launch) -> Launch:
+        """The launch with probes in its kernel."""
+        number = self.seen
+        self.seen += 1
+        if self._only is not None and number != self._only:
+            return launch
+        target = launch.kernel.target
+        if self._target is not None and target is not self._target:
+            raise MemlaneError(f"one trace holds one target, and launches went to {self._target.name} and to {target.name}; choose one with --target")
+        self._target = target
+        self.traced += 1
+        with unobserved():
+            return self._with_probes(launch)
+
+    def _with_probes(self, launch: Launch) -> Launch:
+        probed, arena = self._prepare(launch.kernel.loaded)
+        record = LaunchRecord(launch, probed)
+        self._records.append(record)
+        arena.make_room(launch)
+        layers = Layers(counts=True, accesses=True, report=record.observed) if launch.kernel.target.observes else launch.layers
+        return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
+
+    def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
+        if loaded not in self._probed:
+            probed = probe(loaded, self.options)
+            self._probed[loaded] = (probed, Arena(probed, self._records_per_warp))
+        return self._probed[loaded]
+
+    def finish(self) -> Trace:
+        """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none."""
+        if self._target is None:
+            raise MemlaneError("nothing was launched through memlane while the tracer watched")
+        with unobserved():
+            self._target.sync()
+            collected = {probed: arena.collect() for probed, arena in self._probed.values()}
+        return assemble_trace(self._target, self.options.scheme, self._records, collected)
+
+
+def trace(
+    call: KernelCall, *args: object, scheme: str = "dependent", selection: Selection | None = None, records_per_warp: int | None = None
+) -> Trace:
+    """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
+
+    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp` as
+    for `Tracer`. On the emulator the trace carries the transactions of each access too.
+    """
+    tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp)
+    with observing(tracer):
+        call(*args)
+    return tracer.finish()
