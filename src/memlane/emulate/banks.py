@@ -23,13 +23,16 @@ from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.sorting import descents, distinct, permute, sort
 
+_ARGUMENTS = (POINTER, I64, I32, I32)
+"""addresses, distance, mask, nbytes"""
+
 _VECTOR = vector(I32)
 _WIDTHS = (4, 8, 16)
 """The widths for which a rule differs; accesses of 1 and 2 bytes go the way of 4."""
 
 
 def wavefronts_helper(chip: Chip) -> Helper:
-    """`(addresses: <32 x i64>*, mask: i32, nbytes: i32) -> i64`: wavefronts, and `ideal << 32`.
+    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, and `ideal << 32`.
 
     Addresses are naturally aligned and in one window of 2^32 bytes that begins at a multiple of all banks' width.
     """
@@ -41,15 +44,15 @@ def _wavefronts_helper(rule: BankRule) -> Helper:
     digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]
     ways = {width: _Way(rule, width, digest) for width in _WIDTHS}
 
-    def build(e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
+    def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
         for width in _WIDTHS[:-1]:
             with e.if_then(e.icmp_unsigned("<=", nbytes, constant(I32, width))):
-                e.ret(invoke(e, ways[width].helper, addresses, mask, nbytes))
-        e.ret(invoke(e, ways[_WIDTHS[-1]].helper, addresses, mask, nbytes))
+                e.ret(invoke(e, ways[width].helper, addresses, distance, mask, nbytes))
+        e.ret(invoke(e, ways[_WIDTHS[-1]].helper, addresses, distance, mask, nbytes))
 
-    return Helper(f"memlane_wavefronts_{digest}", I64, (POINTER, I32, I32), build)
+    return Helper(f"memlane_wavefronts_{digest}", I64, _ARGUMENTS, build)
 
 
 class _Way:
@@ -63,20 +66,20 @@ class _Way:
         self.cells = rule.banks * rule.bank_bytes // self.cell_bytes
         self.row_bytes = rule.banks * rule.bank_bytes * rule.row_words
         self.digest = f"{width}_{digest}"
-        self.helper = Helper(f"memlane_banks_{self.digest}", I64, (POINTER, I32, I32), self._build)
+        self.helper = Helper(f"memlane_banks_{self.digest}", I64, _ARGUMENTS, self._build)
 
-    def _build(self, e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
-        lanes = e.trunc(e.load_lanes(addresses, I64), _VECTOR)
+    def _build(self, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
+        lanes = e.add(e.trunc(e.load_lanes(addresses, I64), _VECTOR), e.splat(e.trunc(distance, I32)))
         active = e.lanes_of(mask)
         if self.rule.merge == "neighbours" and self.group < LANES:
             with e.if_then(_merges(e, lanes, active), likely=False):
-                e.ret(self._passes(e, addresses, lanes, mask, nbytes, 2 * self.group))
-        e.ret(self._passes(e, addresses, lanes, mask, nbytes, self.group))
+                e.ret(self._passes(e, lanes, mask, nbytes, 2 * self.group))
+        e.ret(self._passes(e, lanes, mask, nbytes, self.group))
 
-    def _passes(self, e: Emit, addresses: Value, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
+    def _passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
         """The result for passes of `group` lanes."""
         if self.rule.broadcast == "one word":
-            number = self._single_broadcast(e, addresses, mask, group)
+            number = self._single_broadcast(e, lanes, mask, group)
         else:
             degree = Helper(f"memlane_degree_{group}_{self.digest}", I32, (_VECTOR,), lambda e, cells: self._degree(e, cells, group))
             number = invoke(e, degree, e.select(e.lanes_of(mask), self._cells(e, lanes), constant(_VECTOR, -1)))
@@ -123,22 +126,22 @@ class _Way:
             total = e.add(total, e.intrinsic("umax", [e.udiv(full, constant(I32, self.row_bytes)), constant(I32, 1)]))
         return total
 
-    def _single_broadcast(self, e: Emit, addresses: Value, mask: Value, group: int) -> Value:
+    def _single_broadcast(self, e: Emit, lanes: Value, mask: Value, group: int) -> Value:
         """Steps when each hands one word to many lanes, and from every other bank one word to one lane."""
-        steps = Helper(f"memlane_steps_{self.digest}", I32, (POINTER, I32), self._steps)
+        steps = Helper(f"memlane_steps_{self.digest}", I32, (_VECTOR, I32), self._steps)
         total = constant(I32, 0)
         for first in range(0, LANES, group):
-            total = e.add(total, invoke(e, steps, addresses, e.and_(mask, constant(I32, (FULL >> (LANES - group)) << first))))
+            total = e.add(total, invoke(e, steps, lanes, e.and_(mask, constant(I32, (FULL >> (LANES - group)) << first))))
         return total
 
-    def _steps(self, e: Emit, addresses: Value, mask: Value) -> None:
+    def _steps(self, e: Emit, lanes: Value, mask: Value) -> None:
         """The steps of one pass, at least 1: the words left over by each step are moved together, in order, for the next."""
         words_a_lane = self.cell_bytes // self.rule.bank_bytes
         with e.goto_entry_block():
-            words = e.alloca(ir.ArrayType(I32, LANES * words_a_lane))
+            words = e.alloca(I32, LANES * words_a_lane)
         count, steps = e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
         with e.each_lane(mask) as lane:
-            word = e.trunc(e.udiv(e.load(e.element(addresses, lane, I64), typ=I64), constant(I64, self.rule.bank_bytes)), I32)
+            word = e.udiv(e.extract_element(lanes, lane), constant(I32, self.rule.bank_bytes))
             for number in range(words_a_lane):
                 e.store(e.add(word, constant(I32, number)), e.element(words, count.get(), I32))
                 count.set(e.add(count.get(), constant(I32, 1)))

@@ -18,12 +18,15 @@ from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.sorting import before, descents, sort
 
+_ARGUMENTS = (POINTER, I64, I32, I32)
+"""addresses, distance, mask, nbytes"""
+
 _REACH = 1 << 30
 """How far from the first lane's address the 32-bit way goes, in bytes."""
 
 
 def sectors_helper(chip: Chip) -> Helper:
-    """`(addresses: <32 x i64>*, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
+    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
 
     `nbytes` is what each lane asks for. Misaligned lanes count each sector that they touch, except under the rule of segments.
     """
@@ -33,25 +36,25 @@ def sectors_helper(chip: Chip) -> Helper:
 @cache
 def _sectors_helper(rule: CoalescingRule, sector_bytes: int) -> Helper:
     name = hashlib.sha256(repr((rule, sector_bytes)).encode()).hexdigest()[:12]
-    near = Helper(f"memlane_touched_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _touched_near(e, *a, sector_bytes))
+    near = Helper(f"memlane_touched_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _touched_near(e, *a, sector_bytes))
     moved = near
     if rule.transactions == "segments":
-        moved = Helper(f"memlane_segments_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _segments(e, *a, sector_bytes))
+        moved = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _segments(e, *a, sector_bytes))
     whole = moved is near and {rule.lanes_4, rule.lanes_8, rule.lanes_16} == {LANES}
 
-    def build(e: Emit, addresses: Value, mask: Value, nbytes: Value) -> None:
+    def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
-        touched = invoke(e, near, addresses, mask, nbytes)
+        touched = invoke(e, near, addresses, distance, mask, nbytes)
         full_sectors = e.add(e.lshr(touched, constant(I64, 32)), constant(I64, sector_bytes - 1))
         ideal = e.udiv(full_sectors, constant(I64, sector_bytes))
-        number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, mask, nbytes)
+        number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, distance, mask, nbytes)
         e.ret(e.or_(number, e.shl(ideal, constant(I64, 32))))
 
-    return Helper(f"memlane_sectors_{name}", I64, (POINTER, I32, I32), build)
+    return Helper(f"memlane_sectors_{name}", I64, _ARGUMENTS, build)
 
 
-def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, mask: Value, nbytes: Value) -> Value:
+def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
     """The sum of `moved` over the groups of lanes that are served together; i64."""
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 8)), constant(I32, rule.lanes_8), constant(I32, rule.lanes_16))
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 4)), constant(I32, rule.lanes_4), size)
@@ -60,21 +63,21 @@ def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, m
     with e.count(e.udiv(constant(I32, LANES), size)) as number:
         lanes = e.and_(mask, e.shl(group, e.mul(number, size)))
         with e.if_then(e.icmp_unsigned("!=", lanes, constant(I32, 0))):
-            total.set(e.add(total.get(), e.and_(invoke(e, moved, addresses, lanes, nbytes), constant(I64, FULL))))
+            total.set(e.add(total.get(), e.and_(invoke(e, moved, addresses, distance, lanes, nbytes), constant(I64, FULL))))
     return total.get()
 
 
-def _touched_near(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _touched_near(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
     """Distinct sectors touched, and distinct bytes << 32, of a mask that is not empty."""
     first_lane = e.lowest_bit(mask)
-    first = e.load(e.element(addresses, first_lane, I64), typ=I64)
+    first = e.add(e.load(e.element(addresses, first_lane, I64), typ=I64), distance)
     base = e.and_(e.sub(first, constant(I64, _REACH)), constant(I64, -sector_bytes))
-    distances = e.sub(e.load_lanes(addresses, I64), e.splat(base))
+    distances = e.add(e.load_lanes(addresses, I64), e.splat(e.sub(distance, base)))
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
-        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, (POINTER, I32, I32), lambda e, *a: _touched_far(e, *a, sector_bytes))
-        e.ret(invoke(e, far, addresses, mask, nbytes))
+        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _touched_far(e, *a, sector_bytes))
+        e.ret(invoke(e, far, addresses, distance, mask, nbytes))
     near = e.select(active, e.trunc(distances, vector(I32)), constant(vector(I32), -1))
     # Inactive lanes in front repeat the first active one, those behind are greater than all: guarded rows stay in order.
     in_front = e.sub(e.shl(constant(I32, 1), first_lane), constant(I32, 1))
@@ -85,9 +88,10 @@ def _touched_near(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_
     e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
 
 
-def _touched_far(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _touched_far(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
     """As `_touched_near`, for lanes that lie anywhere."""
-    everywhere = e.select(e.lanes_of(mask), e.load_lanes(addresses, I64), constant(vector(I64), -1))
+    lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
+    everywhere = e.select(e.lanes_of(mask), lanes, constant(vector(I64), -1))
     e.ret(_tally(e, sort(e, everywhere), nbytes, sector_bytes))
 
 
@@ -110,17 +114,17 @@ def _tally(e: Emit, starts: Value, nbytes: Value, sector_bytes: int) -> Value:
     return e.or_(e.and_(total, constant(I64, 0xFFFF)), e.shl(e.lshr(total, constant(I64, 16)), constant(I64, 32)))
 
 
-def _segments(e: Emit, addresses: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _segments(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
     """Sectors that move under the protocol of compute capability 1.2 and 1.3 for one group of lanes.
 
     The lowest lane left chooses an aligned segment, all lanes in it are served, and it is halved while one half holds them all.
     """
-    lanes = e.load_lanes(addresses, I64)
+    lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     largest = e.select(e.icmp_unsigned("==", nbytes, constant(I32, 2)), constant(I64, 64), constant(I64, 128))
     largest = e.select(e.icmp_unsigned("==", nbytes, constant(I32, 1)), constant(I64, 32), largest)
     left, moved = e.variable(mask), e.variable(constant(I64, 0))
     with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
-        leader = e.load(e.element(addresses, e.lowest_bit(left.get()), I64), typ=I64)
+        leader = e.extract_element(lanes, e.lowest_bit(left.get()))
         apart = e.and_(e.xor(lanes, e.splat(leader)), e.splat(e.neg(largest)))
         served = e.and_(e.mask_of(e.icmp_unsigned("==", apart, constant(vector(I64), 0))), left.get())
         left.set(e.xor(left.get(), served))

@@ -1,0 +1,107 @@
+"""The generated counting code against the plain definitions in `memlane.chip.access`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlane.chip import BankRule, Chip, CoalescingRule, access, load, names
+from memlane.emulate.counting import counting
+from machine import callable_of
+
+FULL = 0xFFFFFFFF
+H200 = load("h200")
+FIRST = CoalescingRule("segments", 16, 16, 8, 1)
+"""The protocol of compute capability 1.3; the split of wide accesses is made up."""
+SYNTHETIC = {
+    "half-warps over 16 banks": BankRule(16, 4, 1, 16, 16, 16, "never", "one word"),
+    "8-byte banks": BankRule(32, 8, 1, 32, 32, 16, "never", "every word"),
+    "two words a row": BankRule(32, 4, 2, 32, 32, 16, "never", "every word"),
+    "whole warps at any width": BankRule(32, 4, 1, 32, 32, 32, "never", "every word"),
+    "64 banks": BankRule(64, 4, 1, 32, 16, 8, "neighbours", "every word"),
+}
+
+
+@cache
+def chips() -> dict[str, Chip]:
+    shipped = {name: load(name) for name in names()}
+    return shipped | {name: replace(H200, banks=rule, coalescing=FIRST) for name, rule in SYNTHETIC.items()}
+
+
+def pair(number: int) -> tuple[int, int]:
+    return number & FULL, number >> 32
+
+
+def check(chip: Chip, addresses: np.ndarray, mask: int, nbytes: int, distance: int = 0) -> None:
+    given = (addresses - np.uint64(distance % 2**64)).astype(np.uint64)
+    costs = counting(chip)
+    moved = callable_of(costs.sectors)(given.ctypes.data, distance, mask, nbytes)
+    assert pair(moved) == (access.sectors(chip, addresses, mask, nbytes), access.ideal_sectors(chip, addresses, mask, nbytes))
+    passes = callable_of(costs.wavefronts)(given.ctypes.data, distance, mask, nbytes)
+    assert pair(passes) == (access.wavefronts(chip, addresses, mask, nbytes), access.ideal_wavefronts(chip, addresses, mask, nbytes))
+
+
+lane = np.arange(32, dtype=np.uint64)
+orders = st.one_of(
+    st.lists(st.integers(0, 3000), min_size=32, max_size=32).map(lambda v: np.array(v, np.uint64)),
+    st.lists(st.integers(0, 40), min_size=32, max_size=32).map(lambda v: np.array(v, np.uint64)),
+    st.builds(lambda start, step: start + lane * np.uint64(step), st.integers(0, 64), st.integers(0, 70)),
+    st.builds(lambda start, step: start + (31 - lane) * np.uint64(step), st.integers(0, 64), st.integers(0, 70)),
+    st.builds(lambda across, pitch: lane % across + lane // across * pitch, st.sampled_from([1, 2, 4, 8, 16]), st.integers(0, 600)),
+    st.builds(lambda across, pitch: lane // across + lane % across * pitch, st.sampled_from([1, 2, 4, 8, 16]), st.integers(0, 600)),
+    st.builds(lambda swizzle: lane ^ swizzle, st.integers(0, 31)),
+)
+masks = st.one_of(
+    st.just(FULL),
+    st.integers(0, FULL),
+    st.builds(lambda low, high: FULL >> low << high & FULL, st.integers(0, 31), st.integers(0, 31)),
+    st.sampled_from([0, 1, 1 << 31, 0xFFFF, 0xFFFF0000, 0x55555555, 0x80000001, 0x00018000]),
+)
+
+
+@pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
+@settings(max_examples=120, deadline=None)
+@given(order=orders, mask=masks, width=st.sampled_from(access.WIDTHS), distance=st.integers(-100, 100))
+def test_generated_counts_equal_the_definition(name: str, order: np.ndarray, mask: int, width: int, distance: int) -> None:
+    base = np.uint64(1 << 46)
+    check(chips()[name], base + order.astype(np.uint64) * np.uint64(width), mask, width, distance)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lanes=st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0, 1 << 29, 1 << 30, 1 << 31, 1 << 33, 1 << 46])), min_size=32, max_size=32),
+    mask=masks,
+    width=st.sampled_from(access.WIDTHS),
+)
+def test_lanes_far_apart(lanes: list[tuple[int, int]], mask: int, width: int) -> None:
+    addresses = np.array([far + near * width for near, far in lanes], np.uint64)
+    moved = callable_of(counting(H200).sectors)(addresses.ctypes.data, 0, mask, width)
+    assert pair(moved) == (access.sectors(H200, addresses, mask, width), access.ideal_sectors(H200, addresses, mask, width))
+
+
+@settings(max_examples=60, deadline=None)
+@given(starts=st.lists(st.integers(0, 300), min_size=32, max_size=32), mask=masks, width=st.integers(1, 32))
+def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], mask: int, width: int) -> None:
+    addresses = np.array(starts, np.uint64)
+    touched = {start + offset for number, start in enumerate(starts) if mask >> number & 1 for offset in range(width)}
+    moved = callable_of(counting(H200).sectors)(addresses.ctypes.data, 0, mask, width)
+    assert pair(moved) == (len({byte // 32 for byte in touched}), -(-len(touched) // 32))
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "expected"),
+    [(lane, 4, 1), (lane * 2, 4, 2), (lane * 32, 4, 32), (lane * 33, 4, 1), (lane * 0, 4, 1), (lane, 8, 2), (lane, 16, 4), (lane // 2, 8, 1)],
+)
+def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expected: int) -> None:
+    addresses = words * np.uint64(width)
+    assert callable_of(counting(H200).wavefronts)(addresses.ctypes.data, 0, FULL, width) & FULL == expected
+
+
+def test_chips_with_equal_rules_share_the_code() -> None:
+    assert counting(load("h100")).wavefronts is counting(H200).wavefronts
+    assert counting(chips()["64 banks"]).wavefronts is not counting(H200).wavefronts
