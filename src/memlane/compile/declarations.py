@@ -7,14 +7,14 @@ This is no C++ parser. It finds where a declaration at namespace or class scope 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memlane.compile.macros import Macros
-from memlane.compile.tokens import Token, directive
+from memlane.compile.tokens import Token, directive, tokenize
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _CLASS_WORDS = frozenset({"class", "struct", "union"})
-_PLAIN_WORDS = frozenset({"using", "typedef", "static_assert", "asm", "enum", "concept"})
+_PLAIN_WORDS = frozenset({"namespace", "using", "typedef", "static_assert", "asm", "enum", "concept"})
 _ACCESS_WORDS = frozenset({"public", "private", "protected"})
 _CONSTANT_WORDS = frozenset({"constexpr", "consteval", "constinit"})
 _PARENTHESISED = frozenset(
@@ -85,6 +85,8 @@ class _Shape:
     kept_function: bool = False
     pointer: bool = False
     enumeration: bool = False
+    expansion: str = ""
+    """The side of the macro that the declaration consists of."""
 
 
 class _Scanner:
@@ -141,13 +143,6 @@ class _Scanner:
         """One declaration with all members of the class that it may define."""
         first = self.at
         start = self.peek().start
-        macro = self.macros.statements.get(self.peek().text)
-        if macro is not None and self.peek(1).text == "(":
-            self.at += 1
-            self.skip_group()
-            self.skip_if(";")
-            yield Unit(start, self.tokens[self.at - 1].end, "device" if macro else "either")
-            return
         shape = _Shape()
         yield from self._walk(shape)
         if self.at == first:
@@ -172,6 +167,12 @@ class _Scanner:
                 if shape.parameters and not shape.plain:
                     self._skip_handlers()
                     return
+            elif self.peek(1).text == "(" and token.text in self.macros.declarations and not shape.parameters:
+                shape.expansion = _side_of_expansion(self.macros.declarations[token.text], self.macros)
+                self.at += 1
+                self.skip_group()
+                self.skip_if(";")
+                return
             else:
                 self._head_token(token, shape)
 
@@ -282,9 +283,18 @@ class _Scanner:
                 return
 
 
+def _side_of_expansion(text: str, macros: Macros) -> str:
+    """The side of what a macro expands to: that of the device if any of it is."""
+    inner = replace(macros, declarations={})
+    sides = {unit.side for unit in units_of(tokenize(text), inner)}
+    return "device" if "device" in sides else "host" if sides == {"host"} else "either"
+
+
 def _side(shape: _Shape, in_class: bool) -> str:
     if shape.marked:
         return "device"
+    if shape.expansion:
+        return shape.expansion
     if shape.plain or (shape.class_word and not shape.parameters) or shape.kept_function:
         return "either"
     if shape.parameters:

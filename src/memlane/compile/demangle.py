@@ -9,7 +9,7 @@ Types are printed as `c++filt` prints them, `float const*`; integers as template
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 _BUILTIN = {
@@ -57,6 +57,8 @@ class _Type:
     right: str = ""
     items: tuple[_Type, ...] | None = None
     """The members, if this is a pack of types or constants."""
+    parameter: int | None = None
+    """Which template parameter this stands for. A later `S_` for it means that parameter of the place where the `S_` stands."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.items)) if self.items is not None else self.left + self.right
@@ -133,8 +135,8 @@ class _Reader:
 
     # -- names
 
-    def encoding(self) -> str:
-        """A function with its parameters, or a variable."""
+    def encoding(self, part: str = "all") -> str:
+        """A function with its parameters, or a variable. `part` is `all`, `without result`, or `name` alone."""
         outer, self.arguments = self.arguments, []
         name = self.name()
         if self.at == len(self.text) or self.peek() in ("E", ".", "$"):
@@ -143,7 +145,9 @@ class _Reader:
         result = self.type() if name.has_arguments and not name.returns_nothing else None
         parameters = self.parameters()
         self.arguments = outer
-        if result is None:
+        if part == "name":
+            return name.text
+        if result is None or part == "without result":
             return f"{name.text}({parameters})"
         return f"{result.left}{'' if result.left.endswith('(*') else ' '}{name.text}({parameters}){result.right}"
 
@@ -205,7 +209,7 @@ class _Reader:
 
     def local(self) -> _Name:
         """A static variable or a type inside a function."""
-        function = self.encoding()
+        function = self.encoding("without result")
         self.need("E")
         if self.take("s"):
             return _Name(f"{function}::string literal")
@@ -229,7 +233,9 @@ class _Reader:
             name.returns_nothing = True
             text = ("~" if destructor else "") + name.text.rsplit("::", 1)[-1].split("<", 1)[0]
         elif self.take("Ul"):
+            outer, self.arguments = self.arguments, [_Type(f"auto:{number}") for number in range(1, 10)]
             parameters = self.parameters()
+            self.arguments = outer
             self.need("E")
             text = f"{{lambda({parameters})#{self._discriminator()}}}"
         elif self.take("Ut"):
@@ -270,7 +276,10 @@ class _Reader:
         index = self.index()
         if index >= len(self.seen):
             raise _UnreadError
-        return self.seen[index]
+        found = self.seen[index]
+        if found.parameter is not None and found.parameter < len(self.arguments):
+            return self.arguments[found.parameter]
+        return found
 
     # -- types
 
@@ -378,7 +387,7 @@ class _Reader:
         index = self.index()
         if index >= len(self.arguments):
             raise _UnreadError
-        result = self.arguments[index]
+        result = replace(self.arguments[index], parameter=index)
         if self.peek() == "I":
             self.seen.append(result)
             name = _Name(str(result))
@@ -413,18 +422,19 @@ class _Reader:
         if self.peek() == "L":
             return _Type(self.literal())
         if self.take("X"):
+            self.take("ad")
             result = _Type(self.literal())
             self.need("E")
             return result
         return self.type()
 
     def literal(self) -> str:
-        """A constant: `Li256E`, `Lb1E`, `L_Z3fooiE`, or the value of an enumeration."""
+        """A constant: `Li256E`, `Lb1E`, the value of an enumeration, or the function `L_Z3fooiE`."""
         self.need("L")
         if self.take("_Z"):
-            function = self.encoding()
+            function = self.encoding("name")
             self.need("E")
-            return f"&{function}"
+            return function
         kind = str(self.type())
         if kind == "decltype(nullptr)":
             self.take("0")

@@ -63,8 +63,8 @@ class Options:
             f"-std={self.std}",
             *(["-lineinfo"] if self.lineinfo else []),
             "-default-device",
-            "-no-source-include",
             f"--pre-include={standard.PRELUDE}",
+            "-diag-suppress=177",  # "declared but never referenced": the host code that refers to it has been cut
             *(f"-D{define}" for define in self.define),
             *(f"-I{directory}" for directory in (*self.include, *toolkit.include_directories())),
             *self.extra,
@@ -126,6 +126,7 @@ class _Compilation:
         self.removed: dict[str, list[Unit]] = {file.name: [] for file in program.files}
         self.launches = [e for code in self.code.values() for e in code.launches if _plain(e) not in map(_plain, options.instantiate)]
         self.refusals: list[str] = []
+        self.dropped: list[str] = []
 
     def run(self) -> CompiledPtx:
         """Compiles until the compiler is content, or nothing is left to cut."""
@@ -134,7 +135,7 @@ class _Compilation:
             if answer.ptx:
                 return self._result(answer)
             if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
-                raise CompileError(f"{self.program.files[0].name} does not compile", self._whole_log(answer.log))
+                raise self._refusal(answer.log)
 
     def _request(self) -> nvrtc.Request:
         texts = {file.name: self._device_text(file) for file in self.program.files}
@@ -155,10 +156,11 @@ class _Compilation:
 
     def _drop_launches(self, log: str) -> bool:
         """Forgets the launches of the host code that the compiler could not make sense of; says whether there were any."""
-        refused = {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
-        before = len(self.launches)
-        self.launches = [launch for launch in self.launches if _plain(launch) not in refused]
-        return len(self.launches) < before
+        refused = _refused_expressions(log)
+        dropped = [launch for launch in self.launches if _plain(launch) in refused]
+        self.launches = [launch for launch in self.launches if launch not in dropped]
+        self.dropped += dropped
+        return bool(dropped)
 
     def _remove_refused(self, log: str) -> bool:
         """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
@@ -178,21 +180,36 @@ class _Compilation:
         candidates = [unit for unit in self.code[file.name].removable if unit.start < end and unit.end > start]
         return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
 
-    def _whole_log(self, log: str) -> str:
+    def _refusal(self, log: str) -> CompileError:
+        name = self.program.files[0].name
+        refused = _refused_expressions(log)
+        asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
         parts = [log.rstrip()]
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
-        return "\n".join(parts)
+        message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
+        return CompileError(message, "\n".join(parts))
+
+    def _template_hint(self) -> str:
+        names = [name for code in self.code.values() for name in code.templates]
+        if not names:
+            return ""
+        asked = f"{names[0]}<...>"
+        return f", only templates of kernels: {', '.join(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
 
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
+        kernels = kernel_names(answer.ptx)
+        if not kernels:
+            raise CompileError(f"{self.program.files[0].name} has no kernel{self._template_hint()}")
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
+        notes += [f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped]
         names = [file.name for file in self.program.files]
         return CompiledPtx(
             text=_with_short_names(answer.ptx, names),
             sources={file.name: file.text for file in self.program.files},
-            kernels={kernel: demangle(kernel) for kernel in kernel_names(answer.ptx)},
+            kernels={kernel: demangle(kernel) for kernel in kernels},
             instantiated=dict(answer.lowered),
             log=answer.log,
             notes=tuple(notes),
@@ -202,6 +219,11 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """The names of the kernels in PTX text, in its order."""
     return _ENTRY.findall(ptx)
+
+
+def _refused_expressions(log: str) -> set[str]:
+    """The instantiations, without white space, that the log complains about."""
+    return {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
 
 
 def _plain(expression: str) -> str:

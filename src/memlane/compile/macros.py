@@ -27,8 +27,8 @@ class Macros:
 
     device: frozenset[str] = frozenset()
     """Words that stand for `__device__`, `__global__` and the like, those themselves included."""
-    statements: Mapping[str, bool] = field(default_factory=dict)
-    """Function-like macros that expand to whole declarations, and whether these are for the device."""
+    declarations: Mapping[str, str] = field(default_factory=dict)
+    """Function-like macros that expand to whole declarations -> the text that they expand to."""
 
     def marks_device(self, word: str) -> bool:
         """Whether a declaration that bears this word exists on the device."""
@@ -55,7 +55,7 @@ def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros
             if found["parameters"] is not None:
                 functions[name] = bodies[name]
     device = _closure(bodies)
-    return Macros(device, {name: not _words(body).isdisjoint(device) for name, body in functions.items() if _is_declaration(body)})
+    return Macros(device, {name: body for name, body in functions.items() if _is_declaration(body)})
 
 
 def _closure(bodies: Mapping[str, str]) -> frozenset[str]:

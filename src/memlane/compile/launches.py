@@ -1,0 +1,119 @@
+"""Which template kernels a program needs, read from the launches in its host code.
+
+A compiler of host code would instantiate `block_sum<float, BLOCK>` when it meets `block_sum<float, BLOCK><<<grid, BLOCK>>>(...)`. Here the
+expression in front of `<<<` is handed to the device compiler, with the constants of the function around it put in.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from memlane.compile.tokens import Token
+
+
+def launches_in(text: str, tokens: list[Token]) -> list[str]:
+    """The template kernels that a host function launches; without those whose arguments depend on its own template parameters."""
+    tokens = [token for token in tokens if token.kind != "directive"]
+    parameters = _template_parameters(tokens)
+    constants = _constants(text, tokens)
+    found = []
+    for index, token in enumerate(tokens):
+        if token.text != "<<<" or index < 2 or tokens[index - 1].text != ">":
+            continue
+        first = _start_of_name(tokens, index - 1)
+        if first is not None:
+            expression = _substituted(text, tokens[first:index], constants)
+            if not parameters & set(expression):
+                found.append(" ".join("".join(expression).split()))
+    return found
+
+
+def template_kernel(tokens: list[Token]) -> str | None:
+    """The name of the kernel if this declaration is a template of one."""
+    texts = [token.text for token in tokens if token.kind != "directive"]
+    if texts[:2] != ["template", "<"] or texts[2:3] == [">"] or "__global__" not in texts:
+        return None
+    for token, following in pairwise(tokens[len(_up_to_template_end(tokens)) :]):
+        if following.text == "(" and token.kind == "word" and not token.text.startswith("__"):
+            return token.text
+    return None
+
+
+def _up_to_template_end(tokens: list[Token]) -> list[Token]:
+    """`template < ... >` at the start of the tokens; nothing if they do not begin so."""
+    if not tokens or tokens[0].text != "template":
+        return []
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text == "<") - (token.text == ">")
+        if index and depth <= 0:
+            return tokens[: index + 1]
+    return tokens
+
+
+def _template_parameters(tokens: list[Token]) -> set[str]:
+    """The names of the parameters in `template <typename T, int N = 3>` in front of a function."""
+    head = _up_to_template_end(tokens)
+    return {
+        token.text
+        for before, token, after in zip(head, head[1:], head[2:], strict=False)
+        if token.kind == "word" and after.text in (",", ">", "=") and before.text != "="
+    }
+
+
+def _start_of_name(tokens: list[Token], last: int) -> int | None:
+    """Where `a::b<c, d<e>>` begins whose closing `>` is at `last`."""
+    depth = 0
+    for index in range(last, -1, -1):
+        depth += (tokens[index].text == ">") - (tokens[index].text == "<")
+        if depth == 0:
+            break
+    first = index - 1
+    if depth or first < 0 or tokens[first].kind != "word":
+        return None
+    while first >= 2 and tokens[first - 1].text == "::" and tokens[first - 2].kind == "word":
+        first -= 2
+    return first
+
+
+def _constants(text: str, tokens: list[Token]) -> dict[str, list[Token]]:
+    """`const int n = 4, m = n + 1;` inside a function: the name of each constant that is defined once, and its value."""
+    values: dict[str, list[Token]] = {}
+    ambiguous: set[str] = set()
+    constant, name = False, ""
+    value: list[Token] | None = None
+    depth = 0
+    for token in tokens:
+        if value is not None:
+            depth += (token.text in "([{") - (token.text in ")]}")
+            if depth == 0 and token.text in (",", ";"):
+                if values.setdefault(name, value) is not value:
+                    ambiguous.add(name)
+                value = None
+                constant &= token.text == ","
+            else:
+                value.append(token)
+        elif token.text in (";", "{", "}", "(", ")"):
+            constant = False
+        elif token.text in ("const", "constexpr"):
+            constant = True
+        elif token.text == "=" and constant:
+            value, depth = [], 0
+        elif token.kind == "word":
+            name = token.text
+    return {name: value for name, value in values.items() if name not in ambiguous}
+
+
+def _substituted(text: str, tokens: list[Token], constants: dict[str, list[Token]], level: int = 0) -> list[str]:
+    """The words of an expression with white space as it was, constants replaced by their values."""
+    words: list[str] = []
+    for index, token in enumerate(tokens):
+        value = constants.get(token.text) if level < 8 else None
+        if value is not None and not (index and tokens[index - 1].text == "::"):
+            inner = _substituted(text, value, constants, level + 1)
+            words += inner if len(value) == 1 else ["(", *inner, ")"]
+        else:
+            words.append(token.text)
+        if index + 1 < len(tokens) and tokens[index + 1].start > token.end:
+            words.append(" ")
+    return words
