@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from memlane.cli import options as o
 from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
 from memlane.errors import CommandError
 from memlane.measure import Counter
-from memlane.report import counts_json, print_counts
+from memlane.report import counts_document, render_counts, to_json
 
 
 def count(
@@ -40,8 +40,11 @@ def count(
         run_script(source, arguments or (), target, counter)
     if not counter.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)
-    for counts in (results := counter.finish()):
-        if not as_json:
-            print_counts(counts)
+    results = counter.finish()
+    if not results:
+        raise CommandError(f"{source} made {counter.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     if as_json:
-        typer.echo(json.dumps([counts_json(counts) for counts in results], indent=2))
+        typer.echo(to_json(counts_document(results)))
+    else:
+        for counts in results:
+            Console().print(render_counts(counts))

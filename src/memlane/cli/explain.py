@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from memlane.diagnose import explain as find
+from memlane.diagnose import uncounted_launches
 from memlane.record import load
-from memlane.report import findings_json, print_findings
+from memlane.report import findings_document, render_findings, to_json
 
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")]
 
 
 def explain(file: RecordFile, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
     """Say what is wrong with the recorded accesses, the costliest first."""
-    findings = find(load(file))
+    trace = load(file)
+    findings, uncounted = find(trace), uncounted_launches(trace)
     if as_json:
-        typer.echo(json.dumps(findings_json(findings), indent=2))
+        typer.echo(to_json(findings_document(findings, uncounted)))
     else:
-        print_findings(findings)
+        Console().print(render_findings(findings, uncounted))
         typer.echo(f"Next: memlane export {file} --to csv")

@@ -9,21 +9,18 @@ import typer
 
 from memlane.cli.options import Force, Output
 from memlane.cli.output import output_path
-from memlane.errors import CommandError
-from memlane.export import EXPORTERS
+from memlane.export import export as write
+from memlane.export import exporter, exporters
 from memlane.record import load
 
 
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")],
-    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(sorted(EXPORTERS))}.")],
+    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(sorted(exporters))}.")],
     output: Output = None,
     force: Force = False,
 ) -> None:
     """Write the records of a trace in another format."""
-    exporter = EXPORTERS.get(to)
-    if exporter is None:
-        raise CommandError(f"no exporter {to!r}; there is: {', '.join(sorted(EXPORTERS))}")
-    path = output_path(output, file, exporter.suffix, force=force)
-    exporter.write(load(file), path, force=force)
+    path = output_path(output, file, exporter(to).suffix)
+    write(load(file), to, path, force=force)
     typer.echo(f"Wrote {path}")

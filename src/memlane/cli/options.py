@@ -26,7 +26,8 @@ KernelArguments = Annotated[
     typer.Option(
         "--arg",
         metavar="SPEC",
-        help="A kernel argument, in order: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example in:f4[1024,1024]=random:7; a number as VALUE:DTYPE, for example 1024:i4.",
+        help="A kernel argument, in order: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example "
+        "in:f4[1024,1024]=random:7; a number as VALUE:DTYPE, for example 1024:i4.",
     ),
 ]
 SharedBytes = Annotated[int, typer.Option("--shared", help="Dynamic shared memory per block, in bytes.")]

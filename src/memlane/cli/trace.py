@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
 
 from memlane.cli import options as o
 from memlane.cli.output import output_path
 from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
 from memlane.errors import CommandError
-from memlane.instrument import SCHEMES, TraceOptions
+from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.measure import Tracer
-from memlane.report import print_trace
+from memlane.record import check_output
+from memlane.report import render_trace
 
 
 def trace(
@@ -38,9 +41,10 @@ def trace(
     force: o.Force = False,
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
-    path = output_path(output, source, ".parquet", force=force)
-    selection = TraceOptions(scheme=scheme, spaces=tuple(space), kinds=tuple(kind), lines=tuple(line))
-    tracer = Tracer(selection, only_launch=launch)
+    path = output_path(output, source, ".parquet")
+    check_output(path, force)
+    selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
+    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch)
     if source.suffix in SOURCE_SUFFIXES:
         compile_options = CompileOptions(define, include, std, arch, instantiate)
         run_kernel(source, compile_options, LaunchOptions.parse(kernel, grid, block, arg, shared), target, tracer)
@@ -52,6 +56,14 @@ def trace(
         raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     result = tracer.finish()
     result.save(path, force=force)
-    print_trace(result)
+    Console().print(render_trace(result))
     typer.echo(f"Wrote {path}")
     typer.echo(f"Next: memlane explain {path}")
+
+
+_T = TypeVar("_T")
+
+
+def _chosen(values: Iterable[_T]) -> frozenset[_T] | None:
+    """What an option that may be repeated chose; None, which chooses all, where it was not given."""
+    return frozenset(values) or None

@@ -63,8 +63,9 @@ COUNT_FIELDS = (
     "divergent",
 )
 """`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
-them. `sectors`/`ideal_sectors` for global and generic-to-global accesses, `wavefronts`/`ideal_wavefronts` for shared ones. `divergent`: for branches, executions
-in which the active lanes went two ways (then `requests` is executions and `lanes` active lanes)."""
+them. `sectors` and `ideal_sectors`: of global accesses and of generic ones that lead there; `wavefronts` and `ideal_wavefronts`: of shared
+ones. `divergent`: of branches, executions whose active lanes went two ways (for branches `requests` is executions, `lanes` active
+lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -161,7 +162,7 @@ def _describe(number: int, step: Step) -> str:
 
 @dataclass(frozen=True)
 class Timeline:
-    """When each step of a schedule ran. `start_ns[i]` and `end_ns[i]` belong to `schedule.steps[i]` and count from the start of the first."""
+    """When each step of a schedule ran: `start_ns[i]` and `end_ns[i]` belong to `schedule.steps[i]`, from the start of the first."""
 
     schedule: Schedule
     start_ns: tuple[float, ...]

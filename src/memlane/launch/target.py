@@ -16,7 +16,6 @@ from memlane.launch.observe import observed
 from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.ptx import Module
 
-
 _CLEAR_BYTES = 1 << 26
 
 
@@ -92,7 +91,7 @@ class Target(ABC):
 
     @abstractmethod
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
-        """Address, size in bytes and description of a foreign object's device memory (CuPy, PyTorch, ... through DLPack); None if it has none."""
+        """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
 
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
@@ -150,12 +149,12 @@ class Target(ABC):
                 raise BadLaunch(f"grid.{axis} is {extent}; {chip.name} allows at most {limit}")
         if threads > chip.max_threads_per_block:
             raise BadLaunch(
-                f"a block of {block[0]}x{block[1]}x{block[2]} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}"
+                f"a block of {'x'.join(map(str, block))} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}"
             )
         room = self.max_shared_bytes(kernel)
         if shared_bytes > room:
             raise BadLaunch(
-                f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its static part"
+                f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its own"
             )
 
 

@@ -1,9 +1,9 @@
 """Measuring: trace, count and time launches, on whatever target they are for.
 
-    memory                                      save and restore what a launch may change
-    probed <- arena                             a module with probes; the memory that they write
-    observed, join <- assemble <- tracer        from records to a trace
-    counter, timing
+memory                                      save and restore what a launch may change
+probed <- arena                             a module with probes; the memory that they write
+observed, join <- assemble <- tracer        from records to a trace
+counter, timing
 """
 
 from memlane.measure.counter import Counter, count

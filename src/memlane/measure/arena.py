@@ -29,6 +29,11 @@ class _Buffer:
     reserved: int = 0
     """Warps of the launches sent out since it was empty."""
 
+    def fits(self, warps: int, capacity: int, overflow: int) -> bool:
+        """Whether so many warps more find slices that hold so many records."""
+        layout = self.layout
+        return self.reserved + warps <= layout.slices and capacity <= layout.capacity and overflow <= layout.overflow
+
 
 class Arena:
     """One trace buffer after another: `make_room` before a launch, `collect` when all is done."""
@@ -47,11 +52,9 @@ class Arena:
         """
         warps = launch.blocks * launch.warps_per_block
         capacity, overflow = self._records(launch, warps)
-        buffer = self._buffer
-        if buffer is not None and buffer.layout.capacity >= capacity and buffer.layout.overflow >= overflow:
-            if buffer.reserved + warps <= buffer.layout.slices:
-                buffer.reserved += warps
-                return
+        if self._buffer is not None and self._buffer.fits(warps, capacity, overflow):
+            self._buffer.reserved += warps
+            return
         pending = self._drain()
         self._buffer = self._allocate(buffer_layout(pending + warps, capacity, overflow))
         self._buffer.reserved = pending + warps

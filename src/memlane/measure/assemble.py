@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,6 @@ class LaunchRecord:
         """What the emulator reports when the launch has finished."""
         self.observation = observation
 
-    def same_kernel(self, other: LaunchRecord) -> bool:
-        return self.probed is other.probed and self.launch.kernel.name == other.launch.kernel.name
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -43,15 +40,22 @@ class Grid:
     """Rows of the decoded warps, and where they stand among them."""
     indices: npt.NDArray[Any]
     decoded: Decoded
+    homeless: int = 0
+    """Records of warps that found no slice in the buffer; nobody knows their launch, so the last run in it answers for them."""
 
     @property
     def began_ns(self) -> int:
         return int(self.warps["begin_ns"].min())
 
 
-def assemble_trace(target: Target, scheme: str, records: Sequence[LaunchRecord], collected: Mapping[ProbedModule, Sequence[Decoded]]) -> Trace:
-    """The trace of all launches. Its launches are the runs on the device in the order in which they began: a graph that was started three
-    times counts three times, one that was never started not at all."""
+def assemble_trace(
+    target: Target, scheme: str, records: Sequence[LaunchRecord], collected: Mapping[ProbedModule, Sequence[Decoded]]
+) -> Trace:
+    """The trace of all launches.
+
+    Its launches are the runs on the device in the order in which they began: a graph that was started three times counts three times,
+    one that was never started not at all.
+    """
     grids: list[Grid] = []
     for probed, decodings in collected.items():
         mine = [record for record in records if record.probed is probed]
@@ -100,6 +104,9 @@ def _grids(decoded: Decoded, records: Sequence[LaunchRecord], probed: ProbedModu
             for turn in range(int(occurrence[of_grid].max()) + 1):
                 indices = np.flatnonzero(of_grid & (occurrence == turn))
                 runs.append(Grid(record, warps[indices], indices, decoded))
+    runs.sort(key=lambda run: run.began_ns)
+    if runs:
+        runs[-1] = replace(runs[-1], homeless=decoded.homeless_records)
     return runs
 
 
@@ -109,7 +116,11 @@ def _occurrences(warps: npt.NDArray[Any]) -> IntArray:
     rows = warps[order]
     repeats = np.zeros(len(rows), np.int64)
     if len(rows) > 1:
-        same = (rows["gridid"][1:] == rows["gridid"][:-1]) & (rows["block"][1:] == rows["block"][:-1]) & (rows["warp"][1:] == rows["warp"][:-1])
+        same = (
+            (rows["gridid"][1:] == rows["gridid"][:-1])
+            & (rows["block"][1:] == rows["block"][:-1])
+            & (rows["warp"][1:] == rows["warp"][:-1])
+        )
         starts = np.flatnonzero(np.concatenate(([True], ~same)))
         repeats = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
     result = np.empty(len(rows), np.int64)
@@ -197,7 +208,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, sites: Sequence[Site], fi
         stream=launch.stream.number,
         arguments=tuple(argument.text for argument in launch.arguments),
         scheme=scheme,
-        lost=int(grid.warps["lost"].sum()),
+        lost=int(grid.warps["lost"].sum()) + grid.homeless,
         counts=counts,
     )
 

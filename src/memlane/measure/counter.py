@@ -18,8 +18,8 @@ _EXECUTIONS, _DIVERGENT = COUNT_FIELDS.index("requests"), COUNT_FIELDS.index("di
 class Counter:
     """An observer (see `memlane.launch.observing`) that counts the transactions of the launches made while it watches.
 
-    On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of each
-    access to its transactions; that is slow, and its time means nothing.
+    On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of
+    each access to its transactions; that is slow, and its time means nothing.
     """
 
     def __init__(self, *, only_launch: int | None = None) -> None:
@@ -53,7 +53,9 @@ class Counter:
         with unobserved():
             self._target.sync()
             counted = [(number, counts) for tally in self._tallies.values() for number, counts in tally.collect()]
-        return [counts_of(observation) for observation in self._observations] + [counts for _, counts in sorted(counted, key=lambda c: c[0])]
+        return [counts_of(observation) for observation in self._observations] + [
+            counts for _, counts in sorted(counted, key=lambda c: c[0])
+        ]
 
 
 def counts_of(observation: Observation) -> Counts:

@@ -33,8 +33,8 @@ class ProbedModule:
         room = kernel.target.max_shared_bytes(kernel)
         if total > room:
             raise BadLaunch(
-                f"the scheme {self.traced.options.scheme!r} needs {extra} bytes of shared memory behind those of {kernel.title}, which leaves "
-                f"{max(0, room - launch.shared_bytes)}; choose another scheme"
+                f"the scheme {self.traced.options.scheme!r} needs {extra} bytes of shared memory behind those of {kernel.title}, which "
+                f"leaves {max(0, room - launch.shared_bytes)}; choose another scheme"
             )
         return total
 

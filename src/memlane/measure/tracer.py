@@ -46,7 +46,9 @@ class Tracer:
             return launch
         target = launch.kernel.target
         if self._target is not None and target is not self._target:
-            raise MemlaneError(f"one trace holds one target, and launches went to {self._target.name} and to {target.name}; choose one with --target")
+            raise MemlaneError(
+                f"one trace holds one target, and launches went to {self._target.name} and to {target.name}; choose one with --target"
+            )
         self._target = target
         self.traced += 1
         with unobserved():
@@ -81,8 +83,8 @@ def trace(
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
-    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp` as
-    for `Tracer`. On the emulator the trace carries the transactions of each access too.
+    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`
+    as for `Tracer`. On the emulator the trace carries the transactions of each access too.
     """
     tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp)
     with observing(tracer):
