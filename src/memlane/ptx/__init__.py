@@ -9,11 +9,16 @@ Inside the package imports go one way, from the last to the first:
     lexer, operands, declarations, parser       text to Module
     printer             Module to text
     build               text to statements, for passes that insert some
+    registers, access   what an instruction reads and writes: registers, memory
+    scopes              inner blocks taken out of a function
+    cfg, liveness       basic blocks, dominators, loops; live registers
 """
 
 from __future__ import annotations
 
+from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
+from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
 from memlane.ptx.forms import Form
 from memlane.ptx.ir import (
     Address,
@@ -40,9 +45,20 @@ from memlane.ptx.ir import (
     Variable,
     Vector,
 )
+from memlane.ptx.liveness import Liveness
 from memlane.ptx.ops import TABLE
 from memlane.ptx.parser import parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
+from memlane.ptx.registers import (
+    names_in,
+    overwrites,
+    registers_in,
+    registers_read,
+    registers_written,
+    rename_instruction,
+    rename_operand,
+)
+from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.special import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
 
@@ -53,7 +69,9 @@ __all__ = [
     "TABLE",
     "Address",
     "Arguments",
+    "BasicBlock",
     "Block",
+    "ControlFlow",
     "Directive",
     "Form",
     "Function",
@@ -62,7 +80,10 @@ __all__ = [
     "Instruction",
     "Item",
     "Label",
+    "Liveness",
     "Location",
+    "Loop",
+    "MemoryAccess",
     "Module",
     "Operand",
     "Pair",
@@ -76,12 +97,22 @@ __all__ = [
     "TextureAddress",
     "Variable",
     "Vector",
+    "flatten_scopes",
     "instruction",
     "instruction_text",
+    "memory_access",
+    "memory_accesses",
+    "names_in",
     "operand_text",
+    "overwrites",
     "parse",
     "print_module",
     "print_statements",
+    "registers_in",
+    "registers_read",
+    "registers_written",
+    "rename_instruction",
+    "rename_operand",
     "statements",
     "variable_text",
 ]

@@ -29,7 +29,8 @@ OPS = (
     .form("cp.async.wait_all"),
     op("cp.async.bulk", manual=_SECTION + "cp-async-bulk", effect="copy", types="size:u32 mask:b16 policy:-")
     .form(
-        "cp.async.bulk.dst.src.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [dst], [src], size, [mbar]{, mask}{, policy}",
+        "cp.async.bulk.dst.src.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint}"
+        " [dst], [src], size, [mbar]{, mask}{, policy}",
         dst="shared::cluster shared::cta",
         src="global shared::cta",
         spaces="dst:shared src:global mbar:shared",

@@ -1,0 +1,154 @@
+"""The memory accesses of an instruction: what a pass that observes memory asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector
+from memlane.ptx.types import SCALAR_TYPES
+
+MATRIX_ROW_BYTES = 16
+"""`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
+
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAccess:
+    """One memory operand of an instruction, and what happens there."""
+
+    kind: str
+    """`load`, `store`, `atomic` (a result comes back), `reduction` (none does), `prefetch`, `texture` and `surface`, or `matrix` for the
+    collective loads and stores of a warp. Of an asynchronous copy the source is a `load` and the destination a `store`."""
+    space: str
+    """`global`, `shared`, `local`, `const`, `param`, `tex`, or `generic` if the instruction names none."""
+    address: Address | TextureAddress
+    type: str
+    """The scalar type of one element; empty where the instruction has none."""
+    vector: int
+    """Elements per lane."""
+    nbytes: int | None
+    """Bytes per lane; None where only the running kernel knows."""
+    results: tuple[Operand, ...] = ()
+    """The registers that receive elements, in order; `_` stays in its place."""
+    values: tuple[Operand, ...] = ()
+    """What is stored or combined, in order; of a compare-and-swap the comparand comes first."""
+    read_only: bool = False
+    """Whether the memory is promised not to change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
+    asynchronous: bool = False
+    """Whether the access may complete after the instruction: `cp.async` and its kin."""
+
+    @property
+    def has_result(self) -> bool:
+        """Whether some register receives a value that later instructions can wait for."""
+        return any(isinstance(result, Register) for result in self.results)
+
+
+def memory_access(instruction: Instruction) -> MemoryAccess | None:
+    """The memory access of an instruction, or None. Of several, as an asynchronous copy has, it is the source."""
+    accesses = memory_accesses(instruction)
+    if not accesses:
+        return None
+    return next((access for access in accesses if access.kind == "load"), accesses[0])
+
+
+def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:
+    """Every memory access of an instruction, in the order of its operands. Barriers in shared memory (`mbarrier`) are not counted."""
+    effect = instruction.form.effect
+    if not instruction.form.addresses:
+        return ()
+    if effect == "copy":
+        return _copy(instruction)
+    reader = _READERS.get(effect)
+    return () if reader is None else tuple(reader(instruction, letter) for letter in instruction.form.addresses)
+
+
+def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
+    form = instruction.form
+    scalar = form.types.get("d") or form.types.get("b") or ""
+    vector = _VECTORS.get(form.slots.get("vec", ""), 1)
+    space = form.addresses[letter]
+    return MemoryAccess(
+        kind=form.effect,
+        space=space,
+        address=_address(instruction, letter),
+        type=scalar,
+        vector=vector,
+        nbytes=SCALAR_TYPES[scalar].nbytes * vector if scalar else None,
+        results=_items(instruction.operand("d")),
+        values=(*_items(instruction.operand("b")), *_items(instruction.operand("c"))),
+        read_only=space == "const" or "nc" in instruction.modifiers or instruction.opcode == "ldu",
+    )
+
+
+def _prefetch(instruction: Instruction, letter: str) -> MemoryAccess:
+    form = instruction.form
+    return MemoryAccess("prefetch", form.addresses[letter], _address(instruction, letter), "", 1, None)
+
+
+def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
+    form = instruction.form
+    scalar = form.slots.get("dtype") or form.slots.get("ctype") or ""
+    vector = _VECTORS.get(form.slots.get("vec", ""), 4 if instruction.opcode == "tld4" else 1)
+    return MemoryAccess(
+        kind=form.effect,
+        space="tex",
+        address=_address(instruction, letter),
+        type=scalar,
+        vector=vector,
+        nbytes=SCALAR_TYPES[scalar].nbytes * vector if scalar else None,
+        results=_items(instruction.operand("d")),
+        values=_items(instruction.operand("v")),
+        read_only=form.effect == "texture",
+    )
+
+
+def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
+    form = instruction.form
+    by_rows = instruction.opcode in ("ldmatrix", "stmatrix")
+    return MemoryAccess(
+        kind="matrix",
+        space=form.addresses[letter],
+        address=_address(instruction, letter),
+        type=form.types.get("d") or form.types.get("b") or form.slots.get("type", ""),
+        vector=int(form.slots.get("num", "x1")[1:]),
+        nbytes=MATRIX_ROW_BYTES if by_rows else None,
+        results=_items(instruction.operand("d")),
+        values=_items(instruction.operand("b")),
+    )
+
+
+def _copy(instruction: Instruction) -> tuple[MemoryAccess, ...]:
+    form = instruction.form
+    size = instruction.operand("size")
+    nbytes = size.value if isinstance(size, Immediate) else None
+    kinds = {"dst": "store", "src": "load", "map": "load" if "dst" in form.addresses else "store"}
+    return tuple(
+        MemoryAccess(kinds[letter], space, _address(instruction, letter), "", 1, nbytes, asynchronous=True)
+        for letter, space in form.addresses.items()
+        if letter in kinds
+    )
+
+
+_READERS = {
+    "load": _plain,
+    "store": _plain,
+    "atomic": _plain,
+    "reduction": _plain,
+    "prefetch": _prefetch,
+    "texture": _texture,
+    "surface": _texture,
+    "matrix": _matrix,
+}
+
+
+def _address(instruction: Instruction, letter: str) -> Address | TextureAddress:
+    operand = instruction.operand(letter)
+    assert isinstance(operand, (Address, TextureAddress))
+    return operand
+
+
+def _items(operand: Operand | None) -> tuple[Operand, ...]:
+    if operand is None:
+        return ()
+    return operand.items if isinstance(operand, Vector) else (operand,)

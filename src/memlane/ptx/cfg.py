@@ -1,0 +1,268 @@
+"""Control flow of a function: basic blocks, the edges between them, dominators, loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from memlane.errors import PtxTypeError
+from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, Statement, Symbol
+
+_ENDS = frozenset({"branch", "exit", "return", "trap"})
+_TABLE = ".branchtargets"
+_Edges = Callable[[int], Iterable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Statements that are executed one after another: entered at the first, left at the last."""
+
+    index: int
+    labels: tuple[str, ...]
+    start: int
+    """Place of its first statement in the body of the function."""
+    stop: int
+    """The place behind its last statement."""
+    instructions: tuple[Instruction, ...]
+    places: tuple[int, ...]
+    """The place of each instruction in the body."""
+
+    @property
+    def terminator(self) -> Instruction | None:
+        """The branch, exit, return or trap at its end; None if it runs on into the next block."""
+        return self.instructions[-1] if self.instructions and self.instructions[-1].form.effect in _ENDS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A natural loop: the blocks from which control can come back to `head` without leaving through it."""
+
+    head: int
+    tails: tuple[int, ...]
+    """Where its back edges start."""
+    blocks: frozenset[int]
+
+
+class ControlFlow:
+    """The control flow of a function whose body has no inner blocks (see `flatten_scopes`).
+
+    Blocks are numbered in the order of the text. Lanes that leave through a guarded `exit`, `ret` or `trap` never meet the others again, so
+    such an instruction ends a block but is no edge: what is left of the warp runs on into the next block.
+
+    Raises `PtxTypeError` for a branch to a label that does not exist, and `ValueError` for a function without a body or with inner blocks.
+    """
+
+    def __init__(self, function: Function) -> None:
+        if function.body is None:
+            raise ValueError(f"`{function.name}` has no body")
+        self.function = function
+        self._statements: Sequence[Statement] = function.body.statements
+        if any(isinstance(statement, Block) for statement in self._statements):
+            raise ValueError(f"`{function.name}` has inner blocks; flatten its scopes first")
+        self._tables = dict(_branch_tables(self._statements))
+        self.blocks: tuple[BasicBlock, ...] = _split(self._statements, self._tables)
+        self._by_label = {label: block.index for block in self.blocks for label in block.labels}
+        self.successors: tuple[tuple[int, ...], ...] = tuple(self._leads_to(block) for block in self.blocks)
+
+    def block_at(self, label: str) -> int:
+        """The number of the block that starts at `label`. Raises `KeyError` if there is none."""
+        return self._by_label[label]
+
+    def targets(self, branch: Instruction) -> tuple[int, ...]:
+        """The blocks that a `bra` or `brx.idx` jumps to; of the latter in the order of its table, repetitions included."""
+        operand = branch.operand("target") or branch.operand("targets")
+        if not isinstance(operand, Symbol):
+            raise PtxTypeError(f"`{branch.name}` must name a label", branch.span)
+        if branch.opcode == "brx":
+            labels = self._tables.get(operand.name)
+            if labels is None:
+                raise PtxTypeError(f"`{operand.name}` is no list of branch targets", branch.span)
+        else:
+            labels = (operand.name,)
+        for label in labels:
+            if label not in self._by_label:
+                raise PtxTypeError(f"there is no label `{label}` in `{self.function.name}`", branch.span)
+        return tuple(self._by_label[label] for label in labels)
+
+    def _leads_to(self, block: BasicBlock) -> tuple[int, ...]:
+        last = block.terminator
+        following = (block.index + 1,) if block.index + 1 < len(self.blocks) else ()
+        if last is None:
+            return following
+        taken = self.targets(last) if last.form.effect == "branch" else ()
+        return tuple(dict.fromkeys((*taken, *(following if last.guard is not None else ()))))
+
+    @cached_property
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        """The blocks from which control comes into each block."""
+        found: list[list[int]] = [[] for _ in self.blocks]
+        for block, targets in enumerate(self.successors):
+            for target in targets:
+                found[target].append(block)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The reachable blocks in reverse post-order: each before its successors, back edges apart.
+
+        Of several such orders the one that follows the text is taken, which keeps the body of a loop in front of what comes behind it.
+        """
+        return tuple(reversed(_post_order(0, lambda block: sorted(self.successors[block], reverse=True)))) if self.blocks else ()
+
+    @cached_property
+    def rank(self) -> tuple[int, ...]:
+        """The place of each block in `order`; -1 for a block that cannot be reached."""
+        ranks = [-1] * len(self.blocks)
+        for place, block in enumerate(self.order):
+            ranks[block] = place
+        return tuple(ranks)
+
+    @cached_property
+    def immediate_dominators(self) -> tuple[int | None, ...]:
+        """For each block the last other block on every path from the entry to it; None for the entry and for unreachable blocks."""
+        found = _dominators(self.order, self.predecessors)
+        return tuple(None if block == 0 else found.get(block) for block in range(len(self.blocks)))
+
+    @cached_property
+    def immediate_postdominators(self) -> tuple[int | None, ...]:
+        """For each block the first other block on every path from it to the end, where diverged lanes meet again.
+
+        None if they meet at the end only, and for unreachable blocks. A loop without an exit counts as leading to the end.
+        """
+        end = len(self.blocks)
+        leaving = self._leaving_blocks()
+        backwards: list[tuple[int, ...]] = [
+            tuple(block for block in self.predecessors[target] if self.rank[block] >= 0) for target in range(end)
+        ]
+        backwards.append(tuple(leaving))
+        forwards = [(*targets, end) if block in leaving else targets for block, targets in enumerate(self.successors)]
+        order = tuple(reversed(_post_order(end, lambda block: backwards[block])))
+        found = _dominators(order, [*forwards, ()])
+        return tuple(None if found.get(block, end) == end else found[block] for block in range(end))
+
+    def _leaving_blocks(self) -> dict[int, None]:
+        """Reachable blocks that lead to the end; one of each loop that never ends is added, so that every block leads there."""
+        leaving = dict.fromkeys(block for block in self.order if not self.successors[block])
+        reached = set(_post_order_of(leaving, lambda block: self.predecessors[block]))
+        for block in reversed(self.order):
+            if block not in reached:
+                leaving[block] = None
+                reached.update(_post_order_of((block,), lambda block: self.predecessors[block], reached))
+        return leaving
+
+    def dominates(self, above: int, block: int) -> bool:
+        """Whether every path from the entry to `block` goes through `above`; a block dominates itself."""
+        current: int | None = block
+        while current is not None and self.rank[current] > self.rank[above]:
+            current = self.immediate_dominators[current]
+        return current == above
+
+    @cached_property
+    def back_edges(self) -> tuple[tuple[int, int], ...]:
+        """Edges (from, to) that do not go forward in `order`."""
+        return tuple((block, target) for block in self.order for target in self.successors[block] if self.rank[target] <= self.rank[block])
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The natural loops, outer ones first; back edges into a head that does not dominate them make none."""
+        tails: dict[int, list[int]] = {}
+        for block, head in self.back_edges:
+            if self.dominates(head, block):
+                tails.setdefault(head, []).append(block)
+        found = []
+        for head in sorted(tails, key=self.rank.__getitem__):
+            inside = {head, *_post_order_of(tails[head], lambda block: self.predecessors[block], {head})}
+            found.append(Loop(head, tuple(tails[head]), frozenset(block for block in inside if self.rank[block] >= 0)))
+        return tuple(found)
+
+
+def _branch_tables(statements: Sequence[Statement]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for label, statement in pairwise(statements):
+        if isinstance(label, Label) and isinstance(statement, Directive) and statement.text.startswith(_TABLE):
+            yield label.name, tuple(re.findall(r"[\w$%]+", statement.text[len(_TABLE) :]))
+
+
+def _split(statements: Sequence[Statement], tables: dict[str, tuple[str, ...]]) -> tuple[BasicBlock, ...]:
+    starts: list[int] = []
+    fresh = True  # whether an instruction starts a block here: at the entry and behind a terminator
+    labelled = False  # whether a block was started by a label and has no instruction yet
+    for place, statement in enumerate(statements):
+        if isinstance(statement, Label) and statement.name not in tables:
+            if not labelled:
+                starts.append(place)
+            labelled, fresh = True, False
+        elif isinstance(statement, Instruction):
+            if fresh:
+                starts.append(place)
+            fresh, labelled = statement.form.effect in _ENDS, False
+    bounds = [0, *starts[1:], len(statements)] if starts else [0]
+    return tuple(_block(index, statements, start, stop, tables) for index, (start, stop) in enumerate(pairwise(bounds)))
+
+
+def _block(index: int, statements: Sequence[Statement], start: int, stop: int, tables: dict[str, tuple[str, ...]]) -> BasicBlock:
+    inside = [(place, statements[place]) for place in range(start, stop)]
+    instructions = [(place, statement) for place, statement in inside if isinstance(statement, Instruction)]
+    labels = tuple(statement.name for _, statement in inside if isinstance(statement, Label) and statement.name not in tables)
+    return BasicBlock(
+        index, labels, start, stop, tuple(statement for _, statement in instructions), tuple(place for place, _ in instructions)
+    )
+
+
+def _post_order(root: int, leads_to: _Edges) -> list[int]:
+    return _post_order_of((root,), leads_to)
+
+
+def _post_order_of(roots: Iterable[int], leads_to: _Edges, known: Iterable[int] = ()) -> list[int]:
+    """The blocks reachable from `roots` without going through `known`, each behind those it leads to first."""
+    seen = set(known)
+    found: list[int] = []
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack = [(root, iter(leads_to(root)))]
+        while stack:
+            block, targets = stack[-1]
+            target = next((target for target in targets if target not in seen), None)
+            if target is None:
+                found.append(block)
+                stack.pop()
+            else:
+                seen.add(target)
+                stack.append((target, iter(leads_to(target))))
+    return found
+
+
+def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Immediate dominators of the blocks in `order` (reverse post-order); the first is its own.
+
+    The iterative method of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+    """
+    if not order:
+        return {}
+    rank = {block: place for place, block in enumerate(order)}
+    found = {order[0]: order[0]}
+    changed = True
+    while changed:
+        changed = False
+        for block in order[1:]:
+            best: int | None = None
+            for other in comes_from[block]:
+                if other in found and other in rank:
+                    best = other if best is None else _meet(other, best, found, rank)
+            if best is not None and found.get(block) != best:
+                found[block] = best
+                changed = True
+    return found
+
+
+def _meet(left: int, right: int, found: dict[int, int], rank: dict[int, int]) -> int:
+    while left != right:
+        while rank[left] > rank[right]:
+            left = found[left]
+        while rank[right] > rank[left]:
+            right = found[right]
+    return left

@@ -1,0 +1,118 @@
+"""Which registers and other names an instruction reads and writes, and renaming them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from memlane.ptx.ir import (
+    Address,
+    Arguments,
+    Guard,
+    Instruction,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    TextureAddress,
+    Vector,
+)
+
+
+def registers_in(operand: Operand) -> Iterator[str]:
+    """Names of the registers in an operand. `%v.x`, a component of a vector register, counts as `%v`."""
+    match operand:
+        case Register(name):
+            yield name.partition(".")[0]
+        case Address(base):
+            if isinstance(base, Register):
+                yield base.name
+        case Vector(items) | TextureAddress(items) | Arguments(items):
+            for item in items:
+                yield from registers_in(item)
+        case Pair(first, second):
+            yield from registers_in(first)
+            yield from registers_in(second)
+
+
+def registers_written(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction may write, its guard being true."""
+    form = instruction.form
+    found: list[str] = []
+    for letter in form.writes:
+        index = form.operands.get(letter)
+        if index is not None:
+            found.extend(registers_in(instruction.operands[index]))
+    return tuple(found)
+
+
+def registers_read(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction reads, its guard included."""
+    form = instruction.form
+    written = {form.operands[letter] for letter in form.writes if letter in form.operands}
+    found = [] if instruction.guard is None else [instruction.guard.register]
+    for index, operand in enumerate(instruction.operands):
+        if index not in written:
+            found.extend(registers_in(operand))
+    return tuple(found)
+
+
+def overwrites(instruction: Instruction) -> tuple[str, ...]:
+    """The registers whose former value is gone for certain behind an instruction: written whole and without a guard."""
+    if instruction.guard is not None:
+        return ()
+    form = instruction.form
+    partial: set[str] = set()
+    for letter in form.writes:
+        operand = instruction.operands[form.operands[letter]]
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        partial.update(item.name.partition(".")[0] for item in items if isinstance(item, Register) and "." in item.name)
+    return tuple(name for name in registers_written(instruction) if name not in partial)
+
+
+def rename_operand(operand: Operand, rename: Callable[[str], str]) -> Operand:
+    """The operand with every register and symbol name replaced by `rename(name)`; the offsets and components stay."""
+    match operand:
+        case Register(name, negated):
+            base, dot, component = name.partition(".")
+            return Register(rename(base) + dot + component, negated)
+        case Symbol(name, offset):
+            return Symbol(rename(name), offset)
+        case Address(base, offset):
+            renamed = rename_operand(base, rename)
+            return Address(renamed, offset) if isinstance(renamed, (Register, Symbol)) else operand
+        case Vector(items):
+            return Vector(tuple(rename_operand(item, rename) for item in items))
+        case TextureAddress(items):
+            return TextureAddress(tuple(rename_operand(item, rename) for item in items))
+        case Arguments(items):
+            return Arguments(tuple(rename_operand(item, rename) for item in items))
+        case Pair(first, second):
+            return Pair(rename_operand(first, rename), rename_operand(second, rename))
+        case _:
+            return operand
+
+
+def rename_instruction(instruction: Instruction, rename: Callable[[str], str]) -> Instruction:
+    """The instruction with every register and symbol name, that of its guard included, replaced by `rename(name)`."""
+    guard = instruction.guard
+    return replace(
+        instruction,
+        operands=tuple(rename_operand(operand, rename) for operand in instruction.operands),
+        guard=None if guard is None else Guard(rename(guard.register), guard.negated),
+    )
+
+
+def names_in(operand: Operand) -> Iterator[str]:
+    """Names of the registers and symbols in an operand."""
+    match operand:
+        case Symbol(name) | Address(Symbol(name)):
+            yield name
+        case Vector(items) | TextureAddress(items) | Arguments(items):
+            for item in items:
+                yield from names_in(item)
+        case Pair(first, second):
+            yield from names_in(first)
+            yield from names_in(second)
+        case _:
+            yield from registers_in(operand)

@@ -1,0 +1,123 @@
+"""Inner blocks taken out of a function.
+
+    { .reg .b32 t; mov.b32 t, 1; }              .reg .b32 t;     mov.b32 t, 1;
+    { .reg .b32 t; mov.b32 t, 2; }      ->      .reg .b32 t__1;  mov.b32 t__1, 2;
+
+Call sequences and inline assembly come in braces, with names of their own that the next pair of braces uses again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, RegisterDecl, Statement, Variable
+from memlane.ptx.registers import names_in, rename_instruction
+
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+
+
+def flatten_scopes(function: Function) -> Function:
+    """The function with a body of one level, in which every name is declared once; itself if it is so already."""
+    if function.body is None or not any(isinstance(statement, Block) for statement in function.body.statements):
+        return function
+    return replace(function, body=Block(tuple(_Flattener(function).flatten(function.body.statements, None))))
+
+
+class _Scope:
+    """The names declared in one block, each with the name it has after flattening."""
+
+    def __init__(self, outer: _Scope | None) -> None:
+        self.outer = outer
+        self.names: dict[str, str] = {}
+        self.ranges: list[tuple[str, int, str]] = []
+
+    def rename(self, name: str) -> str:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            for prefix, count, renamed in scope.ranges:
+                number = name[len(prefix) :]
+                if name.startswith(prefix) and number.isdecimal() and int(number) < count:
+                    return renamed + number
+            scope = scope.outer
+        return name
+
+
+class _Flattener:
+    def __init__(self, function: Function) -> None:
+        assert function.body is not None
+        self.taken = {variable.name for variable in (*function.params, *function.results)}
+        self.taken.update(_outside_names(function.body.statements))
+
+    def flatten(self, statements: tuple[Statement, ...], scope: _Scope | None) -> Iterator[Statement]:
+        """The statements of one block and of those in it; `scope` is None for the body itself, where no name changes."""
+        if scope is not None:
+            self.declare(statements, scope)
+        for statement in statements:
+            if isinstance(statement, Block):
+                yield from self.flatten(statement.statements, _Scope(scope))
+            else:
+                yield statement if scope is None else _renamed(statement, scope)
+
+    def declare(self, statements: tuple[Statement, ...], scope: _Scope) -> None:
+        for statement in statements:
+            if isinstance(statement, RegisterDecl) and statement.count is not None:
+                stem = self.fresh(statement.name, statement.count)
+                scope.ranges.append((statement.name, statement.count, stem))
+            elif isinstance(statement, (RegisterDecl, Variable, Label)):
+                scope.names[statement.name] = self.fresh(statement.name, None)
+
+    def fresh(self, name: str, count: int | None) -> str:
+        """`name`, or with a number behind it, so that it (and the `count` names that start with it) is not taken; takes them."""
+        candidate, number = name, 0
+        while not self.taken.isdisjoint(_declared(candidate, count)):
+            number += 1
+            candidate = f"{name}__{number}" + ("_" if count is not None else "")
+        self.taken.update(_declared(candidate, count))
+        return candidate
+
+
+def _declared(name: str, count: int | None) -> list[str]:
+    return [name] if count is None else [f"{name}{index}" for index in range(count)]
+
+
+def _outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
+    """Every name that the body declares itself, or that is meant by a statement anywhere in it and not declared around that statement."""
+    for statement in statements:
+        if isinstance(statement, Block):
+            hidden = _Scope(None)
+            inner = statement.statements
+            for inside in inner:
+                if isinstance(inside, RegisterDecl) and inside.count is not None:
+                    hidden.ranges.append((inside.name, inside.count, "\0"))
+                elif isinstance(inside, (RegisterDecl, Variable, Label)):
+                    hidden.names[inside.name] = "\0"
+            own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
+            for name in _outside_names(inner):
+                if name not in own and not hidden.rename(name).startswith("\0"):
+                    yield name
+        elif isinstance(statement, RegisterDecl):
+            yield from _declared(statement.name, statement.count)
+        elif isinstance(statement, (Variable, Label)):
+            yield statement.name
+        elif isinstance(statement, Instruction):
+            for operand in statement.operands:
+                yield from names_in(operand)
+            if statement.guard is not None:
+                yield statement.guard.register
+
+
+def _renamed(statement: Statement, scope: _Scope) -> Statement:
+    if isinstance(statement, Instruction):
+        return rename_instruction(statement, scope.rename)
+    if isinstance(statement, Directive):
+        renames = statement.text.startswith((".branchtargets", ".calltargets"))
+        return Directive(_NAME.sub(lambda match: scope.rename(match[0]), statement.text)) if renames else statement
+    if isinstance(statement, RegisterDecl) and statement.count is not None:
+        return replace(statement, name=scope.rename(f"{statement.name}0")[:-1]) if statement.count else statement
+    if isinstance(statement, (RegisterDecl, Variable, Label)):
+        return replace(statement, name=scope.rename(statement.name))
+    return statement
