@@ -6,7 +6,7 @@
              |
              +-- slice header, `capacity` records led by lane 0, `overflow` records led by other lanes
 
-The module variable `memlane_trace` points to the header; where it is null nothing is recorded. A warp takes a slice of its own when it
+The module variable `memlane_trace` points to the header. A warp takes a slice of its own when it
 enters its kernel, by one atomic addition to `head`. A slice for each warp and not for each block, because a block would have to
 agree on its slice through a barrier and a word of static shared memory: both change what is measured, and lanes that leave early or
 blocks that use every byte of shared memory could not be traced. Slice 0 belongs to no warp: those that found all slices taken
@@ -29,9 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadLaunch
-
-POINTER = "memlane_trace"
-"""The module variable that holds the address of the buffer."""
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
 VERSION = 1
@@ -103,7 +100,9 @@ def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | No
     """
     overflow = records_per_warp if overflow_per_warp is None else overflow_per_warp
     if warps < 1 or records_per_warp < 0 or overflow < 0:
-        raise BadLaunch(f"a trace buffer needs a warp or more and no negative number of records, got {warps}, {records_per_warp}, {overflow}")
+        raise BadLaunch(
+            f"a trace buffer needs a warp or more and no negative number of records, got {warps}, {records_per_warp}, {overflow}"
+        )
     layout = BufferLayout(warps, records_per_warp, overflow)
     if warps >= 1 << 31 or layout.slice_bytes >= 1 << 31:
         raise BadLaunch(f"a trace buffer of {warps} warps with {records_per_warp + overflow} records each is too large; trace fewer sites")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from memlane.instrument.registers import Scope
-from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Module, Statement, Variable, statements
+from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, statements
 
 Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
 """Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
@@ -60,14 +60,6 @@ def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], loc
         return tuple(inner)
     around = f"@{'' if guard.negated else '!'}{guard.register} bra {label};"
     return (*placed(around, location), *inner, Label(label))
-
-
-def with_variables(module: Module, items: Sequence[Variable]) -> Module:
-    """The module with variables declared in front of its first variable or function."""
-    for index, item in enumerate(module.items):
-        if isinstance(item, Variable | Function):
-            return replace(module, items=(*module.items[:index], *items, *module.items[index:]))
-    return replace(module, items=(*module.items, *items))
 
 
 def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]:

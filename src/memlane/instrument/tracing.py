@@ -14,19 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.errors import MemlaneError
-from memlane.instrument.buffer import POINTER
-from memlane.instrument.insert import EXITS, placed, positions_of, rewrite_body, under_guard, with_variables
+from memlane.instrument.insert import EXITS, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
-from memlane.instrument.registers import Scope, Uses, free_prefix, read, registers_in, written
+from memlane.instrument.registers import Scope, Uses, free_prefix, read, written
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
 from memlane.instrument.sites import Skipped, kernels_of, site_table
+from memlane.instrument.variables import POINTER, assembled, check_instrumentable, pointer
 from memlane.instrument.warp import enter, leave, record
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable
 from memlane.record import Site
-
-COUNTERS = "memlane_counts"
-"""The module variable that holds the address of the counters; see `counting`."""
 
 _OLDEST_VERSION = (6, 2)
 """Of PTX, with `activemask`."""
@@ -65,7 +61,9 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     ]
     timed = {site.id: site for kernel in kernels for site in kernel.sites}
     return Traced(
-        module=_assembled(module, {kernel.function.name: kernel.function for kernel in kernels}, scheme),
+        module=assembled(
+            module, {kernel.function.name: kernel.function for kernel in kernels}, _variables(module, scheme), _OLDEST_VERSION
+        ),
         sites=tuple(timed.get(site.id, site) for site in table.sites),
         positions={kernel.function.name: kernel.positions for kernel in kernels if kernel.sites},
         kernels=tuple(module.kernels),
@@ -73,15 +71,6 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         extra_shared_bytes=scheme.extra_shared_bytes,
         skipped=(*table.skipped, *(one for kernel in kernels for one in kernel.skipped)),
     )
-
-
-def check_instrumentable(module: Module) -> None:
-    """MemlaneError for a module that cannot be instrumented."""
-    for name in (POINTER, COUNTERS):
-        if name in module.variables:
-            raise MemlaneError(f"{module.name} is instrumented already (it declares {name}); instrument the original module")
-    if module.address_size != 64:
-        raise MemlaneError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be instrumented")
 
 
 def _chosen(sites: Mapping[int, Site], kernel: str, options: TraceOptions) -> dict[int, Site]:
@@ -143,13 +132,11 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
     return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
 
 
-def _assembled(module: Module, kernels: Mapping[str, Function], scheme: Scheme) -> Module:
-    """The module with its kernels replaced, and the variables that they need."""
-    variables = [Variable("global", "u64", POINTER, align=8, linkage=("visible",))]
-    if scheme.extra_shared_bytes:
-        variables.append(Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",)))
-    items = tuple(kernels.get(item.name, item) if isinstance(item, Function) and item.body is not None else item for item in module.items)
-    return with_variables(replace(module, items=items, version=max(module.version, _OLDEST_VERSION)), variables)
+def _variables(module: Module, scheme: Scheme) -> list[Variable]:
+    """What the probes refer to."""
+    if not scheme.extra_shared_bytes:
+        return [pointer(POINTER)]
+    return [pointer(POINTER), Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
 
 
 def _dynamic_alignment(module: Module) -> int:

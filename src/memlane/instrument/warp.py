@@ -13,7 +13,6 @@ from __future__ import annotations
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
-    POINTER,
     RECORD_BYTES,
     RECORD_DTYPE,
     SLICE_DTYPE,
@@ -21,6 +20,7 @@ from memlane.instrument.buffer import (
     offset,
 )
 from memlane.instrument.schemes import Scheme
+from memlane.instrument.variables import POINTER
 
 _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
 _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
@@ -83,7 +83,7 @@ def _describe(r: str, kernel: int) -> str:
 {{
 .reg .b64 {r}grid, {r}block, {r}cycles, {r}ns;
 .reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}warp, {r}sm, {r}overflow;
-.reg .b64 {r}bx, {r}by, {r}bz;
+.reg .b64 {r}bx, {r}by, {r}width;
 mov.u64 {r}grid, %gridid;
 mov.u32 {r}x, %ctaid.x;
 mov.u32 {r}y, %ctaid.y;
@@ -92,11 +92,10 @@ mov.u32 {r}nx, %nctaid.x;
 mov.u32 {r}ny, %nctaid.y;
 cvt.u64.u32 {r}bx, {r}x;
 cvt.u64.u32 {r}by, {r}y;
-cvt.u64.u32 {r}bz, {r}ny;
 mul.wide.u32 {r}block, {r}z, {r}ny;
 add.u64 {r}block, {r}block, {r}by;
-cvt.u64.u32 {r}bz, {r}nx;
-mad.lo.u64 {r}block, {r}block, {r}bz, {r}bx;
+cvt.u64.u32 {r}width, {r}nx;
+mad.lo.u64 {r}block, {r}block, {r}width, {r}bx;
 st.global.v2.u64 [{r}slice+{_SLICE["gridid"]}], {{{r}grid, {r}block}};
 mov.u32 {r}x, %tid.x;
 mov.u32 {r}y, %tid.y;

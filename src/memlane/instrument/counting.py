@@ -1,0 +1,261 @@
+"""The pass that makes kernels count what their memory accesses cost, for a GPU.
+
+Valid module in, valid module out. In front of every chosen access the active lanes compare their addresses (`transactions`), and one of
+them adds the result to the counters of the site, which the module variable `memlane_counts` points to. In front of every
+conditional branch the lanes are asked which way they go. The kernel computes what it did before, much more slowly: times of a
+counting kernel mean nothing. The emulator counts by itself and needs none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.errors import MemlaneError, RecordError
+from memlane.instrument.buffer import offset
+from memlane.instrument.insert import Rewrite, placed, rewrite_body, under_guard
+from memlane.instrument.options import CountOptions
+from memlane.instrument.registers import Scope, free_prefix
+from memlane.instrument.sites import Skipped, place_of, site_table
+from memlane.instrument.transactions import check_countable, sectors, wavefronts
+from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
+from memlane.ptx import SCALAR_TYPES, Address, Function, Immediate, Instruction, Module, Register, Statement, Symbol
+from memlane.record import BranchCounts, Site, SiteCounts
+
+COUNTER_DTYPE = np.dtype([(name, "<u8") for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts")])
+"""The counters of one site; the fields are those of `memlane.record.SiteCounts`."""
+
+BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])
+"""The counters of one branch; they stand behind those of the sites."""
+
+_SECTORS_IN = ("global", "generic")
+_WAVEFRONTS_IN = ("shared", "generic")
+_OLDEST_VERSION, _OLDEST_TARGET = (7, 0), 80
+"""With `redux.sync`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A conditional branch of a kernel."""
+
+    kernel: str
+    """The kernel's title."""
+    instruction: int
+    """Index among the instructions of the original kernel."""
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A counting module and what is needed to read its counters."""
+
+    module: Module
+    sites: tuple[Site, ...]
+    """All sites of the module, `sites[i].id == i`; each has its counters, chosen or not."""
+    branches: tuple[Branch, ...]
+    chip: str
+    """Whose rules it counts by."""
+    skipped: tuple[Skipped, ...] = field(default=(), repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the counters, to allocate at a multiple of 8 and to clear."""
+        return len(self.sites) * COUNTER_DTYPE.itemsize + len(self.branches) * BRANCH_DTYPE.itemsize
+
+
+def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Counted:
+    """Make the kernels of a module count by the rules of `chip`.
+
+    Raises `MemlaneError` for a module that is instrumented already, has addresses of 32 bits or a target before sm_80, and `ChipError`
+    for a chip whose rules need the emulator.
+    """
+    options = options or CountOptions()
+    check_instrumentable(module)
+    check_countable(chip)
+    _check_target(module)
+    table = site_table(module)
+    branches: list[Branch] = []
+    kernels: dict[str, Function] = {}
+    for kernel in module.kernels.values():
+        if options.selection.kernels is not None and not options.selection.kernels & {kernel.name, kernel.title}:
+            continue
+        chosen = {index: site for index, site in table.of_kernel[kernel.name].items() if options.selection.takes(site, kernel.name)}
+        first_branch = len(branches)
+        if options.branches:
+            branches += _branches(module, kernel)
+        offsets = {
+            branch.instruction: len(table.sites) * COUNTER_DTYPE.itemsize + number * BRANCH_DTYPE.itemsize
+            for number, branch in enumerate(branches[first_branch:], first_branch)
+        }
+        if chosen or offsets:
+            kernels[kernel.name] = rewrite_body(kernel, "", _rewriter(free_prefix(kernel), chip, chosen, offsets))
+    counting = assembled(module, kernels, [pointer(COUNTERS)], _OLDEST_VERSION)
+    return Counted(counting, table.sites, tuple(branches), chip.name, table.skipped)
+
+
+def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> tuple[tuple[SiteCounts, ...], tuple[BranchCounts, ...]]:
+    """What the counters hold of the kernel with this title: its sites and branches that were executed.
+
+    `counters`: the `nbytes` bytes of the counters. Raises RecordError for another size.
+    """
+    raw = np.ascontiguousarray(counters).view(np.uint8).reshape(-1)
+    if len(raw) != counted.nbytes:
+        raise RecordError(f"the counters of this module have {counted.nbytes} bytes, got {len(raw)}")
+    split = len(counted.sites) * COUNTER_DTYPE.itemsize
+    of_sites, of_branches = raw[:split].view(COUNTER_DTYPE), raw[split:].view(BRANCH_DTYPE)
+    return (
+        tuple(
+            _site_counts(site, row) for site, row in zip(counted.sites, of_sites, strict=True) if site.kernel == kernel and row["requests"]
+        ),
+        tuple(
+            BranchCounts(branch.kernel, branch.file, branch.line, int(row["executions"]), int(row["divergent"]))
+            for branch, row in zip(counted.branches, of_branches, strict=True)
+            if branch.kernel == kernel and row["executions"]
+        ),
+    )
+
+
+def _site_counts(site: Site, row: Any) -> SiteCounts:
+    def known(name: str, spaces: tuple[str, ...]) -> int | None:
+        return int(row[name]) if site.space in spaces else None
+
+    return SiteCounts(
+        site=site,
+        requests=int(row["requests"]),
+        lanes=int(row["lanes"]),
+        bytes=int(row["lanes"]) * site.nbytes,
+        sectors=known("sectors", _SECTORS_IN),
+        ideal_sectors=known("ideal_sectors", _SECTORS_IN),
+        wavefronts=known("wavefronts", _WAVEFRONTS_IN),
+        ideal_wavefronts=known("ideal_wavefronts", _WAVEFRONTS_IN),
+    )
+
+
+def _check_target(module: Module) -> None:
+    architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
+    if architecture < _OLDEST_TARGET:
+        raise MemlaneError(
+            f"counting on a GPU needs instructions of sm_{_OLDEST_TARGET}, and {module.name} has .target {module.target[0]};"
+            f" compile it for sm_{_OLDEST_TARGET} or later, or count on the emulator"
+        )
+
+
+def _branches(module: Module, kernel: Function) -> list[Branch]:
+    assert kernel.body is not None
+    return [
+        Branch(kernel.title, index, *place_of(module, instruction)[:2])
+        for index, instruction in enumerate(kernel.body.instructions())
+        if instruction.opcode == "bra" and instruction.guard is not None
+    ]
+
+
+# -- the PTX in front of an access or a branch ------------------------------------------------------------------------------------
+
+
+def _rewriter(prefix: str, chip: Chip, chosen: dict[int, Site], branches: dict[int, int]) -> Rewrite:
+    def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        at = instruction.location
+        if index in chosen:
+            text = _count_access(prefix, chip, chosen[index], instruction, scope)
+            counting = under_guard(instruction.guard, f"${prefix}uncounted_{index}", placed(text, at), at)
+            return (*counting, instruction)
+        if index in branches:
+            return (*placed(_count_branch(prefix, branches[index], index, instruction), at), instruction)
+        return (instruction,)
+
+    return rewrite
+
+
+def _warp(r: str, skip: str, at: int) -> str:
+    """The counters that begin `at` bytes into the array, the active lanes, and the lane that speaks for them."""
+    return f"""\
+.reg .b64 {r}counters;
+.reg .b32 {r}active, {r}lane, {r}below, {r}lower;
+.reg .pred {r}absent, {r}leads;
+ld.global.u64 {r}counters, [{COUNTERS}];
+setp.eq.u64 {r}absent, {r}counters, 0;
+@{r}absent bra {skip};
+add.u64 {r}counters, {r}counters, {at};
+activemask.b32 {r}active;
+mov.u32 {r}lane, %laneid;
+mov.u32 {r}below, %lanemask_lt;
+and.b32 {r}lower, {r}below, {r}active;
+setp.eq.u32 {r}leads, {r}lower, 0;
+"""
+
+
+def _add(r: str, value: str, place: int) -> str:
+    """The leader adds a 32-bit register to a counter."""
+    return (
+        f"{{\n.reg .b64 {r}amount;\ncvt.u64.u32 {r}amount, {value};\n@{r}leads red.global.add.u64 [{r}counters+{place}], {r}amount;\n}}\n"
+    )
+
+
+def _count_access(prefix: str, chip: Chip, site: Site, instruction: Instruction, scope: Scope) -> str:
+    r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
+    at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
+    parts = [
+        f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
+        f"popc.b32 {r}lanes, {r}active;\n{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}",
+    ]
+    if site.space in _SECTORS_IN + _WAVEFRONTS_IN:
+        parts.append(_address(r, instruction, scope))
+    if site.space in _SECTORS_IN:
+        parts.append(_in_space(r, "global", site.space, sectors(r, chip, site.nbytes), "sectors", "ideal_sectors", at))
+    if site.space in _WAVEFRONTS_IN:
+        parts.append(_in_space(r, "shared", site.space, wavefronts(r, chip, site.nbytes), "wavefronts", "ideal_wavefronts", at))
+    parts.append(f"{skip}:\n}}\n")
+    return "".join(parts)
+
+
+def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int]) -> str:
+    """Count the lanes whose address lies in `space`; all of them where the instruction names it."""
+    here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
+    return f"""\
+{{
+.reg .b32 {r}inside, {r}{total}, {r}{ideal};
+.reg .pred {r}here;
+{here}vote.sync.ballot.b32 {r}inside, {r}here, {r}active;
+{fragment}{_add(r, r + total, at[total])}{_add(r, r + ideal, at[ideal])}}}
+"""
+
+
+def _address(r: str, instruction: Instruction, scope: Scope) -> str:
+    """The address in 64 bits."""
+    target = f"{r}address"
+    operand = next(one for one in instruction.operands if isinstance(one, Address))
+    text = f".reg .b64 {target};\n"
+    match operand.base:
+        case Register(name) if SCALAR_TYPES[scope.type_of(name)].bits == 32:
+            text += f"cvt.u64.u32 {target}, {name};\n"
+        case Register(name):
+            text += f"mov.b64 {target}, {name};\n"
+        case Symbol(name, inner):
+            text += f"mov.u64 {target}, {name};\nadd.s64 {target}, {target}, {inner};\n"
+        case Immediate(value):
+            text += f"mov.u64 {target}, {value};\n"
+    return f"{text}add.s64 {target}, {target}, {operand.offset};\n" if operand.offset else text
+
+
+def _count_branch(prefix: str, at: int, index: int, instruction: Instruction) -> str:
+    """Executions, and those in which some lanes fulfil the guard and some do not."""
+    r, skip = f"%{prefix}", f"${prefix}counted_branch_{index}"
+    assert instruction.guard is not None
+    return f"""\
+{{
+{_warp(r, skip, at)}.reg .b32 {r}one, {r}two_ways, {r}taken;
+.reg .pred {r}some;
+mov.u32 {r}one, 1;
+vote.sync.ballot.b32 {r}taken, {instruction.guard.register}, {r}active;
+setp.ne.u32 {r}some, {r}taken, 0;
+setp.ne.and.u32 {r}some, {r}taken, {r}active, {r}some;
+selp.u32 {r}two_ways, 1, 0, {r}some;
+{_add(r, f"{r}one", offset(BRANCH_DTYPE, "executions"))}{_add(r, f"{r}two_ways", offset(BRANCH_DTYPE, "divergent"))}{skip}:
+}}
+"""

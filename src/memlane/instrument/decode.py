@@ -1,0 +1,184 @@
+"""The trace buffer back to rows: which warps ran, what they recorded, and what found no room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import RecordError
+from memlane.instrument.buffer import (
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    MAGIC,
+    RECORD_BYTES,
+    RECORD_DTYPE,
+    SLICE_DTYPE,
+    SLICE_HEADER_BYTES,
+    VERSION,
+    BufferLayout,
+)
+
+Rows = npt.NDArray[Any]
+
+WARP_DTYPE = np.dtype(
+    [
+        ("gridid", "u8"),
+        ("kernel", "u4"),
+        ("block", "u4"),
+        ("warp", "u2"),
+        ("sm", "u2"),
+        ("lanes", "u4"),
+        ("begin_cycles", "i8"),
+        ("end_cycles", "i8"),
+        ("begin_ns", "i8"),
+        ("end_ns", "i8"),
+        ("kept", "u4"),
+        ("lost", "u8"),
+    ]
+)
+"""One row per traced warp, in the order in which they entered: as `memlane.record.WARP_DTYPE`, but with the `%gridid` of the launch instead
+of its number, the index of its kernel, and the mask of the lanes that exist."""
+
+ACCESS_DTYPE = np.dtype(
+    [
+        ("gridid", "u8"),
+        ("block", "u4"),
+        ("warp", "u2"),
+        ("sm", "u2"),
+        ("site", "u4"),
+        ("active_mask", "u4"),
+        ("execution", "u4"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("slice", "u4"),
+    ]
+)
+"""One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0. `slice`:
+index of its warp among the warps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """What a buffer holds."""
+
+    records: Rows = field(repr=False)
+    """`ACCESS_DTYPE`."""
+    warps: Rows = field(repr=False)
+    """`WARP_DTYPE`; without those that found no slice."""
+    homeless_warps: int
+    """Warps that found no slice."""
+    homeless_records: int
+    """What these would have recorded."""
+    unfinished: int
+    """Warps that had not left their kernel; what lane 0 led in them is missing."""
+
+    @property
+    def lost(self) -> int:
+        """Records that found no room, wherever."""
+        return int(self.warps["lost"].sum()) + self.homeless_records
+
+
+def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
+    """Read a buffer (bytes) after the launches that wrote it have ended.
+
+    Raises RecordError if it is not a trace buffer of this version, or too short for what its header says.
+    """
+    buffer = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1)
+    layout, asked = _read_header(buffer)
+    slices = buffer[HEADER_BYTES : layout.nbytes].reshape(layout.slices + 1, layout.slice_bytes)
+    taken = min(asked, layout.slices)
+    headers = slices[: taken + 1, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
+    spill, headers = headers[0], headers[1:]
+    led = np.minimum(headers["attempted"], layout.capacity).astype(np.int64)
+    other = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
+    warps = _warps(headers, led + other)
+    return Decoded(
+        records=_records(slices[1 : taken + 1], warps, led, other, layout),
+        warps=warps,
+        homeless_warps=asked - taken,
+        homeless_records=int(spill["attempted"] + spill["overflow"]),
+        unfinished=int((headers["end_cycles"] == 0).sum()),
+    )
+
+
+def _read_header(buffer: npt.NDArray[np.uint8]) -> tuple[BufferLayout, int]:
+    """The layout, and how many warps asked for a slice."""
+    if len(buffer) < HEADER_BYTES:
+        raise RecordError(f"{len(buffer)} bytes are no trace buffer: its header alone has {HEADER_BYTES}")
+    header = buffer[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
+    if int(header["magic"]) != MAGIC:
+        raise RecordError(f"this is no trace buffer: it begins with {int(header['magic']):#018x}, not {MAGIC:#018x}")
+    if int(header["version"]) != VERSION:
+        raise RecordError(f"this trace buffer has version {int(header['version'])}; this memlane reads version {VERSION}")
+    layout = BufferLayout(int(header["slices"]), int(header["capacity"]), int(header["overflow"]))
+    if int(header["slice_bytes"]) != layout.slice_bytes or len(buffer) < layout.nbytes:
+        raise RecordError(
+            f"this trace buffer is damaged: {layout.slices} slices of {layout.capacity} + {layout.overflow} records take {layout.nbytes}"
+            f" bytes, it has {len(buffer)}, and slices of {int(header['slice_bytes'])} bytes instead of {layout.slice_bytes}"
+        )
+    return layout, int(header["head"])
+
+
+def _warps(headers: Rows, kept: npt.NDArray[np.int64]) -> Rows:
+    if len(headers) and int(headers["block"].max()) >= 1 << 32:
+        raise RecordError("a traced grid has more than 2^32 blocks, which records cannot number")
+    warps = np.zeros(len(headers), WARP_DTYPE)
+    for name in WARP_DTYPE.names or ():
+        if name not in ("kept", "lost"):
+            warps[name] = headers[name]
+    warps["kept"] = kept
+    warps["lost"] = headers["attempted"] + headers["overflow"] - kept.astype(np.uint64)
+    return warps
+
+
+def _records(
+    slices: npt.NDArray[np.uint8], warps: Rows, led: npt.NDArray[np.int64], other: npt.NDArray[np.int64], layout: BufferLayout
+) -> Rows:
+    """The kept records of all slices, ordered by warp and start."""
+    room = layout.capacity + layout.overflow
+    places: Rows = np.ndarray((len(slices), room), RECORD_DTYPE, slices, SLICE_HEADER_BYTES, (layout.slice_bytes, RECORD_BYTES))
+    row = np.concatenate([np.repeat(np.arange(len(led)), led), np.repeat(np.arange(len(other)), other)])
+    place = np.concatenate([_counting(led), layout.capacity + _counting(other)])
+    raw = places[row, place]
+    if other.any():
+        order = _by_row_and_start(row, raw["start"])
+        raw, row = raw[order], row[order]
+    records = np.zeros(len(raw), ACCESS_DTYPE)
+    for name in ("gridid", "block", "warp", "sm"):
+        records[name] = warps[name][row]
+    for name in ("site", "active_mask", "start", "end"):
+        records[name] = raw[name]
+    records["slice"] = row
+    records["execution"] = _executions(row, raw["site"])
+    return records
+
+
+def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """0, 1, ... for each length, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """The order by row, then start. One key, if it fits 64 bits: what lane 0 led and what others led are two ascending runs of it, which
+    a stable sort merges in linear time."""
+    first = int(start.min())
+    span = int(start.max()) - first + 1
+    if span * (int(row.max()) + 1) < 1 << 63:
+        return np.argsort(row * span + (start - np.uint64(first)).astype(np.int64), kind="stable")
+    return np.lexsort((start, row))
+
+
+def _executions(row: npt.NDArray[np.int64], site: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """How many records of the same row and site stand before each record; the rows ascend."""
+    executions = np.empty(len(row), np.int64)
+    if len(row):
+        narrow = site.astype(np.uint16) if int(site.max()) < 1 << 16 else site
+        order = np.argsort(narrow, kind="stable")
+        by_site, by_row = site[order], row[order]
+        fresh = np.flatnonzero((by_site[1:] != by_site[:-1]) | (by_row[1:] != by_row[:-1])) + 1
+        executions[order] = _counting(np.diff(np.concatenate([[0], fresh, [len(row)]])))
+    return executions

@@ -1,0 +1,40 @@
+"""The module variables through which instrumented kernels find the memory they write to.
+
+A variable and not a parameter: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is null, as
+it is unless somebody sets it, the kernel records nothing and computes what it always did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from memlane.errors import MemlaneError
+from memlane.ptx import Function, Module, Variable
+
+POINTER = "memlane_trace"
+"""Holds the address of the trace buffer."""
+
+COUNTERS = "memlane_counts"
+"""Holds the address of the counters."""
+
+
+def check_instrumentable(module: Module) -> None:
+    """MemlaneError for a module that cannot be instrumented."""
+    for name in (POINTER, COUNTERS):
+        if name in module.variables:
+            raise MemlaneError(f"{module.name} is instrumented already (it declares {name}); instrument the original module")
+    if module.address_size != 64:
+        raise MemlaneError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be instrumented")
+
+
+def pointer(name: str) -> Variable:
+    """The declaration of such a variable."""
+    return Variable("global", "u64", name, align=8, linkage=("visible",))
+
+
+def assembled(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:
+    """The module with kernels replaced, variables declared in front of what stands first, and at least the PTX `version`."""
+    items = [kernels.get(one.name, one) if isinstance(one, Function) and one.body is not None else one for one in module.items]
+    first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
+    return replace(module, items=(*items[:first], *variables, *items[first:]), version=max(module.version, version))
