@@ -1,0 +1,164 @@
+"""The clock layer's view of a multiprocessor: who may issue when, and how long results take.
+
+    clock = Clock(chip)
+    sms = clock.fresh(sm_count)                                        # uint8[sm_count, clock.sm_bytes], zero: nothing is reserved
+    start = invoke(e, clock.issue("fma"), sm, subcore, time)           # i64: the cycle in which the instruction starts
+    start = invoke(e, clock.lsu, sm, time, wavefronts)                 # i64: the cycle of the first wavefront
+    timing = timing_of(chip, "fma.rn.f32", "f32")                      # while generating code: Timing(latency=4, pipe="fma", issues=1)
+
+Every resource that takes one thing at a time (a sub-core's issue slot, a pipe of a sub-core, the load-store unit of the multiprocessor) is a
+*ring*: a bitmap of its next `SLOTS` slots, in which a request takes the first free one at or after its time. So the outcome hardly depends on
+the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions to those that come after it, which a
+counter of the next free cycle would not. A slot is one cycle of an issue port, and as many cycles of a pipe as one warp instruction occupies it
+(`Chip.issue_interval`); instructions may start anywhere in their slot, so neighbours can start closer together than that, while the rate over
+time is exact. Wavefronts of one access need not be adjacent; the start that is returned is such that the last one is over after `wavefronts`
+slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
+
+What is not modelled: instruction fetch, register bank conflicts, dual issue, the depth of queues (an access never stalls the issue of the
+next one), the bandwidth of L2 and DRAM.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.runtime.helper import Helper, helper, invoke
+
+_WORDS = 128
+SLOTS = 64 * _WORDS
+"""Slots that a ring looks ahead."""
+_ENTRY_BYTES = 16
+_RING_BYTES = _WORDS * _ENTRY_BYTES
+"""An entry is a word of 64 slots and the number of that word since time 0, both u64."""
+
+PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote")
+"""Pipes of a sub-core: fields of `Throughput`."""
+
+
+class Clock:
+    """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes; last the LSU."""
+
+    def __init__(self, chip: Chip) -> None:
+        self._subcores = chip.schedulers
+        self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
+        self._port_bytes = _RING_BYTES * (1 + len(PIPES))
+        self._lsu_offset = self._port_bytes * chip.schedulers
+        self.sm_bytes = self._lsu_offset + _RING_BYTES
+        self.lsu = _lsu(self._lsu_offset, max(1, round(chip.warp_size / chip.throughput.memory)))
+        """`(sm: ptr, time: i64, wavefronts: i32) -> i64`: when the first wavefront starts; `time` for 0 wavefronts."""
+
+    def issue(self, pipe: str = "") -> Helper:
+        """`(sm: ptr, subcore: i32, time: i64) -> i64`: when an instruction that is ready at `time` starts: it takes an issue slot of its
+        sub-core, and then of the pipe if that is given and is occupied for more than a cycle."""
+        interval = self._intervals[pipe] if pipe else 1
+        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval)
+
+    def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
+        """The state of `sm_count` idle multiprocessors, a row each."""
+        return np.zeros((sm_count, self.sm_bytes), np.uint8)
+
+
+def interval_of(chip: Chip, pipe: str) -> int:
+    """Whole cycles for which a warp instruction occupies its pipe."""
+    return max(1, round(chip.issue_interval(pipe)))
+
+
+@cache
+def _issue(port_bytes: int, ring: int, interval: int) -> Helper:
+    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe."""
+
+    def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
+        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
+        start = invoke(e, reserve, port, time)
+        if ring:
+            slot = invoke(e, reserve, e.at(port, ring * _RING_BYTES), e.udiv(start, constant(I64, interval)))
+            start = e.intrinsic("umax", [start, e.mul(slot, constant(I64, interval))])
+        e.ret(start)
+
+    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}", I64, (POINTER, I32, I64), build)
+
+
+@cache
+def _lsu(offset: int, interval: int) -> Helper:
+    def build(e: Emit, sm: Value, time: Value, wavefronts: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", wavefronts, constant(I32, 0)), likely=False):
+            e.ret(time)
+        cycles = constant(I64, interval)
+        last = invoke(e, reserve_many, e.at(sm, offset), e.udiv(time, cycles), wavefronts)
+        first = e.sub(last, e.sub(e.zext(wavefronts, I64), constant(I64, 1)))
+        e.ret(e.intrinsic("umax", [time, e.mul(first, cycles)]))
+
+    return Helper(f"memlane_lsu_{offset}_{interval}", I64, (POINTER, I64, I32), build)
+
+
+class _Cursor:
+    """A walk over the words of a ring from a slot on."""
+
+    def __init__(self, e: Emit, ring: Value, slot: Value) -> None:
+        self._e, self._ring = e, ring
+        self._word = e.variable(e.lshr(slot, constant(I64, 6)))
+        self._from = e.variable(e.shl(constant(I64, -1), e.and_(slot, constant(I64, 63))))
+
+    def free(self) -> tuple[Value, Value, Value, Value]:
+        """The word's number, its entry, its taken slots, and those of its free slots that the walk may take.
+
+        An entry that holds an earlier word is as good as empty; one that holds a later word is past recall: nothing is free.
+        """
+        e = self._e
+        number = self._word.get()
+        entry = e.at(self._ring, e.mul(e.and_(number, constant(I64, _WORDS - 1)), constant(I64, _ENTRY_BYTES)))
+        owner = e.load(e.at(entry, 8), typ=I64)
+        taken = e.select(e.icmp_unsigned("==", owner, number), e.load(entry, typ=I64), constant(I64, 0))
+        taken = e.select(e.icmp_unsigned(">", owner, number), constant(I64, -1), taken)
+        return number, entry, taken, e.and_(e.not_(taken), self._from.get())
+
+    def take(self, number: Value, entry: Value, taken: Value) -> None:
+        self._e.store(taken, entry)
+        self._e.store(number, self._e.at(entry, 8))
+
+    def advance(self) -> None:
+        self._word.set(self._e.add(self._word.get(), constant(I64, 1)))
+        self._from.set(constant(I64, -1))
+
+
+@helper("reserve", I64, POINTER, I64)
+def reserve(e: Emit, ring: Value, slot: Value) -> None:
+    """Take the first free slot of a ring at or after `slot`."""
+    cursor = _Cursor(e, ring, slot)
+    with e.while_(lambda: constant(I1, 1)):
+        number, entry, taken, free = cursor.free()
+        with e.if_then(e.icmp_unsigned("!=", free, constant(I64, 0)), likely=True):
+            bit = e.lowest_bit(free)
+            cursor.take(number, entry, e.or_(taken, e.shl(constant(I64, 1), bit)))
+            e.ret(e.or_(e.shl(number, constant(I64, 6)), bit))
+        cursor.advance()
+    e.unreachable()
+
+
+@helper("reserve_many", I64, POINTER, I64, I32)
+def reserve_many(e: Emit, ring: Value, slot: Value, count: Value) -> None:
+    """Take the first `count` (at least 1) free slots of a ring at or after `slot`; the last of them."""
+    cursor = _Cursor(e, ring, slot)
+    left = e.variable(e.zext(count, I64))
+    last = e.variable(slot)
+    with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I64, 0))):
+        number, entry, taken, free = cursor.free()
+        with e.if_then(e.icmp_unsigned("!=", free, constant(I64, 0)), likely=True):
+            rest = e.variable(free)  # the free slots that are not wanted, once the lowest ones are gone from it
+            with e.while_(lambda rest=rest: e.and_(_is_some(e, left.get()), _is_some(e, rest.get()))):
+                bits = rest.get()
+                last.set(e.or_(e.shl(number, constant(I64, 6)), e.lowest_bit(bits)))
+                rest.set(e.and_(bits, e.sub(bits, constant(I64, 1))))
+                left.set(e.sub(left.get(), constant(I64, 1)))
+            cursor.take(number, entry, e.or_(taken, e.xor(free, rest.get())))
+        cursor.advance()
+    e.ret(last.get())
+
+
+def _is_some(e: Emit, bits: Value) -> Value:
+    return e.icmp_unsigned("!=", bits, constant(I64, 0))

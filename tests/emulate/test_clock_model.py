@@ -1,0 +1,152 @@
+"""Issue slots, pipes and the load-store unit against a slow model; latencies by instruction."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlane.chip import load, names
+from memlane.emulate.clock import PIPES, SLOTS, Clock, interval_of
+from memlane.emulate.latency import Timing, latency_of, timing_of
+from machine import callable_of
+
+H200 = load("h200")
+
+
+class Slots:
+    """A resource that takes one thing at a time, for ever."""
+
+    def __init__(self) -> None:
+        self.taken: set[int] = set()
+
+    def take(self, slot: int) -> int:
+        while slot in self.taken:
+            slot += 1
+        self.taken.add(slot)
+        return slot
+
+
+class SlowSm:
+    """The clock layer's multiprocessor, in Python."""
+
+    def __init__(self) -> None:
+        self.rings: dict[object, Slots] = {}
+
+    def ring(self, *name: object) -> Slots:
+        return self.rings.setdefault(name, Slots())
+
+    def issue(self, subcore: int, pipe: str, time: int) -> int:
+        start = self.ring(subcore).take(time)
+        interval = interval_of(H200, pipe) if pipe else 1
+        return start if interval == 1 else max(start, interval * self.ring(subcore, pipe).take(start // interval))
+
+    def lsu(self, time: int, wavefronts: int) -> int:
+        last = [self.ring("lsu").take(time) for _ in range(wavefronts)]
+        return last[-1] - wavefronts + 1 if last else time
+
+
+requests = st.lists(
+    st.one_of(
+        st.tuples(st.just("issue"), st.integers(0, 3), st.sampled_from(("", *PIPES)), st.integers(0, 400)),
+        st.tuples(st.just("lsu"), st.integers(0, 400), st.sampled_from([0, 1, 1, 2, 4, 32, 200])),
+    ),
+    max_size=150,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(requests=requests, start=st.sampled_from([0, 61, SLOTS - 30, 10**12]))
+def test_requests_in_any_order_equal_the_slow_model(requests: list[tuple], start: int) -> None:  # type: ignore[type-arg]
+    clock, slow = Clock(H200), SlowSm()
+    sms = clock.fresh(2)
+    sm = sms[1].ctypes.data
+    for kind, *rest in requests:
+        if kind == "issue":
+            subcore, pipe, time = rest
+            assert callable_of(clock.issue(pipe))(sm, subcore, start + time) == slow.issue(subcore, pipe, start + time)
+        else:
+            time, wavefronts = rest
+            assert callable_of(clock.lsu)(sm, start + time, wavefronts) == slow.lsu(start + time, wavefronts)
+    assert not sms[0].any()
+
+
+def test_a_warp_that_ran_ahead_leaves_earlier_cycles_free() -> None:
+    clock = Clock(H200)
+    sm = clock.fresh(1).ctypes
+    issue = callable_of(clock.issue())
+    assert [issue(sm.data, 0, 5000), issue(sm.data, 0, 3), issue(sm.data, 0, 3), issue(sm.data, 0, 5000)] == [5000, 3, 4, 5001]
+
+
+def test_the_state_is_reused_after_a_ring_of_cycles() -> None:
+    clock = Clock(H200)
+    sm = clock.fresh(1)
+    issue = callable_of(clock.issue())
+    for turn in range(5):
+        base = turn * SLOTS
+        assert [issue(sm.ctypes.data, 2, base + 7) for _ in range(70)] == list(range(base + 7, base + 77))
+
+
+def test_a_request_from_before_the_ring_takes_the_next_slot_that_is_known_to_be_free() -> None:
+    clock = Clock(H200)
+    sm = clock.fresh(1)
+    issue = callable_of(clock.issue())
+    issue(sm.ctypes.data, 0, 3 * SLOTS)  # the word that holds it once held the cycles from 0 to 63
+    assert issue(sm.ctypes.data, 0, 5) == 64
+
+
+def test_a_full_pipe_delivers_what_the_chip_says() -> None:
+    clock = Clock(H200)
+    sm = clock.fresh(1)
+    for pipe in PIPES:
+        starts = [callable_of(clock.issue(pipe))(sm.ctypes.data, subcore, 0) for subcore in range(4) for _ in range(100)]
+        busy = max(starts) + interval_of(H200, pipe)
+        assert 400 * 32 / busy == pytest.approx(getattr(H200.throughput, pipe), rel=0.25)
+        sm[:] = 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_shipped_chip_has_whole_intervals(name: str) -> None:
+    chip = load(name)
+    assert [interval_of(chip, pipe) for pipe in PIPES] == [pytest.approx(chip.issue_interval(pipe)) for pipe in PIPES]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "type", "field"),
+    [
+        ("add.s32", "s32", "alu"),
+        ("mad.lo.s32", "s32", "imul"),
+        ("mul.wide.u32", "u64", "imul"),
+        ("fma.rn.f32", "f32", "fma"),
+        ("add.f64", "f64", "fp64"),
+        ("setp.lt.s32", "s32", "predicate"),
+        ("ex2.approx.ftz.f32", "f32", "sfu"),
+        ("cvt.rn.f32.s32", "f32", "convert"),
+        ("cvt.u64.u32", "u64", "alu"),
+        ("shfl.sync.bfly.b32", "b32", "shuffle"),
+        ("bra", "", "branch"),
+        ("mov.b32", "b32", "alu"),
+        ("prmt.b32", "b32", "alu"),
+    ],
+)
+def test_plain_instructions_have_the_latency_of_their_class(opcode: str, type: str, field: str) -> None:
+    assert latency_of(H200, opcode, type) == round(getattr(H200.latency, field))
+
+
+def test_memory_special_registers_and_fences() -> None:
+    latency = H200.latency
+    assert latency_of(H200, "ld.shared.f32", "f32", space="shared") == round(latency.shared)
+    assert latency_of(H200, "ld.param.u64", "u64", space="param") == round(latency.constant)
+    assert latency_of(H200, "atom.global.add.u32", "u32", space="global") == round(latency.global_atomic)
+    assert latency_of(H200, "red.shared.add.u32", "u32", space="shared") == round(latency.shared_atomic)
+    assert latency_of(H200, "mov.u64", "u64", special="%clock64") == round(latency.clock)
+    assert latency_of(H200, "mov.u32", "u32", special="%tid.x") == round(latency.special)
+    assert latency_of(H200, "membar.gl") == latency_of(H200, "fence.acq_rel.sys") == round(latency.fence_device)
+    assert latency_of(H200, "fence.acq_rel.cta") == round(latency.fence_block)
+
+
+def test_what_the_assembler_expands_takes_the_sum_of_its_parts() -> None:
+    latency = H200.latency
+    assert timing_of(H200, "div.rn.f32", "f32") == Timing(round(latency.sfu) + 6 * round(latency.fma), "sfu", 7)
+    assert timing_of(H200, "add.s64", "s64") == Timing(2 * round(latency.alu), "alu", 2)
+    assert timing_of(H200, "rcp.approx.ftz.f32", "f32").issues == 1 < timing_of(H200, "rcp.rn.f32", "f32").issues
