@@ -12,6 +12,7 @@ Inside the package imports go one way, from the last to the first:
     registers, access   what an instruction reads and writes: registers, memory
     scopes              inner blocks taken out of a function
     cfg, liveness       basic blocks, dominators, loops; live registers
+    verify              the rules that a module keeps
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from memlane.ptx.registers import (
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.special import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
+from memlane.ptx.verify import verify
 
 __all__ = [
     "SCALAR_TYPES",
@@ -115,4 +117,5 @@ __all__ = [
     "rename_operand",
     "statements",
     "variable_text",
+    "verify",
 ]

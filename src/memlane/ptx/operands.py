@@ -76,11 +76,19 @@ class Names:
         return Symbol(name)
 
     def _in_range(self, name: str) -> bool:
-        return any(
-            name.startswith(prefix) and name[len(prefix) :].isdecimal() and int(name[len(prefix) :]) < count
-            for ranges in self._ranges
-            for prefix, count in ranges
-        )
+        return any(register_number(name, prefix, count) is not None for ranges in self._ranges for prefix, count in ranges)
+
+
+def register_number(name: str, prefix: str, count: int | None) -> int | None:
+    """Which of the registers of `.reg .b32 prefix<count>;` bears `name`; None if none does.
+
+    >>> register_number("%r11", "%r", 12)
+    11
+    """
+    digits = name[len(prefix) :]
+    if count is None or not name.startswith(prefix) or not digits.isdecimal() or int(digits) >= count:
+        return None
+    return int(digits)
 
 
 def parse_operand(cursor: Cursor, names: Names) -> Operand:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, RegisterDecl, Statement, Variable
+from memlane.ptx.operands import register_number
 from memlane.ptx.registers import names_in, rename_instruction
 
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
@@ -39,9 +40,9 @@ class _Scope:
             if name in scope.names:
                 return scope.names[name]
             for prefix, count, renamed in scope.ranges:
-                number = name[len(prefix) :]
-                if name.startswith(prefix) and number.isdecimal() and int(number) < count:
-                    return renamed + number
+                number = register_number(name, prefix, count)
+                if number is not None:
+                    return f"{renamed}{number}"
             scope = scope.outer
         return name
 

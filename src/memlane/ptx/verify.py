@@ -1,0 +1,309 @@
+"""Whether a module makes sense: every name is declared, every operand fits its instruction.
+
+Each rule is one short function that yields what is wrong with an instruction; `RULES` lists them. The rules are as lenient as the assembler:
+a module that it accepts passes here too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from memlane.errors import PtxTypeError
+from memlane.ptx.ir import (
+    Address,
+    Arguments,
+    Block,
+    Directive,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    RegisterDecl,
+    Special,
+    Statement,
+    Symbol,
+    TextureAddress,
+    Variable,
+    Vector,
+)
+from memlane.ptx.operands import register_number
+from memlane.ptx.printer import operand_text
+from memlane.ptx.registers import names_in
+from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.types import SCALAR_TYPES
+from memlane.source import Span
+
+Complaint = tuple[str, str]
+"""What is wrong, and the piece of the instruction to point at."""
+
+_LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
+_BUILTIN_FUNCTIONS = frozenset({"vprintf", "malloc", "free", "__assertfail", "cudaLaunchDeviceV2", "cudaGetParameterBufferV2"})
+
+
+@dataclass
+class _Scope:
+    """The names visible at a place: registers with type and vector length, symbols with what they are."""
+
+    outer: _Scope | None = None
+    registers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    ranges: list[RegisterDecl] = field(default_factory=list)
+    symbols: dict[str, str] = field(default_factory=dict)
+
+    def register(self, name: str) -> tuple[str, int] | None:
+        """Type and vector length of a register; of a component of a vector register those of the component."""
+        base, dot, _ = name.partition(".")
+        scope: _Scope | None = self
+        while scope is not None:
+            found = scope.registers.get(base)
+            if found is None:
+                found = next(
+                    ((entry.type, entry.vector) for entry in scope.ranges if register_number(base, entry.name, entry.count) is not None),
+                    None,
+                )
+                if found is not None:
+                    scope.registers[base] = found
+            if found is not None:
+                return (found[0], 1) if dot else found
+            scope = scope.outer
+        return None
+
+    def symbol(self, name: str) -> str | None:
+        """`variable`, `label`, `function` or `table`; None if there is no such symbol."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.symbols:
+                return scope.symbols[name]
+            scope = scope.outer
+        return None
+
+    def declares(self, name: str) -> bool:
+        return name in self.registers or name in self.symbols or any(entry.name == name for entry in self.ranges)
+
+
+def verify(module: Module) -> None:
+    """Check a module. Raises `PtxTypeError`, which points at the first thing that is wrong."""
+    scope = _Scope()
+    for item in module.items:
+        if isinstance(item, Function):
+            if scope.symbols.get(item.name, "function") != "function":
+                raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
+            scope.symbols[item.name] = "function"
+        elif isinstance(item, Variable):
+            if scope.symbols.get(item.name, "variable") != "variable" or _defined_before(module, item):
+                raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
+            scope.symbols[item.name] = "variable"
+        elif item.text.startswith(".alias"):
+            scope.symbols[re.findall(r"[\w$%]+", item.text)[1]] = "function"
+    seen: set[str] = set()
+    for item in module.items:
+        if isinstance(item, Function) and item.body is not None:
+            if item.name in seen:
+                raise PtxTypeError(f"the function `{item.name}` is defined twice", item.span)
+            seen.add(item.name)
+            _verify_function(item, item.body, scope)
+
+
+def _defined_before(module: Module, variable: Variable) -> bool:
+    """Whether the module defines the name elsewhere too; `.extern` and `.common` declarations may be repeated."""
+    if not {"extern", "common", "weak"}.isdisjoint(variable.linkage):
+        return False
+    same = [item for item in module.items if isinstance(item, Variable) and item.name == variable.name and "extern" not in item.linkage]
+    return same[0] is not variable
+
+
+def _verify_function(function: Function, body: Block, outer: _Scope) -> None:
+    scope = _Scope(outer)
+    for parameter in (*function.results, *function.params):
+        if scope.declares(parameter.name):
+            raise PtxTypeError(f"the parameter `{parameter.name}` of `{function.name}` is declared twice", parameter.span)
+        if parameter.space == "reg":
+            scope.registers[parameter.name] = (parameter.type, parameter.vector)
+        else:
+            scope.symbols[parameter.name] = "variable"
+    _verify_statements(body.statements, scope, function)
+
+
+def _verify_statements(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
+    _declare(statements, scope, function)
+    for statement in statements:
+        if isinstance(statement, Block):
+            _verify_statements(statement.statements, _Scope(scope), function)
+        elif isinstance(statement, Instruction):
+            for rule in RULES:
+                for message, piece in rule(scope, statement):
+                    raise PtxTypeError(message, _narrow(statement.span, piece))
+
+
+def _declare(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
+    for index, statement in enumerate(statements):
+        if isinstance(statement, (RegisterDecl, Variable, Label)):
+            if scope.declares(statement.name):
+                span = None if isinstance(statement, RegisterDecl) else statement.span
+                raise PtxTypeError(f"`{statement.name}` is declared twice in `{function.name}`", span or function.span)
+            if isinstance(statement, RegisterDecl):
+                if statement.count is None:
+                    scope.registers[statement.name] = (statement.type, statement.vector)
+                else:
+                    scope.ranges.append(statement)
+            elif isinstance(statement, Label):
+                following = statements[index + 1] if index + 1 < len(statements) else None
+                is_table = isinstance(following, Directive) and following.text.startswith((".branchtargets", ".call"))
+                scope.symbols[statement.name] = "table" if is_table else "label"
+            else:
+                scope.symbols[statement.name] = "variable"
+
+
+def _narrow(span: Span | None, piece: str) -> Span | None:
+    """The first place of `piece` in an instruction, as a whole word; the instruction itself if it is not spelled so."""
+    if span is None or not piece:
+        return span
+    found = re.search(rf"(?<![\w$%]){re.escape(piece)}(?![\w$])", span.text)
+    return span if found is None else Span(span.source, span.start + found.start(), span.start + found.end())
+
+
+# -- rules ---------------------------------------------------------------------------------------------------------------------
+
+
+def guard_is_a_predicate(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    if instruction.guard is not None:
+        name = instruction.guard.register
+        found = scope.register(name)
+        if found is None:
+            yield f"the register `{name}` is not declared", name
+        elif found[0] != "pred":
+            yield f"the guard `{name}` must be a predicate, but it is declared as `.{found[0]}`", name
+
+
+def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    for operand in instruction.operands:
+        registers = {register.name.partition(".")[0] for register in _registers(operand)}
+        for name in names_in(operand):
+            if name in registers:
+                if scope.register(name) is None:
+                    yield f"the register `{name}` is not declared", name
+            elif scope.symbol(name) is None and not (instruction.opcode == "call" and name in _BUILTIN_FUNCTIONS):
+                yield f"the name `{name}` is not declared", name
+
+
+def branches_lead_to_labels(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    if instruction.form.effect == "branch":
+        wanted = "table" if instruction.opcode == "brx" else "label"
+        operand = instruction.operands[-1]
+        if not isinstance(operand, Symbol) or operand.offset or scope.symbol(operand.name) != wanted:
+            words = "a list of branch targets" if wanted == "table" else "a label"
+            yield f"`{operand_text(operand)}` is not {words}", operand_text(operand)
+
+
+def addresses_are_integers(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    for operand in instruction.operands:
+        if isinstance(operand, Address) and isinstance(operand.base, Register):
+            found = scope.register(operand.base.name)
+            if found is not None and (SCALAR_TYPES[found[0]].kind not in "usb" or SCALAR_TYPES[found[0]].bits not in (32, 64)):
+                yield f"`{operand.base.name}` holds an address, but it is declared as `.{found[0]}`", operand.base.name
+
+
+def vectors_have_the_length(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    word = instruction.form.slots.get("vec") or instruction.form.slots.get("num")
+    if word is None:
+        return
+    wanted = _LENGTHS[word]
+    operand = instruction.operand("d") or instruction.operand("b") or instruction.operand("v")
+    found = len(operand.items) if isinstance(operand, Vector) else 1
+    if isinstance(operand, Register):
+        found = (scope.register(operand.name) or ("", 1))[1]
+    if operand is not None and found != wanted:
+        yield f"`{instruction.name}` needs a vector of {wanted}, but `{operand_text(operand)}` has {found}", operand_text(operand)
+
+
+def operands_fit_their_types(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    form = instruction.form
+    for letter, index in form.operands.items():
+        operand = instruction.operands[index]
+        wanted = form.types.get(letter)
+        if isinstance(operand, Pair):
+            halves = zip((operand.first, operand.second), list(form.types.items())[:2], strict=False)
+            for half, (_, half_type) in halves:
+                yield from _fits(scope, half, half_type, False, instruction)
+        elif wanted is not None:
+            yield from _fits(scope, operand, wanted, letter in form.wider, instruction)
+
+
+RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
+    guard_is_a_predicate,
+    names_are_declared,
+    branches_lead_to_labels,
+    addresses_are_integers,
+    vectors_have_the_length,
+    operands_fit_their_types,
+)
+"""Every rule, in the order in which they are asked."""
+
+
+# -- types ---------------------------------------------------------------------------------------------------------------------
+
+
+def _registers(operand: Operand) -> Iterator[Register]:
+    if isinstance(operand, Register):
+        yield operand
+    elif isinstance(operand, Address):
+        yield from _registers(operand.base)
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
+        yield from _registers(operand.second)
+    elif isinstance(operand, (Vector, TextureAddress, Arguments)):
+        for item in operand.items:
+            yield from _registers(item)
+
+
+def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction: Instruction) -> Iterator[Complaint]:
+    if isinstance(operand, Vector):
+        if instruction.opcode == "mov":
+            yield from _packs(scope, operand, wanted, instruction)
+        else:
+            for item in operand.items:
+                yield from _fits(scope, item, wanted, wider, instruction)
+    elif isinstance(operand, Register):
+        declared = scope.register(operand.name)
+        if declared is not None and not _accepts(declared[0], wanted, wider):
+            yield (
+                f"`{operand.name}` is declared as `.{declared[0]}`, but `{instruction.name}` needs `.{wanted}` there",
+                operand.name,
+            )
+        elif operand.negated and wanted != "pred":
+            yield f"only a predicate can be negated, but `{instruction.name}` needs `.{wanted}` there", operand_text(operand)
+    elif isinstance(operand, Immediate):
+        kind = SCALAR_TYPES[wanted].kind
+        if operand.kind != "int" and kind in "us":
+            yield f"`{instruction.name}` needs an integer there, not `{operand_text(operand)}`", operand_text(operand)
+    elif isinstance(operand, Special):
+        kind = SPECIAL_REGISTERS[operand.name]
+        if (kind == "pred") != (wanted == "pred"):
+            yield f"`{operand.name}` is `.{kind}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
+
+
+def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
+    """`mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
+    widths = []
+    for item in operand.items:
+        declared = scope.register(item.name) if isinstance(item, Register) else None
+        if declared is None:
+            return
+        widths.append(SCALAR_TYPES[declared[0]].bits)
+    if sum(widths) != SCALAR_TYPES[wanted].bits:
+        yield f"`{operand_text(operand)}` has {sum(widths)} bits, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", ""
+
+
+def _accepts(declared: str, wanted: str, wider: bool) -> bool:
+    """Whether a register of the type `declared` may stand where `wanted` is needed."""
+    register, needed = SCALAR_TYPES[declared], SCALAR_TYPES[wanted]
+    if "pred" in (declared, wanted):
+        return declared == wanted
+    if register.bits != needed.bits:
+        return wider and register.bits > needed.bits and register.kind != "f"
+    return wider or "f" not in (register.kind, needed.kind) or "b" in (register.kind, needed.kind) or register.kind == needed.kind
