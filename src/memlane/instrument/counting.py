@@ -24,7 +24,7 @@ from memlane.instrument.registers import Scope, free_prefix
 from memlane.instrument.sites import Skipped, place_of, site_table
 from memlane.instrument.transactions import check_countable, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
-from memlane.ptx import SCALAR_TYPES, Address, Function, Immediate, Instruction, Module, Register, Statement, Symbol
+from memlane.ptx import SCALAR_TYPES, Address, Function, Immediate, Instruction, Module, Register, Statement, Symbol, memory_access
 from memlane.record import BranchCounts, Site, SiteCounts
 
 COUNTER_DTYPE = np.dtype([(name, "<u8") for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts")])
@@ -229,7 +229,10 @@ def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: 
 def _address(r: str, instruction: Instruction, scope: Scope) -> str:
     """The address in 64 bits."""
     target = f"{r}address"
-    operand = next(one for one in instruction.operands if isinstance(one, Address))
+    access = memory_access(instruction)
+    assert access is not None
+    operand = access.address
+    assert isinstance(operand, Address)
     text = f".reg .b64 {target};\n"
     match operand.base:
         case Register(name) if SCALAR_TYPES[scope.type_of(name)].bits == 32:

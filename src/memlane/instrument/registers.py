@@ -1,9 +1,9 @@
-"""The registers of a function: their types, who reads them, their raw bits, and names that are still free."""
+"""The registers of a function: their types, their raw bits, and names that are still free."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memlane.ptx import (
     SCALAR_TYPES,
@@ -25,37 +25,26 @@ from memlane.ptx import (
 PREFIX = "ml"
 
 
-def registers_in(operand: Operand) -> Iterator[str]:
-    """The names of the registers that an operand mentions, in order."""
+def read(instruction: Instruction) -> tuple[str, ...]:
+    """Registers that the instruction reads, its guard left out, each once; components (`%v.x`) by their full name."""
+    form = instruction.form
+    written = {form.operands[letter] for letter in form.writes if letter in form.operands}
+    names = (name for place, operand in enumerate(instruction.operands) if place not in written for name in _components(operand))
+    return tuple(dict.fromkeys(names))
+
+
+def _components(operand: Operand) -> Iterator[str]:
     match operand:
         case Register(name):
             yield name
         case Address(base):
-            yield from registers_in(base)
+            yield from _components(base)
         case Vector(items) | TextureAddress(items) | Arguments(items):
             for item in items:
-                yield from registers_in(item)
+                yield from _components(item)
         case Pair(first, second):
-            yield from registers_in(first)
-            yield from registers_in(second)
-
-
-def _written_places(instruction: Instruction) -> frozenset[int]:
-    form = instruction.form
-    return frozenset(form.operands[letter] for letter in form.writes if letter in form.operands)
-
-
-def written(instruction: Instruction) -> tuple[str, ...]:
-    """Registers that the instruction writes."""
-    places = _written_places(instruction)
-    return tuple(name for place, operand in enumerate(instruction.operands) if place in places for name in registers_in(operand))
-
-
-def read(instruction: Instruction) -> tuple[str, ...]:
-    """Registers that the instruction reads, its guard left out, each once."""
-    places = _written_places(instruction)
-    names = (name for place, operand in enumerate(instruction.operands) if place not in places for name in registers_in(operand))
-    return tuple(dict.fromkeys(names))
+            yield from _components(first)
+            yield from _components(second)
 
 
 @dataclass(frozen=True)
@@ -131,28 +120,6 @@ def words_of(register: str, kind: str, stem: str) -> Words:
     if bits == 16:
         return Words(f".reg .b32 {stem};\nmov.b32 {stem}, {{{register}, {register}}};\n", (stem,))
     return Words(f".reg .b32 {stem};\ncvt.u32.u8 {stem}, {register};\n", (stem,))
-
-
-@dataclass
-class Uses:
-    """Who reads what in a function."""
-
-    readers: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, function: Function) -> Uses:
-        uses = cls()
-        assert function.body is not None
-        for instruction in function.body.instructions():
-            uses.readers.update(read(instruction))
-            if instruction.guard is not None:
-                uses.readers.add(instruction.guard.register)
-        # A register with components is read where one of them is.
-        uses.readers.update([name.rpartition(".")[0] for name in uses.readers if "." in name])
-        return uses
-
-    def is_read(self, name: str) -> bool:
-        return name in self.readers
 
 
 def free_prefix(function: Function) -> str:

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from memlane.instrument.registers import Uses, written
-from memlane.ptx import SCALAR_TYPES, Address, Function, Instruction, Module, TextureAddress
+from memlane.ptx import (
+    ControlFlow,
+    Function,
+    Instruction,
+    Liveness,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    flatten_scopes,
+    memory_access,
+    overwrites,
+    registers_read,
+)
 from memlane.record import Site
 
-_COMPONENTS = {"v2": 2, "v4": 4, "v8": 8}
+_KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
 _BESIDE = {
-    "copy": "an asynchronous copy has no value, and its completion is waited for elsewhere",
-    "matrix": "matrix fragments are loaded by the warp as a whole",
-    "surface": "surfaces are not traced",
+    "matrix": "matrix fragments are moved by the warp as a whole",
+    "surface": "surfaces are not instrumented",
+    "prefetch": "a prefetch returns nothing",
 }
-"""Effects of instructions that access memory and are no sites, with the reason."""
+"""Kinds of access that are no sites, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +55,76 @@ class SiteTable:
 def site_table(module: Module) -> SiteTable:
     """The sites in the order of the text."""
     sites: list[Site] = []
-    of_kernel: dict[str, dict[int, Site]] = {}
+    of_kernel: dict[str, dict[int, Site]] = {name: {} for name in module.kernels}
     skipped: list[Skipped] = []
     for function in module.functions.values():
         assert function.body is not None
-        found = of_kernel.setdefault(function.name, {}) if function.is_entry else {}
-        uses = Uses.of(function)
+        live = live_results(function)
         for index, instruction in enumerate(function.body.instructions()):
-            file, line, column = place_of(module, instruction)
-            access = memory_access(instruction)
-            reason = _BESIDE.get(instruction.form.effect, "") if _touches_memory(instruction) else ""
-            if access is not None and not function.is_entry:
-                reason = f"the function {function.title} is called, not inlined; only kernels are instrumented"
-            if reason:
-                skipped.append(Skipped(function.title, instruction.name, file, line, reason))
-            elif access is not None:
-                kind, space, nbytes = access
-                if kind == "atomic" and not any(map(uses.is_read, written(instruction))):
-                    kind = "reduction"
-                site = Site(len(sites), function.title, index, file, line, column, instruction.name, kind, space, nbytes)
-                sites.append(site)
-                found[index] = site
+            found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
+            if isinstance(found, Site):
+                sites.append(found)
+                of_kernel[function.name][index] = found
+            elif found:
+                file, line, _ = place_of(module, instruction)
+                skipped.append(Skipped(function.title, instruction.name, file, line, found))
     return SiteTable(tuple(sites), of_kernel, tuple(skipped))
+
+
+def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
+    """The site; or why an access is none; empty for an instruction that does not access memory, or accesses parameters."""
+    access = memory_access(instruction)
+    if access is None or access.space == "param":
+        return ""
+    if access.asynchronous:
+        return "an asynchronous copy completes after its instruction"
+    kind = _KINDS.get(access.kind, "")
+    if not kind:
+        return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
+    if access.nbytes is None:
+        return ""  # It asks for the shape of a texture, not for its data.
+    if not function.is_entry:
+        return f"{function.title} is called and not inlined; only kernels are instrumented"
+    if kind == "atomic" and not used:
+        kind = "reduction"
+    return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, access.space, access.nbytes)
+
+
+def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:
+    """By index of a memory instruction: the registers that it fills and that may be read before they are filled again."""
+    assert function.body is not None
+    flat = flatten_scopes(function)
+    assert flat.body is not None
+    originals = list(function.body.instructions())
+    places = [place for place, statement in enumerate(flat.body.statements) if isinstance(statement, Instruction)]
+    indices = {place: index for index, place in enumerate(places)}
+    flow = ControlFlow(flat)
+    liveness = Liveness(flow)
+    live: dict[int, tuple[str, ...]] = {}
+    for block in flow.blocks:
+        if not any(instruction.form.addresses for instruction in block.instructions):
+            continue
+        behind = set(liveness.live_out(block.index))
+        for instruction, place in zip(reversed(block.instructions), reversed(block.places), strict=True):
+            index = indices[place]
+            names = zip(_results(instruction), _results(originals[index]), strict=True)
+            live[index] = tuple(original for flattened, original in names if flattened.partition(".")[0] in behind)
+            behind.difference_update(overwrites(instruction))
+            behind.update(registers_read(instruction))
+    return live
+
+
+def _results(instruction: Instruction) -> tuple[str, ...]:
+    """Registers that receive what is loaded, components of vector registers by their full name."""
+    access = memory_access(instruction)
+    return () if access is None else tuple(name for operand in access.results for name in _registers(operand))
+
+
+def _registers(operand: Operand) -> Iterator[str]:
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
 
 
 def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:
@@ -74,28 +134,3 @@ def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:
         return module.files[at.file], at.line, at.column
     span = instruction.span
     return (module.name, span.line, span.column) if span is not None else (module.name, 0, 0)
-
-
-def memory_access(instruction: Instruction) -> tuple[str, str, int] | None:
-    """Kind, space and bytes a lane of an instruction that loads from or stores to memory; None for others and for parameters.
-
-    Every `atom` is `atomic` here; whether its result is used, its function knows.
-    """
-    kind = {"texture": "load"}.get(instruction.form.effect, instruction.form.effect)
-    space = instruction.form.addresses.get("a", "")
-    value = "b" if kind in ("store", "reduction") else "d"
-    if kind not in ("load", "store", "atomic", "reduction") or space in ("", "param") or value not in instruction.form.types:
-        return None
-    if not any(isinstance(operand, Address | TextureAddress) for operand in instruction.operands) or instruction.opcode == "txq":
-        return None
-    components = _COMPONENTS.get(instruction.slot("vec") or "", 1)
-    return kind, space, SCALAR_TYPES[instruction.form.types[value]].nbytes * components
-
-
-def _touches_memory(instruction: Instruction) -> bool:
-    return any(isinstance(operand, Address | TextureAddress) for operand in instruction.operands)
-
-
-def kernels_of(module: Module) -> Iterator[tuple[int, Function]]:
-    """The kernels with their index, which slices of the trace buffer carry."""
-    yield from enumerate(module.kernels.values())

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 
 from memlane.instrument.insert import EXITS, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
-from memlane.instrument.registers import Scope, Uses, free_prefix, read, written
+from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
-from memlane.instrument.sites import Skipped, kernels_of, site_table
+from memlane.instrument.sites import Skipped, live_results, site_table
 from memlane.instrument.variables import POINTER, assembled, check_instrumentable, pointer
 from memlane.instrument.warp import enter, leave, record
-from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable
+from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import Site
 
 _OLDEST_VERSION = (6, 2)
@@ -57,7 +57,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     table = site_table(module)
     kernels = [
         _trace_kernel(kernel, index, _chosen(table.of_kernel[kernel.name], kernel.name, options), scheme)
-        for index, kernel in kernels_of(module)
+        for index, kernel in enumerate(module.kernels.values())
     ]
     timed = {site.id: site for kernel in kernels for site in kernel.sites}
     return Traced(
@@ -69,7 +69,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         kernels=tuple(module.kernels),
         options=options,
         extra_shared_bytes=scheme.extra_shared_bytes,
-        skipped=(*table.skipped, *(one for kernel in kernels for one in kernel.skipped)),
+        skipped=table.skipped,
     )
 
 
@@ -82,21 +82,20 @@ class _TracedKernel:
     function: Function
     sites: tuple[Site, ...] = ()
     positions: Mapping[int, int] = field(default_factory=dict)
-    skipped: tuple[Skipped, ...] = ()
 
 
 def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], scheme: Scheme) -> _TracedKernel:
     """Probe the chosen instructions of one kernel; a kernel without any stays as it is."""
     if not chosen:
         return _TracedKernel(kernel)
-    prefix, uses = free_prefix(kernel), Uses.of(kernel)
+    prefix, live = free_prefix(kernel), live_results(kernel)
     sites: list[Site] = []
     accesses: list[Instruction] = []
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         if index in chosen:
             site = chosen[index]
-            probe = scheme.probe(describe(instruction, site, scope, uses, prefix))
+            probe = scheme.probe(_describe(instruction, site, scope, live[index], prefix))
             sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
             accesses.append(replace(instruction, guard=None))
             return _probed(instruction, accesses[-1], probe, prefix, site.id)
@@ -110,16 +109,17 @@ def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], sch
     return _TracedKernel(function, tuple(sites), positions)
 
 
-def describe(instruction: Instruction, site: Site, scope: Scope, uses: Uses, prefix: str) -> Access:
+def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
     """What a scheme has to know of an access."""
-    values = (name for name in written(instruction) if uses.is_read(name))
+    access = memory_access(instruction)
+    assert access is not None
     # The component of a vector that is probed must be one that lives: another would keep alive what the assembler drops.
-    value = next(values, None)
+    value = live[0] if live and site.kind != "reduction" else None
     return Access(
         kind=site.kind,
-        read_only=site.space in ("const", "tex") or instruction.has("nc"),
+        read_only=access.read_only,
         sources=tuple((name, scope.type_of(name)) for name in read(instruction)),
-        value=None if value is None or site.kind == "reduction" else (value, scope.type_of(value)),
+        value=None if value is None else (value, scope.type_of(value)),
         prefix=prefix,
     )
 

@@ -1,7 +1,7 @@
 """The module variables through which instrumented kernels find the memory they write to.
 
-A variable and not a parameter: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is null, as
-it is unless somebody sets it, the kernel records nothing and computes what it always did.
+A variable and not a parameter: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is
+null, as it is unless somebody sets it, the kernel records nothing and computes what it always did.
 """
 
 from __future__ import annotations
