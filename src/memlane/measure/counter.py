@@ -26,9 +26,8 @@ class Counter:
         self.seen = 0
         """Launches that were observed."""
         self._only = only_launch
-        self._observations: list[Observation] = []
+        self._observations: list[tuple[int, Observation]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
-        self._order: list[Observation | int] = []
         self._target: Target | None = None
 
     def launching(self, launch: Launch) -> Launch:
@@ -39,12 +38,12 @@ class Counter:
             return launch
         self._target = launch.kernel.target
         if launch.kernel.target.observes:
-            return replace(launch, layers=Layers(counts=True, report=self._observations.append))
+            return replace(launch, layers=Layers(counts=True, report=lambda seen: self._observations.append((number, seen))))
         with unobserved():
             loaded = launch.kernel.loaded
             if loaded not in self._tallies:
                 self._tallies[loaded] = Tally(loaded)
-            return self._tallies[loaded].counting(launch)
+            return self._tallies[loaded].counting(number, launch)
 
     def finish(self) -> list[Counts]:
         """Wait for the counted launches and return what each cost, in the order in which they were made."""

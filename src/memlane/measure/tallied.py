@@ -1,0 +1,66 @@
+"""Counting on a target that cannot observe: kernels that reduce the addresses of their accesses themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memlane.instrument import Counted, read_counters
+from memlane.instrument import count as instrument
+from memlane.instrument.variables import COUNTERS
+from memlane.launch import Launch, LoadedModule
+from memlane.record import Counts
+
+
+@dataclass(frozen=True, eq=False)
+class _Tallied:
+    """One counting launch and its counters."""
+
+    number: int
+    launch: Launch
+    counters: int
+    owner: object
+
+
+class Tally:
+    """The counting twins of one loaded module.
+
+    Each launch gets a twin of its own, so that its counters are its own even where launches overlap or are captured in a graph (where every
+    start adds to the same counters).
+    """
+
+    def __init__(self, loaded: LoadedModule) -> None:
+        self._target = loaded.target
+        self._counted: Counted = instrument(loaded.module, loaded.target.chip)
+        self._launches: list[_Tallied] = []
+
+    def counting(self, number: int, launch: Launch) -> Launch:
+        """The launch that counts in place of `launch`, the `number`-th that was observed."""
+        twin = self._target.load(self._counted.module)
+        address, owner = self._target.allocate(max(8, self._counted.nbytes))
+        self._target.clear(address, self._counted.nbytes)
+        pointer, _ = self._target.symbol(twin, COUNTERS)
+        self._target.write(pointer, np.array([address], np.uint64))
+        self._launches.append(_Tallied(number, launch, address, (owner, twin)))
+        return replace(launch, kernel=twin[launch.kernel.name])
+
+    def collect(self) -> list[tuple[int, Counts]]:
+        """The counts of each launch under its number, after all of them have finished."""
+        return [(tallied.number, self._counts(tallied)) for tallied in self._launches]
+
+    def _counts(self, tallied: _Tallied) -> Counts:
+        counters = np.empty(self._counted.nbytes, np.uint8)
+        self._target.read(tallied.counters, counters)
+        kernel = tallied.launch.kernel
+        sites, branches = read_counters(self._counted, counters, kernel.title)
+        return Counts(
+            chip=self._target.chip.name,
+            target=self._target.name,
+            kernel=kernel.title,
+            grid=tallied.launch.grid,
+            block=tallied.launch.block,
+            sites=sites,
+            branches=branches,
+            how="counted on the device",
+        )
