@@ -50,6 +50,8 @@ class Observation:
     """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless asked for."""
     cycles: int | None = None
     """Modelled duration of the launch, where the clock layer ran."""
+    thread_instructions: int | None = None
+    """PTX instructions executed by active lanes whose guard was true, where counts were taken."""
 
 
 COUNT_FIELDS = (

@@ -14,7 +14,7 @@ from memlane.launch import Launch, Observation, Target
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.observed import site_counts
 from memlane.measure.probed import ProbedModule
-from memlane.record import WARP_DTYPE, LaunchInfo, Site, Trace, build_trace
+from memlane.record import WARP_DTYPE, LaunchInfo, Site, SiteCounts, Trace, build_trace
 
 
 @dataclass
@@ -195,7 +195,7 @@ def _sites_by_position(record: LaunchRecord) -> IntArray:
 
 def _launch_info(number: int, grid: Grid, scheme: str, sites: Sequence[Site], first_site: int) -> LaunchInfo:
     launch = grid.record.launch
-    counts = ()
+    counts: tuple[SiteCounts, ...] = ()
     if grid.record.observation is not None:
         positions = grid.record.probed.traced.positions.get(launch.kernel.name, {})
         counts = site_counts(grid.record.observation, {position: sites[first_site + site] for site, position in positions.items()})

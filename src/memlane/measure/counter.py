@@ -51,10 +51,9 @@ class Counter:
             raise MemlaneError("nothing was launched through memlane while the counter watched")
         with unobserved():
             self._target.sync()
-            counted = [(number, counts) for tally in self._tallies.values() for number, counts in tally.collect()]
-        return [counts_of(observation) for observation in self._observations] + [
-            counts for _, counts in sorted(counted, key=lambda c: c[0])
-        ]
+            counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
+        counted += [(number, counts_of(observation)) for number, observation in self._observations]
+        return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
 
 
 def counts_of(observation: Observation) -> Counts:

@@ -19,14 +19,13 @@ def _of_site(site: Site, fields: object) -> SiteCounts:
     def field(name: str) -> int:
         return int(fields[_FIELD[name]])  # type: ignore[index]
 
-    shared = site.space == "shared"
     return SiteCounts(
         site=site,
         requests=field("requests"),
         lanes=field("lanes"),
         bytes=field("bytes"),
-        sectors=None if shared else field("sectors"),
-        ideal_sectors=None if shared else field("ideal_sectors"),
-        wavefronts=field("wavefronts") if shared else None,
-        ideal_wavefronts=field("ideal_wavefronts") if shared else None,
+        sectors=field("sectors") if site.has_sectors else None,
+        ideal_sectors=field("ideal_sectors") if site.has_sectors else None,
+        wavefronts=field("wavefronts") if site.has_wavefronts else None,
+        ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
     )

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memlane.instrument import Counted, read_counters
+from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
-from memlane.instrument.variables import COUNTERS
 from memlane.launch import Launch, LoadedModule
 from memlane.record import Counts
 

@@ -39,6 +39,16 @@ class Site:
     """Why it is `issue-only`, in words."""
 
     @property
+    def has_sectors(self) -> bool:
+        """Whether sectors are counted: where the access goes to global memory, or may."""
+        return self.space in ("global", "generic")
+
+    @property
+    def has_wavefronts(self) -> bool:
+        """Whether wavefronts are counted: where the access goes to shared memory, or may."""
+        return self.space in ("shared", "generic")
+
+    @property
     def place(self) -> Place:
         """What summaries and findings group by."""
         return (self.kernel, self.file, self.line, self.op, self.space)
