@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine import callable_of
 
 from memlane.chip import load, names
 from memlane.emulate.clock import PIPES, SLOTS, Clock, interval_of
 from memlane.emulate.latency import Timing, latency_of, timing_of
-from machine import callable_of
 
 H200 = load("h200")
 
@@ -149,4 +149,5 @@ def test_what_the_assembler_expands_takes_the_sum_of_its_parts() -> None:
     latency = H200.latency
     assert timing_of(H200, "div.rn.f32", "f32") == Timing(round(latency.sfu) + 6 * round(latency.fma), "sfu", 7)
     assert timing_of(H200, "add.s64", "s64") == Timing(2 * round(latency.alu), "alu", 2)
+    assert timing_of(H200, "and.b64", "b64") == Timing(round(latency.alu) + 1, "alu", 2)
     assert timing_of(H200, "rcp.approx.ftz.f32", "f32").issues == 1 < timing_of(H200, "rcp.rn.f32", "f32").issues

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine import callable_of
 
 from memlane.chip import BankRule, Chip, CoalescingRule, access, load, names
 from memlane.emulate.counting import counting
-from machine import callable_of
 
 FULL = 0xFFFFFFFF
 H200 = load("h200")
@@ -74,7 +74,9 @@ def test_generated_counts_equal_the_definition(name: str, order: np.ndarray, mas
 
 @settings(max_examples=60, deadline=None)
 @given(
-    lanes=st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0, 1 << 29, 1 << 30, 1 << 31, 1 << 33, 1 << 46])), min_size=32, max_size=32),
+    lanes=st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from([0, 1 << 29, 1 << 30, 1 << 31, 1 << 33, 1 << 46])), min_size=32, max_size=32
+    ),
     mask=masks,
     width=st.sampled_from(access.WIDTHS),
 )
@@ -95,7 +97,16 @@ def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], 
 
 @pytest.mark.parametrize(
     ("words", "width", "expected"),
-    [(lane, 4, 1), (lane * 2, 4, 2), (lane * 32, 4, 32), (lane * 33, 4, 1), (lane * 0, 4, 1), (lane, 8, 2), (lane, 16, 4), (lane // 2, 8, 1)],
+    [
+        (lane, 4, 1),
+        (lane * 2, 4, 2),
+        (lane * 32, 4, 32),
+        (lane * 33, 4, 1),
+        (lane * 0, 4, 1),
+        (lane, 8, 2),
+        (lane, 16, 4),
+        (lane // 2, 8, 1),
+    ],
 )
 def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expected: int) -> None:
     addresses = words * np.uint64(width)

@@ -6,13 +6,13 @@
     start = invoke(e, clock.lsu, sm, time, wavefronts)                 # i64: the cycle of the first wavefront
     timing = timing_of(chip, "fma.rn.f32", "f32")                      # while generating code: Timing(latency=4, pipe="fma", issues=1)
 
-Every resource that takes one thing at a time (a sub-core's issue slot, a pipe of a sub-core, the load-store unit of the multiprocessor) is a
-*ring*: a bitmap of its next `SLOTS` slots, in which a request takes the first free one at or after its time. So the outcome hardly depends on
-the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions to those that come after it, which a
-counter of the next free cycle would not. A slot is one cycle of an issue port, and as many cycles of a pipe as one warp instruction occupies it
-(`Chip.issue_interval`); instructions may start anywhere in their slot, so neighbours can start closer together than that, while the rate over
-time is exact. Wavefronts of one access need not be adjacent; the start that is returned is such that the last one is over after `wavefronts`
-slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
+Every resource that takes one thing at a time (a sub-core's issue slot, a pipe of a sub-core, the load-store unit of the multiprocessor)
+is a *ring*: a bitmap of its next `SLOTS` slots, in which a request takes the first free one at or after its time. So the outcome hardly
+depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions to those that come
+after it, which a counter of the next free cycle would not. A slot is one cycle of an issue port, and as many cycles of a pipe as one warp
+instruction occupies it (`Chip.issue_interval`); instructions may start anywhere in their slot, so neighbours can start closer together
+than that, while the rate over time is exact. Wavefronts of one access need not be adjacent; the start that is returned is such that the
+last one is over after `wavefronts` slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
 
 What is not modelled: instruction fetch, register bank conflicts, dual issue, the depth of queues (an access never stalls the issue of the
 next one), the bandwidth of L2 and DRAM.
@@ -41,7 +41,8 @@ PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote")
 
 
 class Clock:
-    """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes; last the LSU."""
+    """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes;
+    last the LSU."""
 
     def __init__(self, chip: Chip) -> None:
         self._subcores = chip.schedulers

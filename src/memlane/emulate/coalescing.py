@@ -8,7 +8,7 @@ more than 2^30 bytes apart goes the same way with 64 bits.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 
 import llvmlite.ir as ir
 
@@ -36,10 +36,10 @@ def sectors_helper(chip: Chip) -> Helper:
 @cache
 def _sectors_helper(rule: CoalescingRule, sector_bytes: int) -> Helper:
     name = hashlib.sha256(repr((rule, sector_bytes)).encode()).hexdigest()[:12]
-    near = Helper(f"memlane_touched_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _touched_near(e, *a, sector_bytes))
+    near = Helper(f"memlane_touched_{sector_bytes}", I64, _ARGUMENTS, partial(_touched_near, sector_bytes))
     moved = near
     if rule.transactions == "segments":
-        moved = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _segments(e, *a, sector_bytes))
+        moved = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, partial(_segments, sector_bytes))
     whole = moved is near and {rule.lanes_4, rule.lanes_8, rule.lanes_16} == {LANES}
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
@@ -67,7 +67,7 @@ def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, d
     return total.get()
 
 
-def _touched_near(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
     """Distinct sectors touched, and distinct bytes << 32, of a mask that is not empty."""
     first_lane = e.lowest_bit(mask)
     first = e.add(e.load(e.element(addresses, first_lane, I64), typ=I64), distance)
@@ -76,7 +76,7 @@ def _touched_near(e: Emit, addresses: Value, distance: Value, mask: Value, nbyte
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
-        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, _ARGUMENTS, lambda e, *a: _touched_far(e, *a, sector_bytes))
+        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, _ARGUMENTS, partial(_touched_far, sector_bytes))
         e.ret(invoke(e, far, addresses, distance, mask, nbytes))
     near = e.select(active, e.trunc(distances, vector(I32)), constant(vector(I32), -1))
     # Inactive lanes in front repeat the first active one, those behind are greater than all: guarded rows stay in order.
@@ -88,7 +88,7 @@ def _touched_near(e: Emit, addresses: Value, distance: Value, mask: Value, nbyte
     e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
 
 
-def _touched_far(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _touched_far(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
     """As `_touched_near`, for lanes that lie anywhere."""
     lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     everywhere = e.select(e.lanes_of(mask), lanes, constant(vector(I64), -1))
@@ -114,7 +114,7 @@ def _tally(e: Emit, starts: Value, nbytes: Value, sector_bytes: int) -> Value:
     return e.or_(e.and_(total, constant(I64, 0xFFFF)), e.shl(e.lshr(total, constant(I64, 16)), constant(I64, 32)))
 
 
-def _segments(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value, sector_bytes: int) -> None:
+def _segments(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
     """Sectors that move under the protocol of compute capability 1.2 and 1.3 for one group of lanes.
 
     The lowest lane left chooses an aligned segment, all lanes in it are served, and it is halved while one half holds them all.
@@ -142,5 +142,3 @@ def _segments(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: V
 
 def _can_halve(e: Emit, size: Value, whole: Value, sector_bytes: int) -> Value:
     return e.and_(e.icmp_unsigned(">", size, constant(I64, sector_bytes)), e.not_(whole))
-
-

@@ -4,9 +4,9 @@
     cost = invoke(e, costs.sectors, addresses, distance, mask, constant(I32, 4))       # i64: sectors | ideal << 32
     cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | ideal << 32
 
-`addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i, `nbytes` is what one lane asks
-for: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the rules of the chip; chips with equal
-rules share them.
+`addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i,
+`nbytes` is what one lane asks for: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the rules
+of the chip; chips with equal rules share them.
 """
 
 from __future__ import annotations

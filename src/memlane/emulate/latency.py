@@ -1,12 +1,14 @@
 """How long each PTX instruction takes on a chip, for the clock layer.
 
 A row of the table names opcodes, the types that it holds for, and what the assembler makes of them: a chain of classes, each a field of
-`chip.Latency`. One class is one machine instruction with that latency; a chain of several takes the sum and as many issue slots. The chains of
-divisions, square roots and 64-bit integers are estimates of the code that ptxas emits for them, since PTX does not show it.
+`chip.Latency`. One class is one machine instruction with that latency; a chain of several takes the sum and as many issue slots; `alu|2`
+are two that do not need each other, such as the halves of a 64-bit register. The chains of divisions, square roots and 64-bit integers
+are estimates of the code that ptxas emits for them, since PTX does not show it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -48,8 +50,9 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("mul.wide mad.wide mul24 mad24 dp4a dp2a",      "int",            "imul"),
     ("mul mad madc",                                 "int64",          "imul*4"),
     ("mul mad madc",                                 "int",            "imul"),
-    ("sad min max shl shr selp slct mov",            "int64",          "alu*2"),
-    ("add sub addc subc neg abs and or xor not",     "int64",          "alu*2"),
+    ("sad min max slct",                             "int64",          "alu*2"),
+    ("add sub addc subc neg abs",                    "int64",          "alu*2"),
+    ("and or xor not shl shr selp mov",              "int64",          "alu|2"),
     ("popc clz brev bfind",                          "int",            "convert"),
     ("cvt",                                          "any",            "convert"),
     ("shfl",                                         "any",            "shuffle"),
@@ -68,9 +71,9 @@ _DEVICE_FENCES = {"gl", "sys", "gpu", "cluster"}
 def timing_of(chip: Chip, opcode: str, type: str = "", space: str = "", special: str = "") -> Timing:
     """What the instruction takes on `chip`, its operands being ready.
 
-    `opcode` is the whole dotted opcode, `type` the type that it computes in (of the sources for comparisons), `space` that of the address of a
-    memory instruction, `special` the special register that a `mov` reads. Memory is taken to be served at once by the first level: L1, or the
-    first constant cache; what the lower levels and conflicts add is known only when it runs (`caches`, `Clock.lsu`).
+    `opcode` is the whole dotted opcode, `type` the type that it computes in (of the sources for comparisons), `space` that of the address
+    of a memory instruction, `special` the special register that a `mov` reads. Memory is taken to be served at once by the first level:
+    L1, or the first constant cache; what the lower levels and conflicts add is known only when it runs (`caches`, `Clock.lsu`).
     """
     base, *modifiers = opcode.split(".")
     if special:
@@ -92,7 +95,7 @@ def latency_of(chip: Chip, opcode: str, type: str = "", space: str = "", special
 
 
 def _cycles(chip: Chip, name: str) -> int:
-    return max(1, round(getattr(chip.latency, name)))
+    return max(1, round(float(getattr(chip.latency, name))))
 
 
 def _chain(base: str, modifiers: frozenset[str], kinds: frozenset[str]) -> str:
@@ -126,9 +129,9 @@ def _of_chain(chip: Chip, chain: str) -> Timing:
     latency = issues = 0
     pipe = ""
     for link in chain.split():
-        name, _, times = link.partition("*")
+        name, beside, times = re.split(r"([*|]|$)", link, maxsplit=1)
         count = int(times or 1)
-        latency += count * _cycles(chip, name)
+        latency += _cycles(chip, name) + count - 1 if beside == "|" else count * _cycles(chip, name)
         issues += count
         pipe = pipe or {"predicate": "alu"}.get(name, name)
     return Timing(latency, pipe if pipe in PIPES else "", issues)

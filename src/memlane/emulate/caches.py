@@ -1,0 +1,314 @@
+"""The clock layer's view of the memory behind an access: a first-level cache for each multiprocessor, L2, DRAM.
+
+    caches = Caches(chip, sm_count=4, shared_bytes=49152)              # the state; L1 is what shared memory leaves
+    result = invoke(e, access_helper(chip, LOAD), caches_pointer, sm, addresses, distance, mask, nbytes, time)
+    # i64: latency in cycles | levels << 32 | passes << 40             levels: L1 = 1, L2 = 2, DRAM = 4
+
+The model
+- Lines of `line_bytes` in sectors of `sector_bytes`; a miss brings only the sectors asked for. Each cache is set associative with exact
+  LRU and 16 to 31 ways (fewer in tiny caches), the sets being a power of two. Assumed: NVIDIA publishes neither; simulators that were
+  fitted to Volta and later take 48 ways and more in L1. The set is the line's number with its upper parts folded in, so that power-of-two
+  strides spread.
+- L1 is written through. A store goes to L2; sectors that L1 holds stay valid (they are updated), others are not brought in. The V100
+  white paper and the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
+- L2 keeps what is stored, without reading DRAM first (it has byte masks). Write-back traffic costs nobody anything.
+- Atomics and reductions are done in L2, and what L1 holds of their sectors is dropped.
+- A sector on its way is not fetched twice: who asks for it meanwhile waits for its arrival. Warps need not be simulated in the order of
+  time, so an arrival can lie further ahead than a whole miss takes; then the access would have been the one that missed, and takes as
+  long as a miss.
+- The latency is that of the slowest sector and one cycle for each pass after the first: `lines_per_wavefront` tags, or the data of one
+  line, a pass. Bandwidths of L2 and DRAM, TLBs and the two halves of a large L2 are not modelled.
+
+Launches on one device share `l2`; L1 is empty at the start of each launch, as on the hardware. Times must not restart while `l2` lives on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.layout import FULL
+from memlane.emulate.runtime.helper import Helper, invoke
+
+LOAD, LOAD_PAST_L1, STORE, ATOMIC = "load", "load_past_l1", "store", "atomic"
+"""Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
+L1, L2, DRAM = 1, 2, 4
+
+_WAYS = 32
+"""Places for the ways of a set in the arrays; a level may use fewer."""
+
+LEVEL = np.dtype(
+    [
+        ("tags", "u8"),
+        ("stamps", "u8"),
+        ("arrivals", "u8"),
+        ("uses", "u8"),
+        ("set_mask", "u8"),
+        ("set_bits", "u8"),
+        ("ways", "u8"),
+        ("unused", "u8"),
+    ]
+)
+"""One cache. `tags`, `stamps` point to u64[sets, 32]: number of the line + 1, and the use that touched it last; `arrivals` to
+i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent."""
+
+CACHES = np.dtype([("l1", "u8"), ("l2", "u8")])
+"""Pointers to the first of the `LEVEL`s of the multiprocessors, and to that of L2."""
+
+
+class Level:
+    """`count` equal caches of `nbytes` each, empty."""
+
+    def __init__(self, chip: Chip, nbytes: int, count: int = 1) -> None:
+        lines = max(1, nbytes // chip.line_bytes)
+        self.sets = 1 << max(0, (lines // 16).bit_length() - 1)
+        self.ways = lines // self.sets
+        shape = (count, self.sets, _WAYS)
+        self._tags = np.zeros(shape, np.uint64)
+        self._stamps = np.zeros(shape, np.uint64)
+        self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
+        self.records = np.zeros(count, LEVEL)
+        self.records["set_mask"] = self.sets - 1
+        self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
+        self.records["ways"] = self.ways
+        for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
+            self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Caches:
+    """The caches of one launch: fresh L1s, and an L2 that may outlive it. `address` is what generated code gets; keep the object
+    meanwhile."""
+
+    chip: Chip
+    sm_count: int
+    shared_bytes: int = 0
+    """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
+    l2: Level | None = None
+    l1: Level = field(init=False)
+    record: npt.NDArray[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        l2 = self.l2 or Level(self.chip, self.chip.l2_bytes)
+        l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
+        record = np.zeros(1, CACHES)
+        record["l1"], record["l2"] = l1.records.ctypes.data, l2.records.ctypes.data
+        for name, value in (("l1", l1), ("l2", l2), ("record", record)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def address(self) -> int:
+        return int(self.record.ctypes.data)
+
+
+def l1_bytes(chip: Chip, shared_bytes: int) -> int:
+    """What shared memory leaves to the first-level cache; all of it where shared memory is apart (older chips)."""
+    if chip.l1_bytes <= chip.shared_bytes_per_sm:
+        return chip.l1_bytes
+    return chip.l1_bytes - min(shared_bytes, chip.shared_bytes_per_sm)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What of a chip shapes the code."""
+
+    line_bytes: int
+    sector_bytes: int
+    lines_per_pass: int
+    l1: int
+    l2: int
+    dram: int
+    atomic: int
+
+    @property
+    def sectors(self) -> int:
+        return self.line_bytes // self.sector_bytes
+
+    @property
+    def name(self) -> str:
+        return f"{self.line_bytes}_{self.sector_bytes}_{self.lines_per_pass}_{self.l1}_{self.l2}_{self.dram}_{self.atomic}"
+
+
+def access_helper(chip: Chip, kind: str) -> Helper:
+    """`(caches: ptr, sm: i32, addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32, time: i64) -> i64`, packed as said above.
+
+    One access of a warp to global-like memory, `distance` added to each address, that the memory pipe takes at `time`. Naturally aligned.
+    0 without an active lane. The latency of a store or reduction is the time until L2 has it.
+    """
+    latency = chip.latency
+    return _access(
+        _Rule(
+            chip.line_bytes,
+            chip.sector_bytes,
+            chip.coalescing.lines_per_wavefront,
+            _cycles(latency.l1),
+            _cycles(latency.l2),
+            _cycles(latency.dram),
+            _cycles(latency.global_atomic),
+        ),
+        kind,
+    )
+
+
+@cache
+def _access(rule: _Rule, kind: str) -> Helper:
+    line_helper = _line(rule, kind)
+
+    def build(e: Emit, caches: Value, sm: Value, addresses: Value, distance: Value, mask: Value, nbytes: Value, time: Value) -> None:
+        l1 = e.at(e.get_pointer(caches, CACHES, "l1"), e.mul(e.zext(sm, I64), constant(I64, LEVEL.itemsize)))
+        l2 = e.get_pointer(caches, CACHES, "l2")
+        lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
+        lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
+        wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
+        left = e.variable(mask)
+        latest, levels, line_count, sector_count = (e.variable(constant(I64, 0)) for _ in range(4))
+        with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+            line = e.extract_element(lines, e.lowest_bit(left.get()))
+            here = e.and_(e.mask_of(e.icmp_unsigned("==", lines, e.splat(line))), left.get())
+            left.set(e.xor(left.get(), here))
+            sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
+            served = invoke(e, line_helper, l1, l2, line, sectors, time)
+            latest.set(e.intrinsic("umax", [latest.get(), e.and_(served, constant(I64, FULL))]))
+            levels.set(e.or_(levels.get(), e.lshr(served, constant(I64, 32))))
+            line_count.set(e.add(line_count.get(), constant(I64, 1)))
+            sector_count.set(e.add(sector_count.get(), e.zext(e.popcount(sectors), I64)))
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret(constant(I64, 0))
+        passes = e.intrinsic("umax", [_ceiling(e, line_count.get(), rule.lines_per_pass), _ceiling(e, sector_count.get(), rule.sectors)])
+        latency = e.add(latest.get(), e.sub(passes, constant(I64, 1)))
+        e.ret(e.or_(latency, e.or_(e.shl(levels.get(), constant(I64, 32)), e.shl(passes, constant(I64, 40)))))
+
+    return Helper(f"memlane_access_{kind}_{rule.name}", I64, (POINTER, I32, POINTER, I64, I32, I32, I64), build)
+
+
+def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
+    """Bit k of each lane: it touches sector k of its line."""
+    first = e.and_(
+        e.lshr(e.trunc(lanes, vector(I32)), constant(vector(I32), _bits(rule.sector_bytes))), constant(vector(I32), rule.sectors - 1)
+    )
+    count = e.udiv(e.add(nbytes, constant(I32, rule.sector_bytes - 1)), constant(I32, rule.sector_bytes))
+    return e.shl(e.splat(e.sub(e.shl(constant(I32, 1), count), constant(I32, 1))), first)
+
+
+def _line(rule: _Rule, kind: str) -> Helper:
+    """`(l1, l2, line: i64, sectors: i32, time: i64) -> i64`: the latency of the slowest of the sectors of one line, and the levels <<
+    32."""
+
+    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value) -> None:
+        latest, levels = e.variable(constant(I64, 0)), e.variable(constant(I64, 0))
+        near = None if kind == LOAD_PAST_L1 else invoke(e, _find(rule, kind == LOAD), l1, line)
+        far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
+
+        def beyond(sector: Value) -> Value:
+            """Serve a sector from L2 or DRAM: its latency."""
+            with e.if_then(e.icmp_unsigned("==", e.ptrtoint(far_place.get(), I64), constant(I64, 0))):
+                far_place.set(invoke(e, _find(rule, True), l2, line))
+            return _from_l2(e, rule, kind, e.element(far_place.get(), sector, I64), time, levels)
+
+        with e.each_lane(sectors) as sector:
+            if kind == LOAD:
+                slot = e.element(near, sector, I64)
+                arrival = e.load(slot, typ=I64)
+                with e.if_else(e.icmp_signed("!=", arrival, constant(I64, 0))) as (hit, miss):
+                    with hit:
+                        _note(e, latest, levels, L1, _wait(e, rule, arrival, time, rule.l1))
+                    with miss:
+                        latency = beyond(sector)
+                        e.store(e.add(e.add(time, latency), constant(I64, 1)), slot)
+                        _note(e, latest, levels, 0, latency)
+            else:
+                if kind == ATOMIC:
+                    with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(near, I64), constant(I64, 0))):
+                        e.store(constant(I64, 0), e.element(near, sector, I64))
+                _note(e, latest, levels, 0, beyond(sector))
+        e.ret(e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32))))
+
+    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64), build)
+
+
+def _from_l2(e: Emit, rule: _Rule, kind: str, slot: Value, time: Value, levels: Any) -> Value:
+    """The latency of one sector that L2 is asked for; brings it in if it is not there."""
+    at_hit = rule.atomic if kind == ATOMIC else rule.l2
+    extra = rule.atomic - rule.l2 if kind == ATOMIC else 0
+    arrival = e.load(slot, typ=I64)
+    latency = e.variable(constant(I64, at_hit))
+    with e.if_else(e.icmp_signed("!=", arrival, constant(I64, 0))) as (hit, miss):
+        with hit:
+            if kind != STORE:
+                latency.set(e.intrinsic("smax", [_wait(e, rule, arrival, time, rule.l2), constant(I64, rule.l2)]))
+                latency.set(e.add(latency.get(), constant(I64, extra)))
+            levels.set(e.or_(levels.get(), constant(I64, L2)))
+        with miss:
+            fetched = rule.l2 if kind == STORE else rule.dram
+            e.store(e.add(time, constant(I64, fetched + 1)), slot)
+            latency.set(constant(I64, fetched + extra))
+            levels.set(e.or_(levels.get(), constant(I64, L2 if kind == STORE else DRAM)))
+    return latency.get()
+
+
+def _wait(e: Emit, rule: _Rule, arrival: Value, time: Value, latency: int) -> Value:
+    """The latency of a sector that is there or on its way: no less than `latency`, no more than a miss."""
+    left = e.sub(e.sub(arrival, constant(I64, 1)), time)
+    return e.intrinsic("smin", [e.intrinsic("smax", [left, constant(I64, latency)]), constant(I64, max(latency, rule.dram))])
+
+
+def _note(e: Emit, latest: Any, levels: Any, level: int, latency: Value) -> None:
+    latest.set(e.intrinsic("umax", [latest.get(), latency]))
+    if level:
+        levels.set(e.or_(levels.get(), constant(I64, level)))
+
+
+@cache
+def _find(rule: _Rule, allocate: bool) -> Helper:
+    """`(level: ptr, line: i64) -> ptr`: the arrivals of the sectors of a line, marked as used just now. If the line is not there: null,
+    or with `allocate` the place of the one used longest ago, with all sectors absent."""
+
+    def build(e: Emit, level: Value, line: Value) -> None:
+        bits = e.get(level, LEVEL, "set_bits")
+        fold = e.xor(line, e.lshr(line, bits))
+        fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
+        first = e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), constant(I64, _WAYS))
+        tags, stamps = (e.element(e.get_pointer(level, LEVEL, name), first, I64) for name in ("tags", "stamps"))
+        arrivals = e.element(e.get_pointer(level, LEVEL, "arrivals"), e.mul(first, constant(I64, rule.sectors)), I64)
+        tag = e.add(line, constant(I64, 1))
+        found = e.mask_of(e.icmp_unsigned("==", e.load_lanes(tags, I64), e.splat(tag)))
+        way = e.variable(e.zext(e.lowest_bit(found), I64))
+        with e.if_then(e.icmp_unsigned("==", found, constant(I32, 0)), likely=False):
+            if not allocate:
+                e.ret(e.inttoptr(constant(I64, 0), POINTER))
+            else:
+                way.set(_oldest(e, level, stamps))
+                e.store(tag, e.element(tags, way.get(), I64))
+                place = e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64)
+                for sector in range(rule.sectors):
+                    e.store(constant(I64, 0), e.at(place, 8 * sector))
+        e.store(e.bump(level, LEVEL, "uses"), e.element(stamps, way.get(), I64))
+        e.ret(e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64))
+
+    return Helper(f"memlane_find{'_place' if allocate else ''}_{rule.sectors}", POINTER, (POINTER, I64), build)
+
+
+def _oldest(e: Emit, level: Value, stamps: Value) -> Value:
+    """The way that was used longest ago, or never; i64."""
+    exists = e.icmp_unsigned("<", lane_numbers(I64), e.splat(e.get(level, LEVEL, "ways")))
+    ages = e.select(exists, e.load_lanes(stamps, I64), constant(vector(I64), -1))
+    oldest = e.icmp_unsigned("==", ages, e.splat(e.reduce("umin", ages)))
+    return e.zext(e.lowest_bit(e.mask_of(oldest)), I64)
+
+
+def _ceiling(e: Emit, number: Value, by: int) -> Value:
+    return e.udiv(e.add(number, constant(I64, by - 1)), constant(I64, by))
+
+
+def _cycles(number: float) -> int:
+    return max(1, round(number))
+
+
+def _bits(power: int) -> int:
+    return power.bit_length() - 1

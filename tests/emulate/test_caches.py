@@ -1,0 +1,188 @@
+"""The cache model against a slow one in Python, and what it says of well-known patterns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machine import callable_of
+
+from memlane.chip import Chip, load, names
+from memlane.emulate.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Caches, Level, access_helper, l1_bytes
+
+FULL = 0xFFFFFFFF
+BASE = 1 << 46
+H200 = load("h200")
+TINY = replace(H200, l1_bytes=4096, shared_bytes_per_sm=1024, l2_bytes=4096 + 128 * 20)
+"""32 lines of L1, 52 of L2."""
+lane = np.arange(32, dtype=np.uint64)
+
+
+class SlowLevel:
+    """Sets of {line: {sector: arrival}}, the line used longest ago first."""
+
+    def __init__(self, sets: int, ways: int) -> None:
+        self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
+        self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
+
+    def find(self, line: int, allocate: bool) -> dict[int, int] | None:
+        fold = line ^ line >> self.bits
+        lines = self.lines[(fold ^ fold >> 2 * self.bits) % self.sets]
+        if line not in lines and not allocate:
+            return None
+        sectors = lines.pop(line, {})
+        if len(lines) == self.ways:
+            del lines[next(iter(lines))]
+        lines[line] = sectors
+        return sectors
+
+
+class SlowCaches:
+    def __init__(self, chip: Chip, fast: Caches) -> None:
+        assert fast.l2 is not None
+        self.l1 = [SlowLevel(fast.l1.sets, fast.l1.ways) for _ in range(fast.sm_count)]
+        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways)
+        latency = chip.latency
+        self.hit, self.far, self.dram, self.atomic = (round(n) for n in (latency.l1, latency.l2, latency.dram, latency.global_atomic))
+
+    def access(self, kind: str, sm: int, addresses: list[int], nbytes: int, time: int) -> tuple[int, int, int]:
+        lines: dict[int, dict[int, None]] = {}
+        for address in addresses:
+            for sector in range(address // 32, (address + nbytes - 1) // 32 + 1):
+                lines.setdefault(sector // 4, {})[sector % 4] = None
+        served = [one for line, sectors in lines.items() for one in self.line(kind, sm, line, sorted(sectors), time)]
+        if not served:
+            return 0, 0, 0
+        passes = max(-(-len(lines) // 4), -(-sum(map(len, lines.values())) // 4))
+        levels = 0
+        for _, level in served:
+            levels |= level
+        return max(latency for latency, _ in served) + passes - 1, levels, passes
+
+    def line(self, kind: str, sm: int, line: int, sectors: list[int], time: int) -> list[tuple[int, int]]:
+        near = None if kind == LOAD_PAST_L1 else self.l1[sm].find(line, kind == LOAD)
+        served = []
+        for sector in sectors:
+            if kind == LOAD and near is not None and sector in near:
+                served.append((min(max(near[sector] - time, self.hit), self.dram), L1))
+                continue
+            far = self.l2.find(line, True)
+            assert far is not None
+            latency, level = self.beyond(kind, far, sector, time)
+            if near is not None and kind == LOAD:
+                near[sector] = time + latency
+            if near is not None and kind == ATOMIC:
+                near.pop(sector, None)
+            served.append((latency, level))
+        return served
+
+    def beyond(self, kind: str, far: dict[int, int], sector: int, time: int) -> tuple[int, int]:
+        if kind == STORE:
+            far.setdefault(sector, time + self.far)
+            return self.far, L2
+        extra = self.atomic - self.far if kind == ATOMIC else 0
+        if sector in far:
+            return min(max(far[sector] - time, self.far), self.dram) + extra, L2
+        far[sector] = time + self.dram
+        return self.dram + extra, DRAM
+
+
+def run(
+    chip: Chip, caches: Caches, kind: str, addresses: np.ndarray, *, sm: int = 0, mask: int = FULL, nbytes: int = 4, time: int = 0
+) -> tuple[int, int, int]:
+    """Latency, levels, passes."""
+    result = callable_of(access_helper(chip, kind))(caches.address, sm, addresses.ctypes.data, 0, mask, nbytes, time)
+    return result & FULL, result >> 32 & 0xFF, result >> 40
+
+
+accesses = st.tuples(
+    st.sampled_from([LOAD, LOAD, LOAD, LOAD_PAST_L1, STORE, ATOMIC]),
+    st.integers(0, 1),
+    st.sampled_from([1, 4, 16]),
+    st.one_of(st.just(FULL), st.integers(0, FULL)),
+    st.integers(0, 3000),
+    st.one_of(
+        st.builds(lambda start, step: [start + step * i for i in range(32)], st.integers(0, 2000), st.integers(0, 40)),
+        st.lists(st.integers(0, 6000), min_size=32, max_size=32),
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(given_accesses=st.lists(accesses, max_size=25), atomic=st.sampled_from([283, 320]))
+def test_accesses_equal_the_slow_model(given_accesses: list[tuple], atomic: int) -> None:  # type: ignore[type-arg]
+    chip = replace(TINY, latency=replace(TINY.latency, global_atomic=atomic))
+    caches = Caches(chip, sm_count=2)
+    slow = SlowCaches(chip, caches)
+    for kind, sm, nbytes, mask, time, units in given_accesses:
+        addresses = np.array(units, np.uint64) * np.uint64(nbytes) + np.uint64(BASE)
+        active = [int(addresses[i]) for i in range(32) if mask >> i & 1]
+        assert run(chip, caches, kind, addresses, sm=sm, mask=mask, nbytes=nbytes, time=time) == slow.access(kind, sm, active, nbytes, time)
+
+
+def test_a_chase_sees_the_latency_of_each_level() -> None:
+    latency = H200.latency
+    caches = Caches(H200, sm_count=2)
+    one = np.full(32, BASE, np.uint64)
+    assert run(H200, caches, LOAD, one, mask=1) == (round(latency.dram), DRAM, 1)
+    assert run(H200, caches, LOAD, one, mask=1, time=10_000) == (round(latency.l1), L1, 1)
+    assert run(H200, caches, LOAD, one, mask=1, sm=1, time=20_000) == (round(latency.l2), L2, 1)
+    assert run(H200, caches, LOAD_PAST_L1, one, mask=1, time=30_000) == (round(latency.l2), L2, 1)
+
+
+def test_who_asks_for_a_sector_on_its_way_waits_for_it() -> None:
+    dram = round(H200.latency.dram)
+    caches = Caches(H200, sm_count=1)
+    line = BASE + lane * np.uint64(4)
+    assert run(H200, caches, LOAD, line, time=1000)[0] == dram
+    assert run(H200, caches, LOAD, line, time=1100)[0] == dram - 100
+    assert run(H200, caches, LOAD, line, time=900)[0] == dram  # earlier than the one that missed: it would have missed itself
+
+
+@pytest.mark.parametrize(("step", "nbytes", "passes"), [(4, 4, 1), (0, 4, 1), (16, 16, 4), (128, 4, 8), (32, 4, 8)])
+def test_passes(step: int, nbytes: int, passes: int) -> None:
+    addresses = BASE + lane * np.uint64(step)
+    latency, _, found = run(H200, Caches(H200, sm_count=1), LOAD, addresses, nbytes=nbytes)
+    assert (latency, found) == (round(H200.latency.dram) + passes - 1, passes)
+
+
+def test_a_working_set_as_large_as_the_cache_stays_in_it_and_a_larger_one_does_not() -> None:
+    for lines, level in ((TINY.l1_bytes // 128, L1), (TINY.l1_bytes // 128 * 2, L2)):
+        chip = replace(TINY, l2_bytes=1 << 20)
+        caches = Caches(chip, sm_count=1)
+        rounds = [[run(chip, caches, LOAD, BASE + 128 * i + lane * np.uint64(4), time=10_000 * n)[1] for i in range(lines)] for n in (1, 2)]
+        assert set(rounds[1]) == {level}
+
+
+def test_stores_keep_what_l1_holds_and_bring_nothing_in() -> None:
+    caches = Caches(H200, sm_count=1)
+    held, other = BASE + lane * np.uint64(4), BASE + 4096 + lane * np.uint64(4)
+    run(H200, caches, LOAD, held)
+    assert {run(H200, caches, STORE, line, time=5000)[1] for line in (held, other)} == {L2}
+    assert run(H200, caches, LOAD, held, time=9000)[1] == L1
+    assert run(H200, caches, LOAD, other, time=9000)[1] == L2
+
+
+def test_launches_share_l2_and_begin_with_an_empty_l1() -> None:
+    first = Caches(H200, sm_count=1)
+    line = BASE + lane * np.uint64(4)
+    run(H200, first, LOAD, line)
+    second = Caches(H200, sm_count=1, l2=first.l2)
+    assert run(H200, second, LOAD, line, time=5000)[1] == L2
+
+
+def test_shared_memory_is_taken_from_l1() -> None:
+    assert l1_bytes(H200, 100 * 1024) == H200.l1_bytes - 100 * 1024
+    apart = replace(H200, l1_bytes=16384, shared_bytes_per_sm=49152)
+    assert l1_bytes(apart, 49152) == 16384
+
+
+@pytest.mark.parametrize("name", names())
+def test_levels_use_nearly_all_of_each_chip(name: str) -> None:
+    chip = load(name)
+    for nbytes in (chip.l2_bytes, chip.l1_bytes, l1_bytes(chip, chip.shared_bytes_per_sm)):
+        level = Level(chip, nbytes)
+        assert 0.94 * nbytes < level.sets * level.ways * chip.line_bytes <= nbytes
