@@ -109,7 +109,7 @@ def test_bad_configurations(kernels: LoadedModule, configuration: tuple[object, 
         ((1, (1, 1, 65)), "block.z is 65; h200 allows at most 64"),
         (((1, 65536), 1), "grid.y is 65536; h200 allows at most 65535"),
         ((1, (64, 32)), "a block of 64x32x1 has 2048 threads; h200 allows at most 1024"),
-        ((1, 1, None, 1001), "plain asks for 1001 bytes of dynamic shared memory; h200 has room for 1000 beside its static part"),
+        ((1, 1, None, 1001), "plain asks for 1001 bytes of dynamic shared memory; h200 has room for 1000 beside its own"),
     ],
 )
 def test_what_the_chip_does_not_allow(kernels: LoadedModule, configuration: tuple[object, ...], message: str) -> None:

@@ -22,7 +22,7 @@ from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.probe import probe
 from memlane.errors import BadLaunch, DeviceError
-from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Schedule, Step, Stream, Target, Timeline
+from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Schedule, Stream, Target, Timeline
 from memlane.ptx import Module
 
 
@@ -118,6 +118,11 @@ class Device(Target):
         if host.nbytes:
             with self._current(f"a copy of {host.nbytes} bytes to the device"):
                 done(driver.cuMemcpyHtoD(address, host.ctypes.data, host.nbytes))
+
+    def clear(self, address: int, nbytes: int) -> None:
+        if nbytes:
+            with self._current(f"to clear {nbytes} bytes"):
+                done(driver.cuMemsetD8Async(address, 0, nbytes, core.LEGACY_DEFAULT_STREAM.handle))
 
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         with self._current(f"a {type(value).__name__} as an argument"):
@@ -225,11 +230,6 @@ class Device(Target):
     def graph_of(self, schedule: Schedule) -> DeviceGraph:
         with self._current(f"a graph of {len(schedule.steps)} steps"):
             return DeviceGraph(self, schedule, build(schedule, self._ready))
-
-    def time_launch(self, launch: Launch, repeats: int) -> tuple[float, ...]:
-        """Durations in ns of `repeats` launches, one after another, each between two events on the GPU."""
-        timeline = self.run_steps(Schedule((Step(launch),) * repeats))
-        return tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))
 
     def replay(self, graph: DeviceGraph, stream: Stream | None) -> None:
         """Start a graph of this device; asynchronous."""

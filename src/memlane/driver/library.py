@@ -13,7 +13,7 @@ from cuda.core import Kernel, ObjectCode
 from memlane.compile import assemble
 from memlane.driver.calls import done
 from memlane.errors import BadLaunch
-from memlane.ptx import Module, print_module
+from memlane.ptx import Module
 
 _WITHOUT_ASKING = 48 * 1024
 """Bytes of static and dynamic shared memory together that every kernel may use; more must be allowed kernel by kernel."""
@@ -65,7 +65,7 @@ def load_library(module: Module, compute_capability: tuple[int, int], shared_lim
     The driver never sees PTX: it would refuse what a newer compiler wrote, and assemble with its own choices. With `fmad` False no
     multiplication is fused with an addition.
     """
-    cubin = assemble(print_module(module), arch=architecture(module, compute_capability), fmad=fmad)
+    cubin = assemble(module, arch=architecture(module, compute_capability), fmad=fmad)
     code = ObjectCode.from_cubin(cubin.data, name=module.name)
     return Library(code, {name: DeviceKernel(code.get_kernel(name), shared_limit) for name in module.kernels})
 

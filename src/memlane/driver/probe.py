@@ -21,6 +21,8 @@ class Probe:
 
     packages: bool
     """Whether `cuda.bindings` and `cuda.core` are installed."""
+    library: bool = True
+    """Whether the driver's library is on this machine."""
     driver: tuple[int, int] | None = None
     """The newest CUDA version that the driver supports."""
     devices: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ def probe() -> Probe:
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
-        return Probe(packages, problem=f"there is no CUDA driver on this machine ({_LIBRARY} was not found)")
+        return Probe(packages, library=False, problem=f"there is no CUDA driver on this machine ({_LIBRARY} was not found)")
     if not packages:
         return Probe(packages, problem="the CUDA packages are not installed (pip install 'memlane[cuda]')")
     return _ask_driver()
@@ -65,7 +67,7 @@ def _ask_driver() -> Probe:
     version = _value(driver.cuDriverGetVersion())
     names = tuple(_name(driver, number) for number in range(_value(driver.cuDeviceGetCount())))
     problem = "" if names else "the CUDA driver finds no device"
-    return Probe(True, (version // 1000, version % 1000 // 10), names, problem)
+    return Probe(True, driver=(version // 1000, version % 1000 // 10), devices=names, problem=problem)
 
 
 def _name(driver: Any, number: int) -> str:

@@ -26,7 +26,7 @@ class Condition:
 
     def __str__(self) -> str:
         mark = "yes" if self.present else "no "
-        return f"{mark} {self.subject}: {self.text}{f' ({self.remedy})' if self.remedy else ''}"
+        return f"{mark} {self.subject}: {self.text}{f'; {self.remedy}' if self.remedy else ''}"
 
 
 def describe() -> tuple[Condition, ...]:

@@ -1,0 +1,128 @@
+"""What is found on machines without a GPU, and what a user is told there."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import memlane.driver
+from memlane.driver.probe import probe
+from memlane.errors import DeviceError, MissingDependency
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    probe.cache_clear()
+    yield
+    probe.cache_clear()
+
+
+def no_library(name: str, *args: object) -> object:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+class FakeDriver:
+    """The calls of `cuda.bindings.driver` that probing makes."""
+
+    CUresult = SimpleNamespace(CUDA_SUCCESS=0)
+
+    def __init__(self, answer: int = 0, name: str = "CUDA_SUCCESS", devices: int = 0) -> None:
+        self.answer = Code(answer)
+        self.answer.name = name
+        self.devices = devices
+
+    def cuInit(self, flags: int) -> tuple[Any]:  # noqa: N802
+        return (self.answer,)
+
+    def cuDriverGetVersion(self) -> tuple[int, int]:  # noqa: N802
+        return 0, 13010
+
+    def cuDeviceGetCount(self) -> tuple[int, int]:  # noqa: N802
+        return 0, self.devices
+
+    def cuDeviceGet(self, number: int) -> tuple[int, int]:  # noqa: N802
+        return 0, number
+
+    def cuDeviceGetName(self, length: int, device: int) -> tuple[int, bytes]:  # noqa: N802
+        return 0, f"GPU {device}".encode().ljust(length, b"\0")
+
+
+class Code(int):
+    name = ""
+
+
+def with_driver(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[misc]
+    monkeypatch.setattr("cuda.bindings.driver", driver, raising=False)
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    found = probe()
+    assert (found.devices, found.driver, found.broken) == ((), None, False)
+    assert found.problem.startswith("there is no CUDA driver on this machine (")
+    with pytest.raises(DeviceError) as raised:
+        memlane.driver.Device(0)
+    assert str(raised.value) == f"no cuda:0: {found.problem}; ml.target('emulator') runs kernels without a GPU"
+
+
+def test_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delitem(vars(memlane.driver), "Device", raising=False)
+    found = probe()
+    assert (found.packages, found.devices, found.broken) == (False, (), False)
+    assert found.problem == "the CUDA packages are not installed (pip install 'memlane[cuda]')"
+    with pytest.raises(MissingDependency) as raised:
+        memlane.driver.Device(0)
+    assert (
+        str(raised.value)
+        == "running kernels on a GPU needs packages that are not installed; install them with: pip install 'memlane[cuda]'"
+    )
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_driver(monkeypatch, FakeDriver(devices=2))
+    found = probe()
+    assert (found.devices, found.driver, found.problem) == (("GPU 0", "GPU 1"), (13, 1), "")
+    with pytest.raises(DeviceError) as raised:
+        memlane.driver.Device(2)
+    assert str(raised.value) == "no cuda:2 on this machine; it has cuda:0 (GPU 0), cuda:1 (GPU 1)"
+
+
+@pytest.mark.parametrize(
+    ("driver", "problem", "broken"),
+    [
+        (FakeDriver(100, "CUDA_ERROR_NO_DEVICE"), "the CUDA driver finds no device (CUDA_ERROR_NO_DEVICE)", False),
+        (FakeDriver(devices=0), "the CUDA driver finds no device", False),
+        (
+            FakeDriver(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+            "the CUDA driver does not start (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH); see what nvidia-smi says",
+            True,
+        ),
+    ],
+)
+def test_no_device_is_not_a_broken_driver(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver, problem: str, broken: bool) -> None:
+    with_driver(monkeypatch, driver)
+    found = probe()
+    assert (found.devices, found.problem, found.broken) == ((), problem, broken)
+
+
+def test_probing_without_a_driver_imports_no_cuda() -> None:
+    script = (
+        "import ctypes, sys\n"
+        "def refuse(name): raise OSError\n"
+        "ctypes.CDLL = refuse\n"
+        "from memlane.driver import probe\n"
+        "probe()\n"
+        "sys.exit('cuda.bindings.driver' in sys.modules or 'cuda.core' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,130 @@
+"""Names of targets, which target is the default, and what `memlane doctor` finds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import memlane.chip
+from memlane import driver
+from memlane.driver import Probe
+from memlane.emulate import Emulator
+from memlane.errors import ChipError, DeviceError
+from memlane.targets import describe, names, override, target
+
+NO_GPU = Probe(True, library=False, problem="there is no CUDA driver on this machine")
+TWO_GPUS = Probe(True, driver=(13, 0), devices=("NVIDIA H200", "NVIDIA Unheard Of"))
+
+
+class FakeDevice:
+    def __init__(self, index: int) -> None:
+        self.name = f"cuda:{index}"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A machine without a GPU, which `having` changes."""
+    monkeypatch.delenv(names.ENVIRONMENT, raising=False)
+    monkeypatch.setitem(vars(driver), "Device", FakeDevice)
+    having(monkeypatch, NO_GPU)
+    names._device.cache_clear()
+    yield monkeypatch
+    names._device.cache_clear()
+
+
+def having(monkeypatch: pytest.MonkeyPatch, found: Probe) -> None:
+    monkeypatch.setattr(driver, "probe", lambda: found)
+
+
+def test_the_emulator_stands_in_where_there_is_no_gpu() -> None:
+    assert isinstance(target(), Emulator)
+    assert target().name == "emulator:h200"
+
+
+def test_the_first_gpu_is_the_default(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    assert target().name == "cuda:0"
+
+
+def test_a_name_gives_the_same_target_each_time(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    assert target("emulator") is target("emulator:h200")
+    assert target("emulator:a100") is target("emulator:a100")
+    assert target("cuda") is target("cuda:0") is target()
+    assert target("cuda:1") is not target("cuda:0")
+    assert target("cuda:1").name == "cuda:1"
+
+
+def test_a_chip_of_a_file(tmp_path: Path) -> None:
+    data = Path(memlane.chip.__file__).parent / "data" / "h200.toml"
+    (tmp_path / "mine.toml").write_text(data.read_text(encoding="utf-8"), encoding="utf-8")
+    mine = target(f"emulator:{tmp_path / 'mine.toml'}")
+    assert mine.chip.name == "mine"
+    assert mine is target(f"emulator:{tmp_path / '.' / 'mine.toml'}")
+
+
+def test_unknown_names_list_what_there_is(machine: pytest.MonkeyPatch) -> None:
+    listed = ", ".join(f"emulator:{chip}" for chip in memlane.chip.names())
+    with pytest.raises(DeviceError) as raised:
+        target("gpu")
+    assert str(raised.value) == f"no target 'gpu'; this machine has {listed}, and emulator:FILE.toml"
+    having(machine, TWO_GPUS)
+    with pytest.raises(DeviceError) as raised:
+        target("emulator:h9000")
+    assert str(raised.value) == f"no chip 'h9000' to emulate; this machine has cuda:0, cuda:1, {listed}, and emulator:FILE.toml"
+    with pytest.raises(DeviceError, match=r"^no target 'cuda:x'; "):
+        target("cuda:x")
+    with pytest.raises(ChipError, match=r"cannot read the chip file .*nothing\.toml"):
+        target("emulator:nothing.toml")
+
+
+def test_a_broken_driver_is_no_reason_to_emulate(machine: pytest.MonkeyPatch) -> None:
+    having(machine, Probe(True, problem="the CUDA driver does not start (X)", broken=True))
+    with pytest.raises(DeviceError) as raised:
+        target()
+    assert str(raised.value) == "the CUDA driver does not start (X); ml.target('emulator') runs kernels without a GPU"
+    assert target("emulator").name == "emulator:h200"
+
+
+def test_the_environment_names_the_default(machine: pytest.MonkeyPatch) -> None:
+    machine.setenv("MEMLANE_TARGET", "emulator:a100")
+    assert target().name == "emulator:a100"
+    assert target("emulator:h200").name == "emulator:h200"
+
+
+def test_an_override_wins_over_everything(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    machine.setitem(os.environ, "MEMLANE_TARGET", "cuda:1")
+    with override("emulator:a100"):
+        assert target().name == target("cuda:1").name == "emulator:a100"
+        with override(None):
+            assert target().name == "emulator:a100"
+        with override("cuda:0"):
+            assert target().name == "cuda:0"
+    assert target().name == "cuda:1"
+
+
+def test_the_doctor_says_what_is_missing(machine: pytest.MonkeyPatch) -> None:
+    lines = [str(finding) for finding in describe()]
+    assert lines[0].startswith("yes Python: 3.")
+    assert any(line.startswith("yes llvmlite: 0.") for line in lines)
+    assert "no  GPU: there is no CUDA driver on this machine; kernels run on the emulator" in lines
+    assert f"yes chips: the emulator knows {', '.join(memlane.chip.names())}" in lines
+
+
+def test_the_doctor_lists_devices(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    found = {finding.subject: finding for finding in describe()}
+    assert found["driver"].text == "the driver supports CUDA 13.0"
+    assert found["cuda:0"].text == "NVIDIA H200"
+    assert found["cuda:1"].text.startswith("NVIDIA Unheard Of, uncalibrated: ")
+
+
+def test_the_doctor_gives_the_command_that_installs(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr("memlane.targets.doctor._CUDA", ("no-such-distribution",))
+    lines = [str(finding) for finding in describe()]
+    assert "no  no-such-distribution: not installed; pip install 'memlane[cuda]'" in lines
+    assert "no  compiler: CUDA C++ does not compile; PTX files work; pip install 'memlane[cuda]'" in lines
