@@ -5,8 +5,9 @@ A row is written almost as the PTX manual writes the instruction:
     ld.volatile{.ss}{.vec}.type   d, [a]
 
 - a dotted word is literal (`.volatile`) unless the row declares it a slot (`ss`, `vec`, `type`), which stands for one of a set;
-- braces make it optional; dotted words may be written in any order, as ptxas too accepts for most of them, but slots that share values
-  are filled in the order of the row;
+- braces make it optional; words in one pair of braces come together or not at all (`{.sem.scope}`);
+- dotted words may be written in any order, as ptxas too accepts for most of them, but slots that share values are filled in the order of
+  the row;
 - behind the opcode stand the operands by the manual's letters: `[a]` is an address, `[a, c]` one with coordinates, `d|p` a pair,
   `d{|p}` a pair or its first half, `(a)` a list of arguments, `{, c}` is optional, `{!}c` a predicate that may be negated.
 
@@ -92,8 +93,13 @@ class _Word:
 
     name: str
     words: frozenset[str]
-    optional: bool
+    group: int
+    """The pair of braces it stands in, 0 for none: the words of a group come together or not at all."""
     is_slot: bool
+
+    @property
+    def optional(self) -> bool:
+        return self.group > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,8 @@ class Row:
 
     def _choose(self, modifiers: tuple[str, ...], index: int, taken: frozenset[int]) -> tuple[int, ...] | None:
         if index == len(modifiers):
-            complete = all(word.optional or place in taken for place, word in enumerate(self.words))
+            needed = {0, *(self.words[place].group for place in taken)}
+            complete = all(place in taken or word.group not in needed for place, word in enumerate(self.words))
             return () if complete else None
         for place, word in enumerate(self.words):
             if place not in taken and modifiers[index] in word.words:
@@ -267,14 +274,19 @@ def _compile_row(owner: Op, text: str, facts: Mapping[str, str], slots: Mapping[
     assert opcode is not None, text
     declared = {**slots, **{name: words for name, words in facts.items() if name not in _FACTS}}
     words: list[_Word] = []
-    depth = 0
+    groups = [0]
+    opened = 0
     for token in _HEAD.findall(head):
-        if token in "{}":
-            depth += 1 if token == "{" else -1
+        if token == "{":
+            opened += 1
+            groups.append(opened)
+            continue
+        if token == "}":
+            groups.pop()
             continue
         name = token[1:]
         values = declared.get(name)
-        words.append(_Word(name, frozenset(values.split() if values is not None else (name,)), depth > 0, values is not None))
+        words.append(_Word(name, frozenset(values.split() if values is not None else (name,)), groups[-1], values is not None))
     kept = {name: value for name, value in facts.items() if name in _FACTS}
     return Row(" ".join(text.split()), opcode.group(), owner.manual, tuple(words), tuple(_compile_places(tail)), kept)
 

@@ -1,7 +1,7 @@
 """Whether a module makes sense: every name is declared, every operand fits its instruction.
 
-Each rule is one short function that yields what is wrong with an instruction; `RULES` lists them. The rules are as lenient as the assembler:
-a module that it accepts passes here too.
+Each rule is one short function that yields what is wrong with an instruction; `RULES` lists them. The rules are as lenient as the
+assembler: a module that it accepts passes here too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ Complaint = tuple[str, str]
 """What is wrong, and the piece of the instruction to point at."""
 
 _LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
-_BUILTIN_FUNCTIONS = frozenset({"vprintf", "malloc", "free", "__assertfail", "cudaLaunchDeviceV2", "cudaGetParameterBufferV2"})
 
 
 @dataclass
@@ -62,10 +61,8 @@ class _Scope:
         while scope is not None:
             found = scope.registers.get(base)
             if found is None:
-                found = next(
-                    ((entry.type, entry.vector) for entry in scope.ranges if register_number(base, entry.name, entry.count) is not None),
-                    None,
-                )
+                matches = (entry for entry in scope.ranges if register_number(base, entry.name, entry.count) is not None)
+                found = next(((entry.type, entry.vector) for entry in matches), None)
                 if found is not None:
                     scope.registers[base] = found
             if found is not None:
@@ -187,7 +184,7 @@ def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Comp
             if name in registers:
                 if scope.register(name) is None:
                     yield f"the register `{name}` is not declared", name
-            elif scope.symbol(name) is None and not (instruction.opcode == "call" and name in _BUILTIN_FUNCTIONS):
+            elif scope.symbol(name) is None:
                 yield f"the name `{name}` is not declared", name
 
 
@@ -226,11 +223,12 @@ def operands_fit_their_types(scope: _Scope, instruction: Instruction) -> Iterato
     for letter, index in form.operands.items():
         operand = instruction.operands[index]
         wanted = form.types.get(letter)
+        if wanted is None:
+            continue
         if isinstance(operand, Pair):
-            halves = zip((operand.first, operand.second), list(form.types.items())[:2], strict=False)
-            for half, (_, half_type) in halves:
-                yield from _fits(scope, half, half_type, False, instruction)
-        elif wanted is not None:
+            yield from _fits(scope, operand.first, wanted, False, instruction)
+            yield from _fits(scope, operand.second, "pred", False, instruction)
+        else:
             yield from _fits(scope, operand, wanted, letter in form.wider, instruction)
 
 

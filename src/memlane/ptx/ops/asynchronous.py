@@ -19,9 +19,6 @@ OPS = (
         spaces="dst:shared src:global",
     )
     .form("cp.async.cop.space.global{.L2::cache_hint}{.prefetch} [dst], [src], size{, source}{, policy}")
-    .form(
-        "cp.async.cop.space.global{.L2::cache_hint}{.prefetch} [dst], [src], size{, ignore}{, policy}", types="size:- ignore:pred policy:-"
-    )
     .where(cop="ca cg", space="shared shared::cta", prefetch=_PREFETCH),
     op("cp.async.commit_group", manual=_SECTION + "cp-async-commit-group", effect="async").form("cp.async.commit_group"),
     op("cp.async.wait_group", manual=_SECTION + "cp-async-wait-group", effect="async", types="n:-")
@@ -74,21 +71,18 @@ OPS = (
     .form("mbarrier.inval{.space}.b64 [a]")
     .where(space="shared shared::cta"),
     op("mbarrier.expect_tx", manual=_SYNC + "mbarrier-expect-tx", effect="async", types="count:u32", spaces="a:shared")
-    .form("mbarrier.expect_tx{.sem}{.scope}{.space}.b64 [a], count")
+    .form("mbarrier.expect_tx{.sem.scope}{.space}.b64 [a], count")
     .where(sem="relaxed", scope="cta cluster", space=_SHARED),
     op("mbarrier.complete_tx", manual=_SYNC + "mbarrier-complete-tx", effect="async", types="count:u32", spaces="a:shared")
-    .form("mbarrier.complete_tx{.sem}{.scope}{.space}.b64 [a], count")
+    .form("mbarrier.complete_tx{.sem.scope}{.space}.b64 [a], count")
     .where(sem="relaxed", scope="cta cluster", space=_SHARED),
     op("mbarrier.arrive", manual=_SYNC + "mbarrier-arrive", effect="async", types="d:b64 count:u32", spaces="a:shared")
-    .form("mbarrier.arrive{.sem}{.scope}{.space}.b64             d, [a]{, count}")
-    .form("mbarrier.arrive{.sem}{.scope}{.space}.b64             [a]{, count}")
-    .form("mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.b64   d, [a], count")
-    .form("mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.b64   [a], count")
-    .form("mbarrier.arrive.noComplete{.sem}{.cta}{.space}.b64    d, [a], count")
+    .form("mbarrier.arrive{.sem.scope}{.space}.b64             d, [a]{, count}")
+    .form("mbarrier.arrive.expect_tx{.sem.scope}{.space}.b64   d, [a], count")
+    .form("mbarrier.arrive.noComplete{.sem.cta}{.space}.b64    d, [a], count")
     .where(sem="release relaxed", scope="cta cluster", space=_SHARED),
     op("mbarrier.arrive_drop", manual=_SYNC + "mbarrier-arrive-drop", effect="async", types="d:b64 count:u32", spaces="a:shared")
-    .form("mbarrier.arrive_drop{.sem}{.scope}{.space}.b64 d, [a]{, count}")
-    .form("mbarrier.arrive_drop{.sem}{.scope}{.space}.b64 [a]{, count}")
+    .form("mbarrier.arrive_drop{.sem.scope}{.space}.b64 d, [a]{, count}")
     .where(sem="release relaxed", scope="cta cluster", space=_SHARED),
     op(
         "mbarrier.test_wait",
@@ -97,10 +91,10 @@ OPS = (
         types="state:b64 parity:u32 hint:u32",
         spaces="a:shared",
     )
-    .form("mbarrier.test_wait{.sem}{.scope}{.space}.b64        p, [a], state")
-    .form("mbarrier.test_wait.parity{.sem}{.scope}{.space}.b64 p, [a], parity")
-    .form("mbarrier.try_wait{.sem}{.scope}{.space}.b64         p, [a], state{, hint}")
-    .form("mbarrier.try_wait.parity{.sem}{.scope}{.space}.b64  p, [a], parity{, hint}")
+    .form("mbarrier.test_wait{.sem.scope}{.space}.b64        p, [a], state")
+    .form("mbarrier.test_wait.parity{.sem.scope}{.space}.b64 p, [a], parity")
+    .form("mbarrier.try_wait{.sem.scope}{.space}.b64         p, [a], state{, hint}")
+    .form("mbarrier.try_wait.parity{.sem.scope}{.space}.b64  p, [a], parity{, hint}")
     .where(sem="acquire relaxed", scope="cta cluster", space="shared shared::cta"),
     op("mbarrier.pending_count", manual=_SYNC + "mbarrier-pending-count", types="d:u32 state:b64").form(
         "mbarrier.pending_count.b64 d, state"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlane.ptx.forms import op
 
 _SECTION = "extended-precision-integer-arithmetic-instructions-"
-_TYPES = "u32 s32 u64 s64 b32 b64"
+_TYPES = "u32 s32 u64 s64"
 
 OPS = (
     op("add.cc", manual=_SECTION + "add-cc").form("add.cc.type d, a, b").where(type=_TYPES),

@@ -33,8 +33,8 @@ OPS = (
     .form("fma.rnd.f64             d, a, b, c", types="d:f64 a:f64 b:f64 c:f64")
     .where(rnd=_ROUNDINGS),
     op("mad", manual=_SECTION + "mad")
-    .form("mad{.rnd}{.ftz}{.sat}.f32 d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
-    .form("mad{.rnd}.f64             d, a, b, c", types="d:f64 a:f64 b:f64 c:f64")
+    .form("mad.rnd{.ftz}{.sat}.f32 d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
+    .form("mad.rnd.f64             d, a, b, c", types="d:f64 a:f64 b:f64 c:f64")
     .where(rnd=_ROUNDINGS),
     op("div", manual=_SECTION + "div")
     .form("div.mode{.ftz}.f32 d, a, b", mode="approx full", types="d:f32 a:f32 b:f32")
@@ -45,11 +45,11 @@ OPS = (
     op("neg", manual=_SECTION + "neg").form("neg{.ftz}.f32 d, a", types="d:f32 a:f32").form("neg.f64       d, a", types="d:f64 a:f64"),
     op("min", manual=_SECTION + "min")
     .form("min{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b", types="d:f32 a:f32 b:f32")
-    .form("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
+    .form("min{.ftz}{.NaN}{.abs}.f32         d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
     .form("min.f64 d, a, b", types="d:f64 a:f64 b:f64"),
     op("max", manual=_SECTION + "max")
     .form("max{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b", types="d:f32 a:f32 b:f32")
-    .form("max{.ftz}{.NaN}{.abs}.f32 d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
+    .form("max{.ftz}{.NaN}{.abs}.f32         d, a, b, c", types="d:f32 a:f32 b:f32 c:f32")
     .form("max.f64 d, a, b", types="d:f64 a:f64 b:f64"),
     op("rcp", manual=_SECTION + "rcp")
     .form("rcp.approx{.ftz}.f32 d, a", types="d:f32 a:f32")

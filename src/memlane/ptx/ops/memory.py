@@ -15,6 +15,13 @@ _L2_EVICTION = "L2::evict_normal L2::evict_first L2::evict_last"
 _PREFETCH = "L2::64B L2::128B L2::256B"
 _LEVELS = {"eviction": _EVICTION, "l2eviction": _L2_EVICTION, "prefetch": _PREFETCH}
 _SHARED_OR_GLOBAL = "global shared shared::cta shared::cluster"
+_ORDER = "{.sem}{.scope}"
+_HINT = "{.L2::cache_hint}"
+_ATOMS_F32 = "d:f32 b:f32 policy:-"
+_PACKED = "f16x2 bf16x2"
+_HALVES = "f16 bf16 f16x2 bf16x2"
+_ATOMIC_OPERATIONS = {"bitop": "and or xor", "count": "inc dec", "bound": "min max", "each": "add min max"}
+"""Slots of `atom` and `red`; the manual calls all of them `.op`, with a list of types for each."""
 
 OPS = (
     op("mov", manual=_SECTION + "mov").form("mov.type d, a").where(type="pred b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64"),
@@ -42,46 +49,27 @@ OPS = (
     .form("st.mmio.relaxed.sys{.global}.type                                         [a], b", spaces="a:global")
     .where(ss=_STORE_SPACES, cop="wb cg cs wt", scope=_SCOPES, vec="v2 v4 v8", type=_TYPES, eviction=_EVICTION, l2eviction=_L2_EVICTION),
     op("atom", manual=_SYNC + "atom", effect="atomic", types="d:type b:type c:type policy:-")
-    .form("atom{.sem}{.scope}{.ss}.op{.L2::cache_hint}.type                   d, [a], b{, policy}")
-    .form(
-        "atom{.sem}{.scope}{.ss}.cas.type                                   d, [a], b, c{, policy}", type="b16 b32 b64 b128 u32 s32 u64 s64"
-    )
-    .form(
-        "atom{.sem}{.scope}{.ss}.exch{.L2::cache_hint}.type                 d, [a], b{, policy}",
-        type="b32 b64 b128 u32 s32 f32 u64 s64 f64",
-    )
-    .form("atom{.sem}{.scope}{.ss}.add.noftz{.L2::cache_hint}.type            d, [a], b{, policy}", type="f16 f16x2 bf16 bf16x2")
-    .form(
-        "atom{.sem}{.scope}{.global}.vop{.noftz}{.L2::cache_hint}.vec.type  d, [a], b{, policy}",
-        type="f16 bf16 f16x2 bf16x2 f32",
-        spaces="a:global",
-    )
-    .where(
-        sem="relaxed acquire release acq_rel",
-        scope=_SCOPES,
-        ss=_SHARED_OR_GLOBAL,
-        op="and or xor add inc dec min max",
-        vop="add min max",
-        vec="v2 v4 v8",
-        type="b32 b64 u32 u64 s32 s64 f32 f64",
-    ),
+    .form(f"atom{_ORDER}{{.ss}}.bitop{_HINT}.type d, [a], b{{, policy}}", type="b32 b64")
+    .form(f"atom{_ORDER}{{.ss}}.cas.type          d, [a], b, c", type="b16 b32 b64 b128")
+    .form(f"atom{_ORDER}{{.ss}}.exch{_HINT}.type  d, [a], b{{, policy}}", type="b32 b64 b128")
+    .form(f"atom{_ORDER}{{.ss}}.add{_HINT}.type   d, [a], b{{, policy}}", type="u32 u64 s32 f32 f64")
+    .form(f"atom{_ORDER}{{.ss}}.count{_HINT}.u32  d, [a], b{{, policy}}", types="d:u32 b:u32 policy:-")
+    .form(f"atom{_ORDER}{{.ss}}.bound{_HINT}.type d, [a], b{{, policy}}", type="u32 u64 s32 s64")
+    .form(f"atom{_ORDER}{{.ss}}.add.noftz{_HINT}.type          d, [a], b{{, policy}}", type=_HALVES)
+    .form(f"atom{_ORDER}{{.global}}.add{_HINT}.vec.f32         d, [a], b{{, policy}}", types=_ATOMS_F32, vec="v2 v4", spaces="a:global")
+    .form(f"atom{_ORDER}{{.global}}.each.noftz{_HINT}.vec.type d, [a], b{{, policy}}", vec="v2 v4 v8", type="f16 bf16", spaces="a:global")
+    .form(f"atom{_ORDER}{{.global}}.each.noftz{_HINT}.vec.type d, [a], b{{, policy}}", vec="v2 v4", type=_PACKED, spaces="a:global")
+    .where(sem="relaxed acquire release acq_rel", scope=_SCOPES, ss=_SHARED_OR_GLOBAL, **_ATOMIC_OPERATIONS),
     op("red", manual=_SYNC + "red", effect="reduction", types="b:type policy:-")
-    .form("red{.sem}{.scope}{.ss}.op{.L2::cache_hint}.type                  [a], b{, policy}")
-    .form("red{.sem}{.scope}{.ss}.add.noftz{.L2::cache_hint}.type           [a], b{, policy}", type="f16 f16x2 bf16 bf16x2")
-    .form(
-        "red{.sem}{.scope}{.global}.vop{.noftz}{.L2::cache_hint}.vec.type [a], b{, policy}",
-        type="f16 bf16 f16x2 bf16x2 f32",
-        spaces="a:global",
-    )
-    .where(
-        sem="relaxed release",
-        scope=_SCOPES,
-        ss=_SHARED_OR_GLOBAL,
-        op="and or xor add inc dec min max",
-        vop="add min max",
-        vec="v2 v4 v8",
-        type="b32 b64 u32 u64 s32 s64 f32 f64",
-    ),
+    .form(f"red{_ORDER}{{.ss}}.bitop{_HINT}.type [a], b{{, policy}}", type="b32 b64")
+    .form(f"red{_ORDER}{{.ss}}.add{_HINT}.type   [a], b{{, policy}}", type="u32 u64 s32 s64 f32 f64")
+    .form(f"red{_ORDER}{{.ss}}.count{_HINT}.u32  [a], b{{, policy}}", types="b:u32 policy:-")
+    .form(f"red{_ORDER}{{.ss}}.bound{_HINT}.type [a], b{{, policy}}", type="u32 u64 s32 s64")
+    .form(f"red{_ORDER}{{.ss}}.add.noftz{_HINT}.type          [a], b{{, policy}}", type=_HALVES)
+    .form(f"red{_ORDER}{{.global}}.add{_HINT}.vec.f32         [a], b{{, policy}}", types="b:f32 policy:-", vec="v2 v4", spaces="a:global")
+    .form(f"red{_ORDER}{{.global}}.each.noftz{_HINT}.vec.type [a], b{{, policy}}", vec="v2 v4 v8", type="f16 bf16", spaces="a:global")
+    .form(f"red{_ORDER}{{.global}}.each.noftz{_HINT}.vec.type [a], b{{, policy}}", vec="v2 v4", type=_PACKED, spaces="a:global")
+    .where(sem="relaxed release", scope=_SCOPES, ss=_SHARED_OR_GLOBAL, **_ATOMIC_OPERATIONS),
     op("prefetch", manual=_SECTION + "prefetch-prefetchu", effect="prefetch")
     .form("prefetch{.ss}.level        [a]", ss="global local")
     .form("prefetch.global.l2eviction [a]", spaces="a:global")
