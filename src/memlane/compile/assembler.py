@@ -46,10 +46,12 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
 @lru_cache(maxsize=64)
 def _assemble(text: str, name: str, arch: str, options: tuple[str, ...]) -> Cubin:
     linker = toolkit.nvjitlink_bindings()
-    flags = [f"-arch={arch}", *options]
+    flags = [f"-arch=sm_{toolkit.compute_capability(arch)}", *options]
     try:
         handle = linker.create(len(flags), flags)
     except linker.nvJitLinkError as cause:
+        if "ARCH" in str(cause):
+            raise CompileError(f"the assembler does not know {arch}") from None
         raise CompileError(f"the assembler refuses {' '.join(flags)}: {cause}") from None
     try:
         data = text.encode("utf-8", errors="surrogateescape")

@@ -55,11 +55,8 @@ class Options:
 
     def flags(self) -> tuple[str, ...]:
         """The command line of the compiler. What host code leaves behind (constants, `constexpr` functions) is for the device."""
-        match = re.fullmatch(r"(?:sm|compute)_(\d+[af]?)", self.arch)
-        if match is None:
-            raise CompileError(f"no architecture {self.arch!r}; write it like sm_90")
         return (
-            f"-arch=compute_{match[1]}",
+            f"-arch=compute_{toolkit.compute_capability(self.arch)}",
             f"-std={self.std}",
             *(["-lineinfo"] if self.lineinfo else []),
             "-default-device",

@@ -5,14 +5,23 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from memlane.errors import MissingDependency
+from memlane.errors import CompileError, MissingDependency
 
 _LANDMARKS = {"nvidia-cuda-runtime": "cuda_runtime.h", "nvidia-cuda-cccl": "cuda/std/cstdint"}
 """The wheels with headers, and for each a header whose place shows the include directory."""
+
+
+def compute_capability(arch: str) -> str:
+    """`90a` for `sm_90a`. Raises CompileError for what is no architecture: nvJitLink crashes on some of them."""
+    match = re.fullmatch(r"sm_([1-9]\d\d?)([af]?)", arch)
+    if match is None:
+        raise CompileError(f"no architecture {arch!r}; write it like sm_90")
+    return match[1] + match[2]
 
 
 def nvrtc_bindings() -> ModuleType:

@@ -1,0 +1,197 @@
+"""CUDA C++ as people have it, through the compiler."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memlane.compile import CompiledPtx, cuda, cuda_to_ptx, toolkit
+from memlane.errors import CompileError, MissingDependency
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def lines_of(compiled: CompiledPtx, opcode: str) -> set[str]:
+    """The source lines, stripped, to which the line table assigns the instructions that begin with `opcode`."""
+    (text, *_), found, line = compiled.sources.values(), set(), 0
+    for row in compiled.text.splitlines():
+        if location := re.match(r"\s*\.loc\s+1 (\d+)", row):
+            line = int(location[1])
+        elif row.strip().startswith(opcode):
+            found.add(text.splitlines()[line - 1].strip())
+    return found
+
+
+def test_an_application_compiles_with_everything_it_launches() -> None:
+    compiled = cuda_to_ptx(PROGRAMS / "application.cu")
+    assert sorted(compiled.kernels.values()) == [
+        "particles",
+        "void reduce<double, 16>(double const*, double*, int)",
+        "void reduce<float, 256>(float const*, float*, int)",
+        "void reduce<int, 64>(int const*, int*, int)",
+    ]
+    assert set(compiled.instantiated) == {"reduce<float, 256>", "reduce<double, square(4)>", "reduce<int, (2 * 32)>"}
+    assert any("// the store of particles" in line for line in lines_of(compiled, "st.global"))
+    notes = "\n".join(compiled.notes)
+    assert "header helper_cuda.h was not found and was left out" in notes
+    assert "reduce<int, sizeof(argv)>, which the host code launches, means nothing outside it" in notes
+    assert "typedef std::vector<float> FloatVector;" in notes
+
+
+def test_all_shapes_of_declarations_compile_with_headers_of_the_author() -> None:
+    compiled = cuda_to_ptx(PROGRAMS / "shapes.cu")
+    assert sorted(compiled.kernels.values()) == [
+        "half_kernel(__half*)",
+        "neg_kernel(float*, int)",
+        "outer::inner::(anonymous namespace)::hidden(float*)",
+        "outer::inner::stat(lib::Vec2<float>*)",
+        "square_kernel(float*, int)",
+        "uses_stack(int*)",
+        "void apply<Functor>(float*, Functor)",
+    ]
+    assert compiled.notes == ()
+    assert [Path(name).name for name in compiled.sources] == ["shapes.cu", "library.cuh", "detail.h"]
+    assert set(re.findall(r'\.file\s+\d+ "([^"]*)"', compiled.text)) >= set(compiled.sources)
+
+
+def test_cub_and_cuda_std_work_in_kernels_and_are_ignored_in_host_code() -> None:
+    compiled = cuda_to_ptx(PROGRAMS / "cccl.cu")
+    assert [kernel.split("(")[0] for kernel in compiled.kernels.values()] == ["sum", "cplx"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expression"),
+    [
+        ("cstdint", "uint32_t(*p) + std::uint64_t(2) + UINT32_MAX"),
+        ("climits cfloat", "INT_MAX + FLT_MAX + DBL_EPSILON"),
+        ("cmath", "std::sqrt(*p) + std::fabs(*p) + M_PI + (std::isnan(*p) ? INFINITY : NAN)"),
+        ("algorithm", "std::min(*p, 2.0f) + std::max(1, 2)"),
+        ("limits", "std::numeric_limits<float>::max()"),
+        ("type_traits", "std::is_same<float, std::remove_const_t<const float>>::value"),
+        ("stddef.h stdlib.h", "offsetof(float4, z) + EXIT_FAILURE"),
+        ("cstdio iostream vector string map chrono thread unistd.h sys/time.h", "*p + 1"),
+        ("cstring", "(std::memcpy(p, p + 4, 8), 1)"),
+    ],
+)
+def test_standard_headers_resolve(headers: str, expression: str) -> None:
+    includes = "".join(f"#include <{header}>\n" for header in headers.split())
+    assert cuda_to_ptx(f"{includes}__global__ void k(float* p) {{ *p = {expression}; }}").log == ""
+
+
+def test_printf_and_assert_work_in_kernels() -> None:
+    text = cuda_to_ptx('#include <cassert>\n#include <cstdio>\n__global__ void k(int* p) { assert(*p); std::printf("%d", *p); }').text
+    assert "__assertfail" in text
+    assert "vprintf" in text
+
+
+def test_options_reach_the_compiler(tmp_path: Path) -> None:
+    (tmp_path / "width.h").write_text("#define WIDTH 3\nvoid host_function();\n")
+    source = "#include <width.h>\ntemplate <int N> __global__ void k(int* p) { *p = N * WIDTH * FACTOR; if constexpr (N > 1) *p += 1; }"
+    compiled = cuda_to_ptx(
+        source, name="k.cu", arch="sm_80", std="c++20", include=[tmp_path], define=["FACTOR=5"], instantiate=["k<7>"], lineinfo=False
+    )
+    assert ".target sm_80" in compiled.text
+    assert ".loc" not in compiled.text
+    assert re.search(r"mov\.u32\s+%r\d+, 106;", compiled.text)
+    assert list(compiled.instantiated) == ["k<7>"]
+
+
+def test_fma_can_be_forbidden() -> None:
+    source = "__global__ void k(float* p) { p[0] = p[1] * p[2] + p[3]; }"
+    assert "fma.rn.f32" in cuda_to_ptx(source).text
+    assert "fma.rn.f32" not in cuda_to_ptx(source, options=["--fmad=false"]).text
+
+
+def test_a_module_knows_its_sources_names_and_lines() -> None:
+    path = PROGRAMS / "application.cu"
+    module = cuda(path)
+    assert "particles" in [kernel.title for kernel in module.kernels.values()]
+    assert next(iter(module.sources.values())) == path.read_text()
+    name = module.files[1]
+    assert module.sources[name] == path.read_text()
+    body = module.kernels["particles"].body
+    assert body is not None
+    stores = [i for i in body.instructions() if i.name.startswith("st.global")]
+    assert stores
+    for store in stores:
+        assert store.location is not None
+        assert "// the store of particles" in path.read_text().splitlines()[store.location.line - 1]
+
+
+def test_the_same_source_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "__global__ void only_once(int* p) { *p = 1; }"
+    first = cuda_to_ptx(source)
+    monkeypatch.setattr(toolkit, "nvrtc_bindings", lambda: pytest.fail("compiled again"))
+    assert cuda_to_ptx(source).text == first.text
+
+
+# -- what goes wrong
+
+
+def refusal(source: str, **options: object) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        cuda_to_ptx(source, name="bad.cu", **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_errors_carry_the_log_with_the_lines_of_the_file() -> None:
+    error = refusal("#include <cstdio>\nint main() {\n}\n__global__ void k(int* p) {\n  *p = 1\n}\n")
+    assert str(error).startswith("bad.cu does not compile\nbad.cu(6): error: expected a")
+    assert error.log.startswith("bad.cu(6)")
+
+
+def test_an_error_in_a_declaration_that_was_given_up_is_still_told() -> None:
+    error = refusal("struct P { int x };\n__global__ void k(P* p) { p->x = 1; }")
+    assert "Before that, these declarations were left out because they did not compile:" in error.log
+    assert 'bad.cu(1): error: expected a ";"' in error.log
+
+
+def test_a_missing_header_is_named_when_something_fails() -> None:
+    error = refusal('#include "magic.h"\n__global__ void k(float* p) { *p = magic(*p); }')
+    assert 'identifier "magic" is undefined' in error.log
+    assert error.log.endswith("Header not found: magic.h; name its directory with include=(...) or -I")
+
+
+def test_a_program_without_kernels_names_its_templates() -> None:
+    source = "template <int N> __global__ void t(int* p) { *p = N; }\ntemplate <typename T> void go() { t<sizeof(T)><<<1, 1>>>(0); }"
+    assert str(refusal(source)) == (
+        "bad.cu has no kernel, only templates of kernels: t; ask for one with instantiate=('t<...>',) or --instantiate 't<...>'"
+    )
+    assert str(refusal("int main() { }")) == "bad.cu has no kernel"
+
+
+def test_an_instantiation_that_is_impossible_is_named() -> None:
+    error = refusal("template <int N> __global__ void t(int* p) { *p = N; }", instantiate=["t<1>", "t<float>", "u<2>"])
+    assert error.message == "bad.cu cannot instantiate t<float>, u<2>"
+
+
+def test_unknown_architectures_options_and_files_are_refused(tmp_path: Path) -> None:
+    assert str(refusal("__global__ void k() { }", arch="90")) == "no architecture '90'; write it like sm_90"
+    assert "invalid value for --gpu-architecture" in str(refusal("__global__ void k() { }", arch="sm_20"))
+    assert "unrecognized option --nonsense" in str(refusal("__global__ void k() { }", options=["--nonsense"]))
+    with pytest.raises(CompileError, match=r"cannot read .*absent\.cu: No such file or directory"):
+        cuda_to_ptx(tmp_path / "absent.cu")
+
+
+def test_without_the_wheels_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    with pytest.raises(MissingDependency) as caught:
+        cuda_to_ptx("__global__ void never_seen_before() { }")
+    assert str(caught.value) == "compiling CUDA C++ needs packages that are not installed; install them with: pip install 'memlane[cuda]'"
+
+
+def test_without_header_wheels_a_toolkit_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for header in ("cuda_runtime.h", "cccl/cuda/std/cstdint"):
+        (tmp_path / "include" / header).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "include" / header).touch()
+    monkeypatch.setattr(toolkit, "_from_wheel", lambda wheel, landmark: None)
+    monkeypatch.setattr(toolkit.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    found = toolkit.include_directories.__wrapped__()
+    assert found == (tmp_path / "include", tmp_path / "include" / "cccl")
+    monkeypatch.delenv("CUDA_PATH")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    with pytest.raises(MissingDependency, match="compiling CUDA"):
+        toolkit.include_directories.__wrapped__()
