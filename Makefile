@@ -26,7 +26,7 @@ check: $(STAMP) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests examples benchmarks
