@@ -1,0 +1,207 @@
+"""A small layer over llvmlite's builder in which the emulator's generated code is written: 32-lane vectors, masks, records, loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from memlane.emulate.layout import LANES, offset
+
+Value = Any
+"""An LLVM value; llvmlite has no type annotations."""
+
+I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+POINTER = ir.PointerType()
+VOID = ir.VoidType()
+INTEGERS = {1: I1, 8: I8, 16: I16, 32: I32, 64: I64, 128: I128}
+FLOATS = {16: F16, 32: F32, 64: F64}
+
+_FIELD_TYPES = {1: I8, 2: I16, 4: I32, 8: I64}
+
+
+def vector(element: ir.Type) -> ir.VectorType:
+    """32 lanes of `element`."""
+    return ir.VectorType(element, LANES)
+
+
+def constant(kind: ir.Type, number: int) -> Value:
+    """An integer constant, in all lanes if `kind` is a vector. Negative numbers and unsigned ones beyond the sign bit are both welcome."""
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    number &= (1 << element.width) - 1
+    return ir.Constant(kind, number)
+
+
+def lane_numbers(element: ir.Type, factor: int = 1) -> Value:
+    """0, factor, 2 factor, ... in the lanes."""
+    return ir.Constant(vector(element), [lane * factor for lane in range(LANES)])
+
+
+class Emit(ir.IRBuilder):  # type: ignore[misc]
+    """Writes instructions at the end of one LLVM basic block."""
+
+    # -- records ---------------------------------------------------------------------------------------------------------------
+
+    def at(self, pointer: Value, distance: int | Value) -> Value:
+        """`pointer` moved by a number of bytes."""
+        if isinstance(distance, int):
+            if distance == 0:
+                return pointer
+            distance = ir.Constant(I64, distance)
+        return self.gep(pointer, [distance], source_etype=I8)
+
+    def element(self, pointer: Value, index: Value, kind: ir.Type) -> Value:
+        """The address of element `index` of an array of `kind`."""
+        return self.gep(pointer, [index], source_etype=kind)
+
+    def place(self, pointer: Value, record: np.dtype[np.void], field: str, index: int | Value = 0) -> tuple[Value, ir.Type]:
+        """Address and type of a field of a record, or of one element of an array field."""
+        assert record.fields is not None
+        dtype = record.fields[field][0]
+        size = dtype.base.itemsize
+        address = self.at(pointer, offset(record, field) + (index * size if isinstance(index, int) else 0))
+        if not isinstance(index, int):
+            address = self.element(address, index, _FIELD_TYPES[size])
+        return address, _FIELD_TYPES[size]
+
+    def get(self, pointer: Value, record: np.dtype[np.void], field: str, index: int | Value = 0) -> Value:
+        """Load a field."""
+        address, kind = self.place(pointer, record, field, index)
+        return self.load(address, typ=kind)
+
+    def get_pointer(self, pointer: Value, record: np.dtype[np.void], field: str) -> Value:
+        """Load a field that holds a host address."""
+        return self.load(self.at(pointer, offset(record, field)), typ=POINTER)
+
+    def put(self, value: int | Value, pointer: Value, record: np.dtype[np.void], field: str, index: int | Value = 0) -> None:
+        """Store a field."""
+        address, kind = self.place(pointer, record, field, index)
+        self.store(constant(kind, value) if isinstance(value, int) else value, address)
+
+    def bump(self, pointer: Value, record: np.dtype[np.void], field: str, by: int | Value = 1, index: int | Value = 0) -> Value:
+        """Add to a field; the new value."""
+        address, kind = self.place(pointer, record, field, index)
+        total = self.add(self.load(address, typ=kind), constant(kind, by) if isinstance(by, int) else by)
+        self.store(total, address)
+        return total
+
+    # -- vectors ---------------------------------------------------------------------------------------------------------------
+
+    def splat(self, value: Value) -> Value:
+        """`value` in all lanes."""
+        kind = vector(value.type)
+        one = self.insert_element(ir.Constant(kind, ir.Undefined), value, constant(I32, 0))
+        return self.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32), None))
+
+    def lanes_of(self, mask: Value) -> Value:
+        """<32 x i1> from an i32 mask."""
+        return self.bitcast(mask, vector(I1))
+
+    def mask_of(self, lanes: Value) -> Value:
+        """i32 mask from <32 x i1>."""
+        return self.bitcast(lanes, I32)
+
+    def load_lanes(self, pointer: Value, element: ir.Type) -> Value:
+        """32 elements from memory."""
+        return self.load(pointer, typ=vector(element), align=max(1, element.width // 8))
+
+    def store_lanes(self, value: Value, pointer: Value) -> None:
+        """32 elements to memory."""
+        self.store(value, pointer, align=max(1, value.type.element.width // 8))
+
+    def intrinsic(self, name: str, arguments: Sequence[Value], result: ir.Type | None = None) -> Value:
+        """Call the LLVM intrinsic `llvm.<name>` (overloaded on its first argument, or on nothing if the name ends in `!`)."""
+        kind = result or arguments[0].type
+        full = f"llvm.{name.rstrip('!')}" if name.endswith("!") else f"llvm.{name}.{_suffix(arguments[0].type)}"
+        return self.call(self.declare(full, kind, [a.type for a in arguments]), arguments)
+
+    def declare(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> Value:
+        """The function `name` of this module, declared on first use."""
+        known = self.module.globals.get(name)
+        return known if known is not None else ir.Function(self.module, ir.FunctionType(result, arguments), name)
+
+    def call_through(self, pointer: Value, kind: ir.FunctionType, arguments: Sequence[Value]) -> Value:
+        """Call the function of type `kind` at an address."""
+        pointer.type = kind.as_pointer()  # llvmlite finds a callee's type in its pointer, though LLVM's pointers have none
+        return self.call(pointer, arguments)
+
+    def reduce(self, kind: str, lanes: Value) -> Value:
+        """`add`, `or`, `and`, `xor`, `umin`, `umax`, `smin`, `smax` over the lanes."""
+        return self.intrinsic(f"vector.reduce.{kind}", [lanes], lanes.type.element)
+
+    def popcount(self, value: Value) -> Value:
+        return self.intrinsic("ctpop", [value])
+
+    def lowest_bit(self, value: Value) -> Value:
+        """Number of the lowest set bit; the width if there is none."""
+        return self.intrinsic("cttz", [value, ir.Constant(I1, 0)])
+
+    def local(self, kind: ir.Type, align: int | None = None) -> Value:
+        """An address in the function's frame, for one `kind`."""
+        address = self.alloca(kind)
+        address.type = POINTER  # llvmlite still gives it a typed pointer
+        address.align = align
+        return address
+
+    # -- control ---------------------------------------------------------------------------------------------------------------
+
+    def variable(self, initial: Value) -> Variable:
+        """A mutable local of the function, kept in its frame."""
+        with self.goto_entry_block():
+            address = self.local(initial.type)
+        self.store(initial, address)
+        return Variable(self, address, initial.type)
+
+    @contextmanager
+    def count(self, limit: Value) -> Iterator[Value]:
+        """`for i in range(limit)`; gives i."""
+        index = self.variable(ir.Constant(limit.type, 0))
+        with self.while_(lambda: self.icmp_unsigned("<", index.get(), limit)):
+            number = index.get()
+            yield number
+            index.set(self.add(number, ir.Constant(limit.type, 1)))
+
+    @contextmanager
+    def each_lane(self, mask: Value) -> Iterator[Value]:
+        """The numbers of the set bits of `mask`, lowest first, as i32."""
+        left = self.variable(mask)
+        with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+            bits = left.get()
+            left.set(self.and_(bits, self.sub(bits, constant(I32, 1))))
+            yield self.lowest_bit(bits)
+
+    @contextmanager
+    def while_(self, condition: Any) -> Iterator[None]:
+        """Repeat the body as long as `condition()` holds."""
+        head, body, after = (self.append_basic_block(name) for name in ("while", "body", "after"))
+        self.branch(head)
+        self.position_at_end(head)
+        self.cbranch(condition(), body, after)
+        self.position_at_end(body)
+        yield
+        if not self.block.is_terminated:
+            self.branch(head)
+        self.position_at_end(after)
+
+
+class Variable:
+    """See `Emit.variable`."""
+
+    def __init__(self, emit: Emit, address: Value, kind: ir.Type) -> None:
+        self._emit, self.address, self._kind = emit, address, kind
+
+    def get(self) -> Value:
+        return self._emit.load(self.address, typ=self._kind)
+
+    def set(self, value: Value) -> None:
+        self._emit.store(value, self.address)
+
+
+def _suffix(kind: ir.Type) -> str:
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_suffix(kind.element)}"
+    return {F16: "f16", F32: "f32", F64: "f64"}.get(kind) or ("p0" if isinstance(kind, ir.PointerType) else f"i{kind.width}")

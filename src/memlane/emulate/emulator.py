@@ -1,0 +1,135 @@
+"""The emulator as a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip, resident_blocks
+from memlane.emulate.execution import execute
+from memlane.emulate.initial import fill
+from memlane.emulate.kernel import CompiledKernel, compile_kernel
+from memlane.emulate.layers import Compiled, layers_for
+from memlane.emulate.memory import Buffer, Memory
+from memlane.emulate.variables import static_shared_bytes
+from memlane.errors import BadLaunch
+from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
+from memlane.ptx import Function, Module
+
+ASSUMED_REGISTERS = 32
+"""Registers per thread that occupancy is computed with: what ptxas would allot is not known from PTX."""
+
+
+@dataclass
+class Loaded:
+    """A module on one emulator: its variables in device memory."""
+
+    module: Module
+    addresses: dict[str, int]
+    buffers: list[Buffer] = field(repr=False)
+
+
+class Emulator(Target):
+    """Runs kernels on the CPU, exactly and repeatably.
+
+    Launches run at once, one after another in the order of the calls, whatever their streams; errors are raised by the launch. Fresh device,
+    shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
+    """
+
+    modelled = True
+
+    def __init__(self, chip: Chip, *, patience: int = 1 << 16) -> None:
+        """`patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
+        memory) before, with no thread passing a barrier or ending in between, the launch counts as endless."""
+        self.chip = chip
+        self.name = f"emulator:{chip.name}"
+        self.default_stream = Stream(0)
+        self.patience = patience
+        self.memory = Memory()
+        self._streams = 0
+        self._launches = 0
+
+    # -- memory ------------------------------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> tuple[int, object]:
+        return self.memory.allocate(nbytes)
+
+    def read(self, address: int, host: npt.NDArray[Any]) -> None:
+        if host.nbytes:
+            host.reshape(-1).view(np.uint8)[:] = self.memory.view(address, host.nbytes)
+
+    def write(self, address: int, host: npt.NDArray[Any]) -> None:
+        if host.nbytes:
+            self.memory.view(address, host.nbytes)[:] = host.reshape(-1).view(np.uint8)
+
+    def device_pointer(self, value: object) -> tuple[int, str] | None:
+        """No foreign object has memory here."""
+        return None
+
+    # -- modules -----------------------------------------------------------------------------------------------------------------
+
+    def load_module(self, module: Module) -> object:
+        addresses: dict[str, int] = {}
+        buffers = []
+        kept = [variable for variable in module.variables.values() if variable.space in ("global", "const")]
+        for variable in kept:
+            address, buffer = self.memory.allocate(max(1, variable.nbytes), variable.name)
+            addresses[variable.name] = address
+            buffers.append(buffer)
+        for variable, buffer in zip(kept, buffers, strict=True):
+            fill(variable, buffer.bytes, lambda name: addresses.get(name, 0))
+        return Loaded(module, addresses, buffers)
+
+    def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
+        handle = loaded.handle
+        assert isinstance(handle, Loaded)
+        if name not in handle.addresses:
+            listed = ", ".join(handle.addresses) or "none"
+            raise BadLaunch(f"no variable {name!r} in {loaded.module.name}; it has: {listed}")
+        return handle.addresses[name], loaded.module.variables[name].nbytes
+
+    def max_shared_bytes(self, kernel: Kernel) -> int:
+        return max(0, self.chip.max_shared_bytes - static_shared_bytes(kernel.module, kernel.function))
+
+    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
+        """By threads, blocks and shared memory; registers are taken to be `ASSUMED_REGISTERS`, or fewer where a block must fit."""
+        static = static_shared_bytes(kernel.module, kernel.function)
+        return resident_blocks(self.chip, threads_per_block, ASSUMED_REGISTERS, static + shared_bytes).blocks
+
+    # -- running -----------------------------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        self._launches += 1
+        compiled = compiled_kernel(launch.kernel.module, launch.kernel.function, layers_for(launch.layers, launch.kernel.function))
+        handle = launch.kernel.loaded.handle
+        assert isinstance(handle, Loaded)
+        observation = execute(self, launch, compiled, handle.addresses, self._launches)
+        if launch.layers.report is not None:
+            launch.layers.report(observation)
+
+    def stream(self) -> Stream:
+        self._streams += 1
+        return Stream(self._streams)
+
+    def sync(self) -> None:
+        """Nothing is ever pending."""
+
+    def run_steps(self, schedule: Schedule) -> Timeline:
+        raise NotImplementedError
+
+    def graph_of(self, schedule: Schedule) -> Graph:
+        raise NotImplementedError
+
+
+_kernels: dict[tuple[int, str, Compiled], tuple[Module, CompiledKernel]] = {}
+
+
+def compiled_kernel(module: Module, function: Function, layers: Compiled) -> CompiledKernel:
+    """The kernel's machine code, compiled at most once for each choice of layers."""
+    key = (id(module), function.name, layers)
+    if key not in _kernels:
+        _kernels[key] = module, compile_kernel(module, function, layers)
+    return _kernels[key][1]

@@ -1,0 +1,114 @@
+"""One launch: the records that generated code works on, the run, and what came of it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.faults import raise_fault
+from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED
+from memlane.emulate.runtime.helper import address_of
+from memlane.emulate.runtime.schedule import prepare_slot, run
+from memlane.emulate.variables import parameter_offsets
+from memlane.launch import Launch, Observation
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+
+def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
+    """Run a launch to its end. Raises BadAccess, Deadlock or KernelTrap."""
+    state = _State(emulator, launch, compiled, symbols, number)
+    context = state.context.ctypes.data
+    start = _function(address_of(prepare_slot), None, 2)
+    start(context, int(state.context["slots"][0]))
+    step = _function(address_of(run), ctypes.c_uint32, 2)
+    while (status := step(context, compiled.step)) == PAUSED:
+        pass  # back in Python, where Ctrl-C is noticed
+    if status == BROKEN:
+        raise_fault(emulator, launch, compiled, state.context[0], state.slots)
+    return state.observation(launch)
+
+
+def _function(address: int, result: Any, arguments: int) -> Any:
+    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * arguments)(address)
+
+
+class _State:
+    """The memory of a launch while it runs."""
+
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
+        frame, warps = compiled.frame, launch.warps_per_block
+        shared = frame.static_shared_bytes + launch.shared_bytes
+        shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes)
+        local_offset = shared_offset + _round_up(shared)
+        slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
+        resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
+        slot_count = min(launch.blocks, resident * emulator.chip.sm_count)
+        # Slots that are never used are never touched, and cost no memory.
+        self.slots = _aligned(slot_count * slot_bytes)
+        self.params = _parameters(launch)
+        self.symbols = np.array([symbols[name] for name in frame.symbols] or [0], np.uint64)
+        self.sites = np.zeros(max(1, len(compiled.instructions)), ALLOCATION)
+        self.table = emulator.memory.table()
+        self.context = np.zeros(1, CONTEXT)
+        values = {
+            "params": self.params.ctypes.data,
+            "params_bytes": frame.params_bytes,
+            "symbols": self.symbols.ctypes.data,
+            "sites": self.sites.ctypes.data,
+            "allocations": self.table.ctypes.data,
+            "allocation_count": len(self.table),
+            "grid": launch.grid,
+            "block": launch.block,
+            "threads": launch.threads_per_block,
+            "warps": warps,
+            "warp_bytes": compiled.warp_bytes,
+            "warps_offset": BLOCK_BYTES,
+            "shared_offset": shared_offset,
+            "local_offset": local_offset,
+            "shared_bytes": shared,
+            "dynamic_shared_bytes": launch.shared_bytes,
+            "sm_count": emulator.chip.sm_count,
+            "local_bytes": frame.local_bytes,
+            "grid_id": number,
+            "clock_mhz": emulator.chip.clock_mhz,
+            "slots": self.slots.ctypes.data,
+            "slot_bytes": slot_bytes,
+            "slot_count": slot_count,
+            "active": 1,
+            "blocks": launch.blocks,
+            "patience": emulator.patience,
+            "patience_left": emulator.patience,
+        }
+        for name, value in values.items():
+            self.context[name][0] = value
+
+    def observation(self, launch: Launch) -> Observation:
+        """What the layers saw."""
+        return Observation(launch, {})
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Bytes that begin at a multiple of 64, not yet touched."""
+    raw = np.empty(nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+def _parameters(launch: Launch) -> npt.NDArray[np.uint8]:
+    """The parameter memory: each argument at its place."""
+    params = launch.kernel.function.params
+    offsets = parameter_offsets(params)
+    memory = np.zeros(max(8, *(offset + len(a.data) for offset, a in zip(offsets, launch.arguments, strict=True)), 8), np.uint8)
+    for offset, argument in zip(offsets, launch.arguments, strict=True):
+        memory[offset : offset + len(argument.data)] = np.frombuffer(argument.data, np.uint8)
+    return memory

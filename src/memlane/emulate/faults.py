@@ -1,0 +1,176 @@
+"""Faults of a launch as errors that say where, who and what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.layout import (
+    BAD_BARRIER,
+    BARRIERS,
+    BLOCK,
+    BLOCK_BYTES,
+    DEADLOCK,
+    ENDLESS,
+    LANES,
+    MISALIGNED,
+    SPACE_NUMBERS,
+    TRAP,
+    WARP,
+    WINDOW_BYTES,
+)
+from memlane.emulate.memory import Allocation
+from memlane.errors import BadAccess, Deadlock, KernelTrap
+from memlane.launch import Launch
+from memlane.ptx import Instruction
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
+
+
+def raise_fault(emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, slots: npt.NDArray[np.uint8]) -> NoReturn:
+    """Raise the error for the fault that a launch record holds."""
+    kind = int(context["fault"])
+    fault = _Fault(emulator, launch, compiled, context, slots)
+    if kind == DEADLOCK:
+        raise Deadlock(fault.deadlock())
+    if kind == ENDLESS:
+        raise Deadlock(fault.endless())
+    if kind == TRAP:
+        raise KernelTrap(f"{fault.where()}: {fault.who()} executed {fault.instruction.name}")
+    if kind == BAD_BARRIER:
+        number = int(context["fault_address"])
+        raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
+    raise BadAccess(fault.bad_access(kind == MISALIGNED))
+
+
+class _Fault:
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, slots: npt.NDArray[np.uint8]) -> None:
+        self._emulator, self._launch, self._compiled, self._context, self._slots = emulator, launch, compiled, context, slots
+
+    @property
+    def instruction(self) -> Instruction:
+        return self._compiled.instructions[int(self._context["fault_site"])]
+
+    # -- places and threads ------------------------------------------------------------------------------------------------------
+
+    def line(self, instruction: Instruction) -> str:
+        """`transpose.cu:18`, or the place in the PTX where no source line is known."""
+        module = self._launch.kernel.module
+        if instruction.location is not None and instruction.location.line and instruction.location.file in module.files:
+            return f"{module.files[instruction.location.file]}:{instruction.location.line}"
+        return str(instruction.span) if instruction.span is not None else instruction.name
+
+    def where(self) -> str:
+        return f"kernel {self._launch.kernel.title}, {self.line(self.instruction)}"
+
+    def who(self) -> str:
+        """The block and the thread of the fault."""
+        context = self._context
+        thread = int(context["fault_warp"]) * LANES + int(context["fault_lane"])
+        return f"block {_position(int(context['fault_block']), self._launch.grid)}, thread {_position(thread, self._launch.block)}"
+
+    # -- bad accesses ------------------------------------------------------------------------------------------------------------
+
+    def bad_access(self, misaligned: bool) -> str:
+        context, instruction = self._context, self.instruction
+        address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
+        verb = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}.get(instruction.form.effect, "accessed")
+        space = _SPACES[int(context["fault_space"])]
+        head = f"{self.where()}: {self.who()} {verb} {nbytes} bytes at {address:#x} ({instruction.name})"
+        if misaligned:
+            return f"{head}, which is not a multiple of {nbytes}"
+        return f"{head}, {self._outside(space, address)}"
+
+    def _outside(self, space: str, address: int) -> str:
+        sizes = {
+            "shared": ("the block's {} bytes of shared memory", int(self._context["shared_bytes"])),
+            "local": ("the thread's {} bytes of local memory", self._compiled.frame.local_bytes),
+            "param": ("the {} bytes of kernel parameters", self._compiled.frame.params_bytes),
+        }
+        if space in sizes:
+            text, nbytes = sizes[space]
+            return f"outside {text.format(nbytes)}"
+        neighbour = self._emulator.memory.neighbour(address)
+        if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
+            return "which is nowhere near an allocation"
+        return _beside(address, neighbour)
+
+    # -- threads that wait ---------------------------------------------------------------------------------------------------------
+
+    def deadlock(self) -> str:
+        block = _position(int(self._context["fault_block"]), self._launch.grid)
+        return f"kernel {self._launch.kernel.title}: block {block} cannot go on: {self._waiting()}"
+
+    def endless(self) -> str:
+        block = _position(int(self._context["fault_block"]), self._launch.grid)
+        return (
+            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread passing "
+            "a barrier or ending; if it does end, give the emulator more patience"
+        )
+
+    def _waiting(self) -> str:
+        """Which threads of the block wait at which barrier, and how many have exited."""
+        base = int(self._context["fault_slot"]) - self._slots.ctypes.data
+        groups: dict[str, list[int]] = {}
+        waiting_for = self._expected(base)
+        for number in range(int(self._context["warps"])):
+            start = base + BLOCK_BYTES + number * self._compiled.warp_bytes
+            warp = self._slots[start : start + WARP.itemsize].view(WARP)[0]
+            for lane in range(LANES):
+                thread = number * LANES + lane
+                if thread < self._launch.threads_per_block:
+                    groups.setdefault(self._state(warp, lane, waiting_for), []).append(thread)
+        return "; ".join(f"{len(threads)} threads {what} ({self._few(threads)})" for what, threads in groups.items())
+
+    def _expected(self, base: int) -> Any:
+        return self._slots[base : base + BLOCK.itemsize].view(BLOCK)[0]["expected"]
+
+    def _state(self, warp: Any, lane: int, expected: Any) -> str:
+        bit = 1 << lane
+        if not int(warp["live"]) & bit:
+            return "have exited"
+        for barrier in range(BARRIERS):
+            if int(warp["at_barrier"][barrier]) & bit:
+                needs = f", which needs {expected[barrier]} threads" if expected[barrier] else ""
+                return f"wait at barrier {barrier}{needs}, before {self._place(warp, lane)}"
+        if int(warp["at_sync"]) & bit:
+            return f"wait for other lanes of their warp at {self._place(warp, lane)}"
+        if int(warp["at_warp_barrier"]) & bit:
+            return f"wait at a barrier of their warp, before {self._place(warp, lane)}"
+        return "can go on"
+
+    def _place(self, warp: Any, lane: int) -> str:
+        """The source line where a lane goes on."""
+        place = int(warp["pcs"][lane])
+        first = self._compiled.first_instruction.get(place)
+        return self.line(first) if first is not None else "the end"
+
+    def _few(self, threads: list[int]) -> str:
+        names = [str(_position(thread, self._launch.block)) for thread in threads[:3]]
+        return ", ".join(names) + (", ..." if len(threads) > 3 else "")
+
+
+def _position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    x, y, _ = extents
+    return number % x, number // x % y, number // (x * y)
+
+
+def _distance(address: int, allocation: Allocation) -> int:
+    return max(allocation.low - address, address - allocation.high, 0)
+
+
+def _beside(address: int, allocation: Allocation) -> str:
+    label = f" of {allocation.label}" if allocation.label else ""
+    what = f"the {allocation.nbytes}-byte allocation{label} at {allocation.low:#x}"
+    if address >= allocation.high:
+        behind = address - allocation.high
+        return f"{behind} bytes behind {what}" if behind else f"just behind {what}"
+    if address < allocation.low:
+        return f"{allocation.low - address} bytes before {what}"
+    return f"reaching beyond {what}"

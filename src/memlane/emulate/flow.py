@@ -1,0 +1,175 @@
+"""How a warp gets from place to place in generated code.
+
+entry      take a fresh budget and choose a fragment
+dispatch   jump to the place of the chosen fragment
+place N    the instructions; ends by going on, splitting, waiting or leaving
+arrive N   go on at N, unless lanes wait at N or before: then join them
+back N     the same over a back edge, which costs some of the budget
+pick       choose a fragment again, or stop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import llvmlite.ir as ir
+
+from memlane.emulate.body import Place
+from memlane.emulate.build import I32, Value, constant
+from memlane.emulate.layout import POLL_COST, RUN, WARP
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.barriers import gather, leave
+from memlane.emulate.runtime.fragments import defer, enter, park, pick
+
+
+class Flow:
+    """The control flow of one kernel while its code is written."""
+
+    def __init__(self, k: Lowering, places: Sequence[Place], needed: Sequence[set[str]]) -> None:
+        self._k, self._places, self._needed = k, places, needed
+        self._place = places[0]
+        function: ir.Function = k.e.function
+        self._blocks = [function.append_basic_block(f"place{place.number}") for place in places]
+        self._arrivals: dict[tuple[int, int], ir.Block] = {}
+        self._entry = k.e.block
+        self._dispatch, self._pick, self._join, self._defer, self._end = (
+            function.append_basic_block(name) for name in ("dispatch", "pick", "join", "defer", "end")
+        )
+        self._join_phi, self._defer_phi = self._write_frame()
+        self.end = len(places)
+        """The place of a thread that has run off the end: it exits."""
+
+    # -- what a place needs ----------------------------------------------------------------------------------------------------
+
+    @property
+    def successors(self) -> tuple[int, ...]:
+        """Where the current place may go."""
+        return self._place.successors
+
+    def begin(self, place: Place) -> None:
+        """Turn to a place."""
+        self._place = place
+        e = self._k.e
+        e.position_at_end(self._blocks[place.number])
+        self._k.begin_place(e.get(self._k.warp, WARP, "mask"))
+
+    def finish(self) -> None:
+        """End a place that did not end itself."""
+        if not self._k.e.block.is_terminated:
+            self.save()
+            self.go(self.successors[0] if self.successors else self.end)
+
+    def save(self) -> None:
+        """Store the registers that are needed later."""
+        self._k.save(self._needed[self._place.number])
+
+    def go(self, number: int) -> None:
+        """All lanes go on at a place."""
+        self._k.e.branch(self._way_to(number))
+
+    def split(self, taken: Value) -> None:
+        """Lanes of `taken` go to the first successor, the others to the second."""
+        k, e = self._k, self._k.e
+        goal, otherwise = self.successors if len(self.successors) == 2 else (self.successors[0], self.end)
+        some, both = (e.append_basic_block(name) for name in ("not_all", "both"))
+        e.cbranch(e.icmp_unsigned("==", taken, k.mask), self._way_to(goal), some)
+        e.position_at_end(some)
+        e.cbranch(e.icmp_unsigned("==", taken, constant(I32, 0)), self._way_to(otherwise), both)
+        e.position_at_end(both)
+        k.call(park, k.warp, taken, constant(I32, goal))
+        k.call(park, k.warp, e.and_(k.mask, e.not_(taken)), constant(I32, otherwise))
+        self.pick_again()
+
+    def leave(self, lanes: Value) -> None:
+        """`lanes` exit; the others, if the instruction is guarded, go on."""
+        k, e = self._k, self._k.e
+        if k.instruction.guard is not None:
+            self.skip_if_idle(self.successors[0] if self.successors else self.end)
+        k.call(leave, k.warp, lanes)
+        self.pick_again()
+
+    def skip_if_idle(self, following: int) -> None:
+        """Behind a guard: if no lane takes part, all go on at `following`; else those that do not wait there for their turn."""
+        k, e = self._k, self._k.e
+        if k.instruction.guard is None:
+            return
+        some = e.append_basic_block("some")
+        e.cbranch(e.icmp_unsigned("==", k.active, constant(I32, 0)), self._way_to(following), some)
+        e.position_at_end(some)
+        k.call(park, k.warp, e.and_(k.mask, e.not_(k.active)), constant(I32, following))
+
+    def gather(self, members: Value) -> None:
+        """Begin a warp-synchronous instruction, the first of its place: go on when all live `members` are here."""
+        k, e = self._k, self._k.e
+        missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
+        with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
+            together = k.call(gather, k.warp, constant(I32, self._place.number), members)
+            with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
+                self.pick_again()
+        k.change_mask(e.get(k.warp, WARP, "mask"))
+
+    def pick_again(self) -> None:
+        """The lanes have been seen to: choose a fragment."""
+        self._k.e.branch(self._pick)
+
+    # -- the frame ---------------------------------------------------------------------------------------------------------------
+
+    def _write_frame(self) -> tuple[Value, Value]:
+        """The blocks that every kernel has."""
+        k, e = self._k, self._k.e
+        with e.goto_block(self._pick):
+            status = k.call(pick, k.warp)
+            stop = e.append_basic_block("stop")
+            e.cbranch(e.icmp_unsigned("==", status, constant(I32, RUN)), self._dispatch, stop)
+            e.position_at_end(stop)
+            e.ret(status)
+        with e.goto_block(self._dispatch):
+            switch = e.switch(e.get(k.warp, WARP, "pc"), self._end)
+            for number, block in enumerate(self._blocks):
+                switch.add_case(constant(I32, number), block)
+        with e.goto_block(self._end):
+            k.call(leave, k.warp, e.get(k.warp, WARP, "mask"))
+            e.branch(self._pick)
+        phis = []
+        for block, helper in ((self._join, park), (self._defer, defer)):
+            with e.goto_block(block):
+                phis.append(e.phi(I32))
+                k.call(helper, k.warp, e.get(k.warp, WARP, "mask"), phis[-1])
+                e.branch(self._pick)
+        return phis[0], phis[1]
+
+    def close(self) -> None:
+        """Write the entry, after everything that puts something into the function's frame."""
+        k, e = self._k, self._k.e
+        e.position_at_end(self._entry)
+        status = k.call(enter, k.warp)
+        stop = e.append_basic_block("stop")
+        e.cbranch(e.icmp_unsigned("==", status, constant(I32, RUN)), self._dispatch, stop)
+        e.position_at_end(stop)
+        e.ret(status)
+
+    def _way_to(self, number: int) -> ir.Block:
+        """The block that goes on at a place from here."""
+        if number == self.end:
+            return self._end
+        cost = 0
+        if number <= self._place.number:
+            cost = POLL_COST if self._place.polls else 1
+        if (number, cost) not in self._arrivals:
+            block = self._k.e.append_basic_block(f"{'back' if cost else 'arrive'}{number}")
+            self._arrivals[number, cost] = block
+            with self._k.e.goto_block(block):
+                self._write_arrival(number, cost)
+        return self._arrivals[number, cost]
+
+    def _write_arrival(self, number: int, cost: int) -> None:
+        k, e = self._k, self._k.e
+        if cost:
+            left = e.bump(k.warp, WARP, "budget", -cost)
+            onward = e.append_basic_block("onward")
+            self._defer_phi.add_incoming(constant(I32, number), e.block)
+            e.cbranch(e.icmp_signed("<", left, constant(I32, 0)), self._defer, onward)
+            e.position_at_end(onward)
+        self._join_phi.add_incoming(constant(I32, number), e.block)
+        alone = e.icmp_unsigned("<", constant(I32, number), e.get(k.warp, WARP, "frontier"))
+        e.cbranch(alone, self._blocks[number], self._join)

@@ -1,0 +1,74 @@
+"""A kernel compiled for the emulator."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import llvmlite.ir as ir
+
+from memlane.emulate.body import Body, Step, flatten, live_out
+from memlane.emulate.build import I32, POINTER, Emit
+from memlane.emulate.flow import Flow
+from memlane.emulate.jit import engine
+from memlane.emulate.layers import Compiled
+from memlane.emulate.lowering import Lowering, assign_registers
+from memlane.emulate.runtime.helper import Program, compile_helpers
+from memlane.emulate.semantics import TABLE
+from memlane.emulate.variables import Frame, place_variables
+from memlane.errors import UnsupportedPtx
+from memlane.ptx import Function, Instruction, Module
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """Machine code that runs one warp until it stops, and what a launch must provide for it."""
+
+    step: int
+    """Address of the function: a warp's record in, a status out."""
+    warp_bytes: int
+    """Record and registers of a warp."""
+    frame: Frame
+    layers: Compiled
+    instructions: tuple[Instruction, ...]
+    """By index, for messages and counts."""
+    first_instruction: dict[int, Instruction]
+    """By place, for messages."""
+
+
+def compile_kernel(module: Module, function: Function, layers: Compiled) -> CompiledKernel:
+    """Compile a kernel. Raises UnsupportedPtx at the first instruction that has no semantics."""
+    assert function.body is not None
+    body = flatten(function, stop_at_memory=layers.clock)
+    frame = place_variables(module, function, body)
+    needed = live_out(body.places)
+    registers = assign_registers(body.registers, set().union(*needed))
+    program = Program()
+    name = f"kernel{next(_numbers)}"
+    step = ir.Function(program, ir.FunctionType(I32, [POINTER]), name)
+    k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers)
+    _write_places(k, body, needed)
+    compile_helpers(list(program.required.values()))
+    engine().add(str(program), optimize=False)
+    first = {place.number: place.steps[0].instruction for place in body.places if place.steps}
+    return CompiledKernel(engine().address(name), registers.nbytes, frame, layers, tuple(function.body.instructions()), first)
+
+
+def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> None:
+    flow = k.flow = Flow(k, body.places, needed)
+    for place in body.places:
+        flow.begin(place)
+        for step in place.steps:
+            _write_step(k, step)
+        flow.finish()
+    flow.close()
+
+
+def _write_step(k: Lowering, step: Step) -> None:
+    write = TABLE.get(step.instruction.form.manual)
+    if write is None:
+        raise UnsupportedPtx(f"the emulator does not model {step.instruction.name}", step.instruction.span)
+    k.begin(step)
+    write(k)

@@ -1,0 +1,30 @@
+"""Which layers a kernel is compiled with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.launch import Layers
+from memlane.ptx import Function, Special
+
+_CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The layers in the machine code of a kernel: part of the key under which it is kept."""
+
+    counts: bool
+    accesses: bool
+    clock: bool
+
+
+def layers_for(layers: Layers, function: Function) -> Compiled:
+    """What `layers` asks for, and the clock where the kernel reads one."""
+    assert function.body is not None
+    reads_clock = any(
+        isinstance(operand, Special) and operand.name in _CLOCKS
+        for instruction in function.body.instructions()
+        for operand in instruction.operands
+    )
+    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or reads_clock)

@@ -1,0 +1,161 @@
+"""The records that generated code and Python share, as NumPy dtypes: the launch, a resident block, a warp, a memory site.
+
+Generated code reaches a field by its offset (`Emit.get`, `Emit.put`); Python reaches it by name in a structured array over the same bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+LANES = 32
+FULL = 0xFFFFFFFF
+NONE = 0xFFFFFFFF
+"""The frontier of a warp none of whose lanes wait elsewhere."""
+BARRIERS = 16
+
+WINDOW_BYTES = 1 << 32
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7D00_0000_0000
+PARAM_WINDOW = 0x7C00_0000_0000
+"""Where shared, local and parameter memory appear among generic addresses; `cvta` adds, `cvta.to` subtracts."""
+FIRST_ADDRESS = 0x7000_0000_0000
+"""The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
+
+# What a step of a warp, and what the scheduler, report.
+RUN, BLOCKED, DONE, YIELD, FAILED = range(5)
+FINISHED, PAUSED, BROKEN = range(3)
+
+# Kinds of fault.
+NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK = range(9)
+
+SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5}
+"""Numbers of state spaces in faults and access rows."""
+
+BACK_EDGE_BUDGET = 1 << 20
+POLL_COST = 1 << 12
+"""A warp may take this much from its budget before others get their turn: 1 for each back edge, `POLL_COST` where the loop polls memory."""
+
+ALLOCATION = np.dtype([("low", "u8"), ("high", "u8"), ("delta", "u8")])
+"""Device addresses `low` to `high` (exclusive) lie on the host at address + `delta`. A site remembers the one that it used last."""
+
+CONTEXT = np.dtype(
+    [
+        ("params", "u8"),
+        ("params_bytes", "u8"),
+        ("symbols", "u8"),
+        ("sites", "u8"),
+        ("allocations", "u8"),
+        ("allocation_count", "u8"),
+        ("grid", "u4", 3),
+        ("block", "u4", 3),
+        ("threads", "u4"),
+        ("warps", "u4"),
+        ("warp_bytes", "u8"),
+        ("warps_offset", "u8"),
+        ("shared_offset", "u8"),
+        ("local_offset", "u8"),
+        ("shared_bytes", "u8"),
+        ("dynamic_shared_bytes", "u4"),
+        ("sm_count", "u4"),
+        ("local_bytes", "u8"),
+        ("grid_id", "u8"),
+        ("start_ns", "u8"),
+        ("clock_mhz", "u8"),
+        # the scheduler
+        ("slots", "u8"),
+        ("slot_bytes", "u8"),
+        ("slot_count", "u4"),
+        ("active", "u4"),
+        ("cursor", "u4"),
+        ("yielded", "u4"),
+        ("next_block", "u8"),
+        ("blocks", "u8"),
+        ("finished", "u8"),
+        ("until_pause", "i8"),
+        ("patience", "i8"),
+        ("patience_left", "i8"),
+        # the first fault
+        ("fault", "u4"),
+        ("fault_site", "u4"),
+        ("fault_lane", "u4"),
+        ("fault_warp", "u4"),
+        ("fault_block", "u8"),
+        ("fault_address", "u8"),
+        ("fault_bytes", "u4"),
+        ("fault_space", "u4"),
+        ("fault_slot", "u8"),
+        # the counting layer
+        ("counts", "u8"),
+        ("executions", "u8"),
+        ("accesses", "u8"),
+        ("access_count", "u8"),
+        ("access_room", "u8"),
+        # the clock layer
+        ("limit", "i8"),
+        ("sms", "u8"),
+        ("chip_state", "u8"),
+        ("cycles", "i8"),
+    ],
+    align=True,
+)
+
+BLOCK = np.dtype(
+    [
+        ("context", "u8"),
+        ("number", "u8"),
+        ("shared", "u8"),
+        ("local", "u8"),
+        ("ctaid", "u4", 3),
+        ("live", "u4"),
+        ("running", "u4"),
+        ("sm", "u4"),
+        ("sm_state", "u8"),
+        ("arrived", "u4", BARRIERS),
+        ("expected", "u4", BARRIERS),
+        ("release", "i8", BARRIERS),
+        ("popc", "u4", BARRIERS),
+        ("result", "u4", BARRIERS),
+        ("took_part", "u4", BARRIERS),
+    ],
+    align=True,
+)
+
+WARP = np.dtype(
+    [
+        ("block", "u8"),
+        ("mask", "u4"),
+        ("live", "u4"),
+        ("waiting", "u4"),
+        ("deferred", "u4"),
+        ("at_sync", "u4"),
+        ("at_warp_barrier", "u4"),
+        ("frontier", "u4"),
+        ("pc", "u4"),
+        ("budget", "i4"),
+        ("status", "u4"),
+        ("number", "u4"),
+        ("subcore", "u4"),
+        ("time", "i8"),
+        ("started", "i8"),
+        ("at_barrier", "u4", BARRIERS),
+        ("pcs", "u4", LANES),
+        ("tid_x", "u4", LANES),
+        ("tid_y", "u4", LANES),
+        ("tid_z", "u4", LANES),
+    ],
+    align=True,
+)
+"""One warp; its registers follow at `REGISTERS`. `mask` are the lanes of the running fragment, `pcs` where each other lane goes on.
+
+`waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
+spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
+"""
+
+REGISTERS = -(-WARP.itemsize // 64) * 64
+BLOCK_BYTES = -(-BLOCK.itemsize // 64) * 64
+
+
+def offset(record: np.dtype[np.void], field: str) -> int:
+    """Byte offset of a field."""
+    assert record.fields is not None
+    return int(record.fields[field][1])

@@ -1,0 +1,326 @@
+"""What the semantics of an instruction is written against: the operands of one instruction as 32-lane values, and its results.
+
+Inside a place, registers are SSA values, computed for all lanes whether they take part or not; when the place ends, those that somebody
+still needs are stored for the lanes that did. Between places they live in the warp's register file. A predicate is an i32 mask.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import llvmlite.ir as ir
+
+from memlane.emulate.body import Step
+from memlane.emulate.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
+from memlane.emulate.layers import Compiled
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, REGISTERS, WARP
+from memlane.emulate.runtime.helper import Helper, invoke
+from memlane.emulate.special import SPECIAL
+from memlane.emulate.variables import Frame
+from memlane.errors import UnsupportedPtx
+from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
+
+if TYPE_CHECKING:
+    from memlane.emulate.flow import Flow
+
+
+@dataclass(frozen=True)
+class RegisterFile:
+    """Where each register of a kernel lies behind the record of its warp."""
+
+    bits: dict[str, int]
+    """Width; 1 for predicates, which take 4 bytes."""
+    offsets: dict[str, int]
+    nbytes: int
+
+
+def assign_registers(types: dict[str, str], needed: set[str]) -> RegisterFile:
+    """Give each register that outlives a place its bytes, wide ones first, so that all are aligned."""
+    bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
+    offsets: dict[str, int] = {}
+    end = REGISTERS
+    for name in sorted(needed, key=lambda name: (-bits[name], name)):
+        offsets[name] = end
+        end += 4 if bits[name] == 1 else 4 * bits[name]
+    return RegisterFile(bits, offsets, -(-end // 64) * 64)
+
+
+class Lowering:
+    """The code of one kernel while it is written. `e` stands at the end of the current place."""
+
+    def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: Compiled) -> None:
+        self.e = e
+        self.warp = warp
+        self.block = e.get_pointer(warp, WARP, "block")
+        self.context = e.get_pointer(self.block, BLOCK, "context")
+        self.registers = registers
+        self.frame = frame
+        self.layers = layers
+        self.active: Value = None
+        """i32: the lanes that execute the current instruction."""
+        self.mask: Value = None
+        """i32: the lanes that run the current place."""
+        self.instruction: Instruction
+        self.index = 0
+        self.resumes = False
+        """Whether the instruction was executed before and goes on behind its wait."""
+        self.flow: Flow
+        self._entry = e.block
+        self._scratch: dict[str, Value] = {}
+        self._values: dict[str, Value] = {}
+        self._changed: set[str] = set()
+
+    # -- the current place and instruction -------------------------------------------------------------------------------------
+
+    def begin_place(self, mask: Value) -> None:
+        """Forget the values of the place before."""
+        self.mask = self.active = mask
+        self._values.clear()
+        self._changed.clear()
+
+    def begin(self, step: Step) -> None:
+        """Turn to an instruction: its guard decides who executes it."""
+        self.index, self.instruction, self.resumes = step.index, step.instruction, step.resumes
+        self.change_mask(self.mask)
+
+    def change_mask(self, mask: Value) -> None:
+        """More lanes have joined the place."""
+        self.mask = self.active = mask
+        if self.instruction.guard is not None:
+            self.active = self.e.and_(self.mask, self._guard())
+
+    def _guard(self) -> Value:
+        guard = self.instruction.guard
+        assert guard is not None
+        value = self.register(guard.register)
+        return self.e.not_(value) if guard.negated else value
+
+    def save(self, needed: set[str]) -> None:
+        """Store the registers that changed and are still needed, for the lanes that ran."""
+        e = self.e
+        for name in sorted(self._changed & needed):
+            place, value = self.slot(name), self._values[name]
+            if self.registers.bits[name] == 1:
+                e.store(e.or_(e.and_(value, self.mask), e.and_(e.load(place, typ=I32), e.not_(self.mask))), place)
+            else:
+                e.store_lanes(e.select(e.lanes_of(self.mask), value, e.load_lanes(place, value.type.element)), place)
+
+    def unsupported(self, what: str = "") -> UnsupportedPtx:
+        """The error for an instruction, or a form of it, that has no semantics here."""
+        return UnsupportedPtx(f"the emulator does not model {what or self.instruction.name}", self.instruction.span)
+
+    # -- registers ---------------------------------------------------------------------------------------------------------------
+
+    def slot(self, name: str) -> Value:
+        """Where a register lies in the warp's register file."""
+        return self.e.at(self.warp, self.registers.offsets[name])
+
+    def register(self, name: str) -> Value:
+        """The register's value: 32 integers of its width, or an i32 mask for a predicate."""
+        if name not in self._values:
+            bits = self.registers.bits[name]
+            if name not in self.registers.offsets:  # read before it was ever written: any value will do, and zero is reproducible
+                self._values[name] = constant(I32 if bits == 1 else vector(INTEGERS[bits]), 0)
+            elif bits == 1:
+                self._values[name] = self.e.load(self.slot(name), typ=I32)
+            else:
+                self._values[name] = self.e.load_lanes(self.slot(name), INTEGERS[bits])
+        return self._values[name]
+
+    def set_register(self, name: str, value: Value) -> None:
+        """Give a register its new value, in the lanes whose guard is true."""
+        e = self.e
+        if self.instruction.guard is not None:
+            old = self.register(name)
+            if self.registers.bits[name] == 1:
+                value = e.or_(e.and_(value, self.active), e.and_(old, e.not_(self.active)))
+            else:
+                value = e.select(e.lanes_of(self.active), value, old)
+        self._values[name] = value
+        self._changed.add(name)
+
+    # -- operands ----------------------------------------------------------------------------------------------------------------
+
+    def slot_type(self, letter: str) -> str:
+        """The scalar type of an operand, by the manual's letter."""
+        return self.instruction.form.types[letter]
+
+    def slot_of(self, name: str) -> str:
+        """The word that fills a slot of the instruction's row; empty if it was left out."""
+        return self.instruction.form.slots.get(name, "")
+
+    def has(self, letter: str) -> bool:
+        """Whether the operand was written."""
+        return self.instruction.operand(letter) is not None
+
+    def read(self, letter: str, type_name: str | None = None) -> Value:
+        """An operand's value: 32 lanes of its type (floating point as such), or an i32 mask for a predicate."""
+        operand = self.instruction.operand(letter)
+        assert operand is not None, letter
+        return self.value(operand, type_name or self.slot_type(letter))
+
+    def value(self, operand: Operand, type_name: str) -> Value:
+        """The value of any operand as a type."""
+        scalar = SCALAR_TYPES[type_name]
+        if scalar.kind == "pred":
+            return self._predicate(operand)
+        bits = self.bits_of(operand, type_name)
+        return self.as_type(bits, type_name)
+
+    def as_type(self, bits: Value, type_name: str) -> Value:
+        """Reinterpret 32 integers as 32 of a type of that width."""
+        scalar = SCALAR_TYPES[type_name]
+        if scalar.kind == "f" and scalar.lanes == 1 and type_name not in ("bf16", "tf32"):
+            return self.e.bitcast(bits, vector(FLOATS[scalar.bits]))
+        return bits
+
+    def _predicate(self, operand: Operand) -> Value:
+        if isinstance(operand, Register):
+            value = self.register(operand.name)
+            return self.e.not_(value) if operand.negated else value
+        if isinstance(operand, Immediate):
+            return constant(I32, -1 if operand.value else 0)
+        raise self.unsupported(f"a predicate given as {operand}")
+
+    def bits_of(self, operand: Operand, type_name: str) -> Value:
+        """The value of an operand as 32 integers of the type's width, extended by its sign."""
+        e, scalar = self.e, SCALAR_TYPES[type_name]
+        kind = vector(INTEGERS[scalar.bits])
+        match operand:
+            case Register():
+                value = self.register(operand.name)
+                width = self.registers.bits[operand.name]
+                if width == 1:
+                    raise self.unsupported(f"a predicate where {type_name} is wanted")
+                if width == scalar.bits:
+                    return value
+                if width > scalar.bits:
+                    return e.trunc(value, kind)
+                return e.sext(value, kind) if scalar.kind == "s" else e.zext(value, kind)
+            case Immediate():
+                return constant(kind, immediate_bits(operand, type_name))
+            case Special():
+                value = self.special(operand.name)
+                width = value.type.element.width
+                return value if width == scalar.bits else e.trunc(value, kind) if width > scalar.bits else e.zext(value, kind)
+            case Symbol():
+                address = self.symbol_address(operand.name, operand.offset)
+                return address if scalar.bits == 64 else e.trunc(address, kind)
+            case _:
+                raise self.unsupported(f"the operand {operand} of {self.instruction.name}")
+
+    def special(self, name: str) -> Value:
+        """The value of a special register: 32 lanes of i32 or i64."""
+        if name not in SPECIAL:
+            raise self.unsupported(f"the special register {name}")
+        return SPECIAL[name](self)
+
+    def symbol_address(self, name: str, offset: int) -> Value:
+        """The address of a variable in its own state space, in all lanes."""
+        e = self.e
+        if name in self.frame.offsets:
+            return constant(vector(I64), self.frame.offsets[name][1] + offset)
+        if name in self.frame.symbols:
+            table = e.get_pointer(self.context, CONTEXT, "symbols")
+            address = e.load(e.at(table, 8 * self.frame.symbols.index(name)), typ=I64)
+            return e.splat(e.add(address, constant(I64, offset)))
+        raise self.unsupported(f"the address of {name}")
+
+    def uniform(self, letter: str) -> Value:
+        """An i32 operand that is the same for all active lanes, as a scalar: the value of the first of them."""
+        operand = self.instruction.operand(letter)
+        if isinstance(operand, Immediate):
+            return constant(I32, operand.value)
+        e = self.e
+        e.store_lanes(self.read(letter), self.scratch("uniform"))
+        first = e.and_(e.lowest_bit(self.active), constant(I32, LANES - 1))
+        return e.load(e.element(self.scratch("uniform"), first, I32), typ=I32)
+
+    # -- results -----------------------------------------------------------------------------------------------------------------
+
+    def write(self, letter: str, value: Value) -> None:
+        """The result of the instruction in the operand `letter`."""
+        operand = self.instruction.operand(letter)
+        if isinstance(operand, Pair):
+            operand = operand.first
+        if operand is not None:
+            self.write_operand(operand, value, self.instruction.form.types.get(letter, ""))
+
+    def write_second(self, letter: str, value: Value) -> None:
+        """The predicate behind the bar of `d|p`, if there is one."""
+        operand = self.instruction.operand(letter)
+        if isinstance(operand, Pair):
+            self.write_operand(operand.second, value, "pred")
+
+    def write_operand(self, operand: Operand, value: Value, type_name: str) -> None:
+        """Store into a register, widened by the type's sign where the register is wider."""
+        if isinstance(operand, Sink):
+            return
+        if not isinstance(operand, Register):
+            raise self.unsupported(f"the destination {operand} of {self.instruction.name}")
+        width = self.registers.bits[operand.name]
+        if width == 1:
+            if value.type != I32:
+                raise self.unsupported(f"a predicate as the destination of {self.instruction.name}")
+            return self.set_register(operand.name, value)
+        e, kind = self.e, vector(INTEGERS[width])
+        if not isinstance(value.type.element, ir.IntType):
+            value = e.bitcast(value, vector(INTEGERS[_float_bits(value.type.element)]))
+        if value.type.element.width < width:
+            value = e.sext(value, kind) if SCALAR_TYPES[type_name].kind == "s" else e.zext(value, kind)
+        elif value.type.element.width > width:
+            value = e.trunc(value, kind)
+        return self.set_register(operand.name, value)
+
+    # -- memory ------------------------------------------------------------------------------------------------------------------
+
+    def scratch(self, name: str, nbytes: int = 1024) -> Value:
+        """A piece of the function's frame for passing 32-lane values to helpers."""
+        if name not in self._scratch:
+            with self.e.goto_block(self._entry):
+                self._scratch[name] = self.e.local(ir.ArrayType(I8, nbytes), align=64)
+        return self._scratch[name]
+
+    def address(self, letter: str) -> tuple[Value, Value]:
+        """A memory operand as helpers take it: a pointer to 32 i64, and a distance to add to each."""
+        operand = self.instruction.operand(letter)
+        assert isinstance(operand, Address)
+        e, distance = self.e, constant(I64, operand.offset)
+        base = operand.base
+        if (
+            isinstance(base, Register)
+            and self.registers.bits[base.name] == 64
+            and base.name not in self._changed
+            and base.name in self.registers.offsets
+        ):
+            return self.slot(base.name), distance
+        if isinstance(base, Register):
+            lanes = self.value(base, "u64")
+        elif isinstance(base, Symbol):
+            lanes = self.symbol_address(base.name, base.offset)
+        else:
+            lanes = constant(vector(I64), base.value)
+        e.store_lanes(lanes, self.scratch("addresses", 256))
+        return self.scratch("addresses", 256), distance
+
+    def call(self, helper: Helper, *arguments: Value) -> Value:
+        """Call a function of the runtime."""
+        return invoke(self.e, helper, *arguments)
+
+
+def _float_bits(kind: ir.Type) -> int:
+    return next(bits for bits, float_type in FLOATS.items() if float_type == kind)
+
+
+def immediate_bits(operand: Immediate, type_name: str) -> int:
+    """The bits of a literal as a value of a type: a decimal or `0d` literal where f32 is wanted is rounded to it."""
+    scalar = SCALAR_TYPES[type_name]
+    if operand.kind == "f64" and scalar.bits == 32:
+        number = struct.unpack("<d", operand.value.to_bytes(8, "little"))[0]
+        return int.from_bytes(struct.pack("<f", number), "little")
+    if operand.kind == "f32" and scalar.bits == 64:
+        number = struct.unpack("<f", operand.value.to_bytes(4, "little"))[0]
+        return int.from_bytes(struct.pack("<d", number), "little")
+    return operand.value

@@ -1,0 +1,97 @@
+"""Virtual device memory: NumPy buffers at device addresses that are never used twice."""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.layout import ALLOCATION, FIRST_ADDRESS
+from memlane.emulate.runtime.schedule import POISON
+from memlane.errors import DeviceError
+
+ALIGNMENT = 256
+"""Of every allocation, as the CUDA driver aligns."""
+GUARD = 4096
+"""Bytes at least between two allocations, that belong to nobody."""
+
+
+class Buffer:
+    """The host bytes of one allocation. When nobody refers to it any more, the memory is freed."""
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            self.bytes: npt.NDArray[np.uint8] = np.full(nbytes, POISON, np.uint8)
+        except MemoryError as error:
+            raise DeviceError(f"no host memory for an allocation of {nbytes} bytes") from error
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Allocation:
+    """Device addresses `low` to `high` (exclusive), and where they lie on the host."""
+
+    low: int
+    high: int
+    host: int
+    label: str = ""
+    """What it is called in messages, for example the name of a variable."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.high - self.low
+
+
+class Memory:
+    """The allocations of one emulated device, in the order of their addresses."""
+
+    def __init__(self) -> None:
+        self._allocations: list[Allocation] = []
+        self._next = FIRST_ADDRESS
+        self._table: npt.NDArray[np.void] | None = None
+
+    def allocate(self, nbytes: int, label: str = "") -> tuple[int, Buffer]:
+        """Fresh memory filled with a fixed pattern: its device address, and what keeps it alive."""
+        buffer = Buffer(nbytes)
+        low = self._next
+        self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
+        allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
+        insort(self._allocations, allocation)
+        self._table = None
+        weakref.finalize(buffer, self._free, allocation).atexit = False
+        return low, buffer
+
+    def _free(self, allocation: Allocation) -> None:
+        self._allocations.remove(allocation)
+        self._table = None
+
+    def table(self) -> npt.NDArray[np.void]:
+        """The allocations as generated code looks them up: sorted, behind an empty first row."""
+        if self._table is None:
+            rows = [(0, 0, 0), *((a.low, a.high, (a.host - a.low) % (1 << 64)) for a in self._allocations)]
+            self._table = np.array(rows, ALLOCATION)
+        return self._table
+
+    def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        """The host bytes behind device addresses; DeviceError outside an allocation."""
+        found = self.at(address)
+        if found is None or address + nbytes > found.high:
+            raise DeviceError(f"{nbytes} bytes at {address:#x} do not lie in an allocation of this emulator")
+        pointer = (np.ctypeslib.ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low)
+        return np.frombuffer(pointer, np.uint8)
+
+    def at(self, address: int) -> Allocation | None:
+        """The allocation that holds an address."""
+        index = bisect_right(self._allocations, address, key=lambda allocation: allocation.low)
+        found = self._allocations[index - 1] if index else None
+        return found if found is not None and address < found.high else None
+
+    def neighbour(self, address: int) -> Allocation | None:
+        """The allocation nearest to an address."""
+
+        def distance(allocation: Allocation) -> int:
+            return max(allocation.low - address, address - allocation.high + 1, 0)
+
+        return min(self._allocations, key=distance, default=None)

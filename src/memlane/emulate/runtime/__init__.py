@@ -1,0 +1,11 @@
+"""What generated kernels call: functions that are compiled once for the process, the first time that a kernel needs them.
+
+helper.py     what such a function is, and how it gets compiled
+faults.py     a launch that went wrong: remember where, and stop
+fragments.py  which lanes of a warp run next
+barriers.py   barriers of a block and of a warp, exits
+access.py     loads and stores through checked addresses
+atomics.py    read-modify-write
+arithmetic.py division, which has no vector instruction
+schedule.py   which warp of which block runs next
+"""

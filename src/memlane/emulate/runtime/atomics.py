@@ -1,0 +1,73 @@
+"""Read-modify-write. The lanes of a warp come one after another, lowest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from memlane.emulate.build import FLOATS, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.runtime.window import Window, address_of_lane
+from memlane.ptx import SCALAR_TYPES
+
+OPERATIONS = ("add", "and", "or", "xor", "exch", "cas", "inc", "dec", "min", "max")
+
+_Combine = Callable[[Emit, Value, Value, Value], Value]
+"""Emit, the old value, the operands b and c -> the new value."""
+
+
+def _inc(e: Emit, old: Value, b: Value, c: Value) -> Value:
+    return e.select(e.icmp_unsigned(">=", old, b), constant(old.type, 0), e.add(old, constant(old.type, 1)))
+
+
+def _dec(e: Emit, old: Value, b: Value, c: Value) -> Value:
+    wraps = e.or_(e.icmp_unsigned("==", old, constant(old.type, 0)), e.icmp_unsigned(">", old, b))
+    return e.select(wraps, b, e.sub(old, constant(old.type, 1)))
+
+
+def _smaller(kind: str, relation: str) -> _Combine:
+    def combine(e: Emit, old: Value, b: Value, c: Value) -> Value:
+        compare = e.icmp_signed if kind == "s" else e.icmp_unsigned
+        return e.select(compare(relation, b, old), b, old)
+
+    return combine
+
+
+def _combine(operation: str, kind: str) -> _Combine:
+    table: dict[str, _Combine] = {
+        "add": lambda e, old, b, c: e.fadd(old, b) if kind == "f" else e.add(old, b),
+        "and": lambda e, old, b, c: e.and_(old, b),
+        "or": lambda e, old, b, c: e.or_(old, b),
+        "xor": lambda e, old, b, c: e.xor(old, b),
+        "exch": lambda e, old, b, c: b,
+        "cas": lambda e, old, b, c: e.select(e.icmp_unsigned("==", old, b), c, old),
+        "inc": _inc,
+        "dec": _dec,
+        "min": _smaller(kind, "<"),
+        "max": _smaller(kind, ">"),
+    }
+    return table[operation]
+
+
+@cache
+def atomic(operation: str, type_name: str, space: str) -> Helper:
+    """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go."""
+    scalar = SCALAR_TYPES[type_name]
+    is_float = scalar.kind == "f" and operation == "add"
+    element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
+    combine = _combine(operation, "f" if is_float else scalar.kind)
+
+    def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret_void()
+        first = address_of_lane(e, addresses, distance, e.lowest_bit(mask))
+        window = Window(e, warp, space, site, first, scalar.nbytes)
+        with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
+            old = e.load(pointer, typ=element)
+            operands = [e.load(e.element(source, lane, element), typ=element) for source in (b, c)]
+            e.store(combine(e, old, *operands), pointer)
+            e.store(old, e.element(out, lane, element))
+
+    kind = "f" if is_float else scalar.kind
+    arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
+    return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}", VOID, arguments, build)

@@ -1,0 +1,130 @@
+"""Barriers of a block and of a warp, warp-synchronous instructions, exits. Arrival is counted by thread, as on Volta and later."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.fragments import lanes_at, set_places
+from memlane.emulate.runtime.helper import helper, invoke
+
+
+def _warp_of(e: Emit, block: Value, number: Value) -> Value:
+    context = e.get_pointer(block, BLOCK, "context")
+    distance = e.mul(e.zext(number, I64), e.get(context, CONTEXT, "warp_bytes"))
+    return e.at(e.at(block, e.get(context, CONTEXT, "warps_offset")), distance)
+
+
+@helper("release", VOID, POINTER, I32)
+def release(e: Emit, block: Value, barrier: Value) -> None:
+    """Open a barrier: everyone who waits at it goes on, and it is ready for its next use."""
+    e.put(e.get(block, BLOCK, "popc", barrier), block, BLOCK, "result", barrier)
+    e.put(e.get(block, BLOCK, "arrived", barrier), block, BLOCK, "took_part", barrier)
+    e.put(0, block, BLOCK, "popc", barrier)
+    e.put(0, block, BLOCK, "arrived", barrier)
+    e.put(0, block, BLOCK, "expected", barrier)
+    context = e.get_pointer(block, BLOCK, "context")
+    opened = e.get(block, BLOCK, "release", barrier)
+    e.put(0, block, BLOCK, "release", barrier)
+    e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+    with e.count(e.get(context, CONTEXT, "warps")) as number:
+        warp = _warp_of(e, block, number)
+        here = e.get(warp, WARP, "at_barrier", barrier)
+        with e.if_then(e.icmp_unsigned("!=", here, constant(I32, 0))):
+            e.put(0, warp, WARP, "at_barrier", barrier)
+            e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(here)), warp, WARP, "waiting")
+            time = e.get(warp, WARP, "time")
+            e.put(e.select(e.icmp_signed("<", time, opened), opened, time), warp, WARP, "time")
+            with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, BLOCKED))):
+                e.put(RUN, warp, WARP, "status")
+
+
+def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:
+    """Open the barrier if all threads it waits for have come: the number given, or all that have not exited."""
+    arrived, expected = e.get(block, BLOCK, "arrived", barrier), e.get(block, BLOCK, "expected", barrier)
+    needed = e.select(e.icmp_unsigned("==", expected, constant(I32, 0)), e.get(block, BLOCK, "live"), expected)
+    come = e.icmp_unsigned(">=", arrived, needed)
+    with e.if_then(e.and_(come, e.icmp_unsigned("!=", arrived, constant(I32, 0)))):
+        invoke(e, release, block, barrier)
+
+
+@helper("arrive", VOID, POINTER, I32, I32, I32, I32, I1, I64, I32)
+def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, place: Value, waits: Value, time: Value, site: Value) -> None:
+    """`lanes` arrive at a barrier of the block, and go on at `place` when it opens, or at once if they do not wait.
+
+    `count` is the number of threads that the barrier needs, 0 for all; `time` is when they may go on if they are the last.
+    """
+    block = e.get_pointer(warp, WARP, "block")
+    set_places(e, warp, lanes, place)
+    with e.if_then(e.icmp_unsigned(">=", barrier, constant(I32, BARRIERS)), likely=False):
+        invoke(e, fault, warp, constant(I32, BAD_BARRIER), site, e.lowest_bit(lanes), e.zext(barrier, I64), count, constant(I32, 0))
+        e.ret_void()
+    with e.if_then(waits):
+        e.put(e.or_(e.get(warp, WARP, "waiting"), lanes), warp, WARP, "waiting")
+        e.put(e.or_(e.get(warp, WARP, "at_barrier", barrier), lanes), warp, WARP, "at_barrier", barrier)
+    e.bump(block, BLOCK, "arrived", e.popcount(lanes), barrier)
+    e.put(count, block, BLOCK, "expected", barrier)
+    latest = e.get(block, BLOCK, "release", barrier)
+    e.put(e.select(e.icmp_signed("<", latest, time), time, latest), block, BLOCK, "release", barrier)
+    _open_if_complete(e, block, barrier)
+
+
+@helper("leave", VOID, POINTER, I32)
+def leave(e: Emit, warp: Value, lanes: Value) -> None:
+    """`lanes` exit. Barriers and warp-synchronous instructions no longer wait for them."""
+    block = e.get_pointer(warp, WARP, "block")
+    context = e.get_pointer(block, BLOCK, "context")
+    e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+    live = e.and_(e.get(warp, WARP, "live"), e.not_(lanes))
+    e.put(live, warp, WARP, "live")
+    left = e.sub(e.get(block, BLOCK, "live"), e.popcount(lanes))
+    e.put(left, block, BLOCK, "live")
+    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on when only they are left.
+    asleep = e.get(warp, WARP, "at_warp_barrier")
+    alone = e.icmp_unsigned("==", e.and_(live, e.not_(asleep)), constant(I32, 0))
+    woken = e.or_(e.get(warp, WARP, "at_sync"), e.select(alone, asleep, constant(I32, 0)))
+    e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(woken)), warp, WARP, "waiting")
+    e.put(0, warp, WARP, "at_sync")
+    e.put(e.and_(asleep, e.not_(woken)), warp, WARP, "at_warp_barrier")
+    with e.if_then(e.icmp_unsigned("!=", left, constant(I32, 0))), e.count(constant(I32, BARRIERS)) as barrier:
+        _open_if_complete(e, block, barrier)
+
+
+@helper("gather", I32, POINTER, I32, I32)
+def gather(e: Emit, warp: Value, place: Value, members: Value) -> None:
+    """The running lanes came to the warp-synchronous instruction at `place`. 1 if all live `members` are there now (the fragment is then
+    all of them), 0 if the running lanes have to wait."""
+    mask = e.get(warp, WARP, "mask")
+    there = e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, place))
+    together = e.or_(there, mask)
+    missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
+    with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
+        set_places(e, warp, mask, place)
+        for field in ("waiting", "at_sync"):
+            e.put(e.or_(e.get(warp, WARP, field), mask), warp, WARP, field)
+        e.ret(constant(I32, 0))
+    for field in ("waiting", "at_sync"):
+        e.put(e.and_(e.get(warp, WARP, field), e.not_(together)), warp, WARP, field)
+    e.put(together, warp, WARP, "mask")
+    e.ret(constant(I32, 1))
+
+
+@helper("meet", I32, POINTER, I32, I32)
+def meet(e: Emit, warp: Value, place: Value, members: Value) -> None:
+    """The running lanes came to a barrier of the warp and go on at `place`. 1 if they may do so now: all live `members` are at such a
+    barrier, not necessarily the same one; then the others may too. 0 if they have to wait."""
+    mask = e.get(warp, WARP, "mask")
+    asleep = e.get(warp, WARP, "at_warp_barrier")
+    together = e.or_(asleep, mask)
+    missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
+    with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
+        set_places(e, warp, mask, place)
+        e.put(together, warp, WARP, "at_warp_barrier")
+        e.put(e.or_(e.get(warp, WARP, "waiting"), mask), warp, WARP, "waiting")
+        e.ret(constant(I32, 0))
+    with e.if_then(e.icmp_unsigned("!=", asleep, constant(I32, 0))):
+        set_places(e, warp, mask, place)
+        e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(together)), warp, WARP, "waiting")
+        e.put(0, warp, WARP, "at_warp_barrier")
+        e.ret(constant(I32, 0))
+    e.ret(constant(I32, 1))

@@ -1,0 +1,32 @@
+"""A launch that went wrong: the first fault is remembered in the launch record, and everything comes to an end soon."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.layout import BLOCK, CONTEXT, WARP
+from memlane.emulate.runtime.helper import helper
+
+
+@helper("fault", VOID, POINTER, I32, I32, I32, I64, I32, I32)
+def fault(e: Emit, warp: Value, kind: Value, site: Value, lane: Value, address: Value, nbytes: Value, space: Value) -> None:
+    """Remember a fault unless there was one before. The warp stops at its next back edge, barrier or exit: until then it does no harm,
+    because what it computes is thrown away with the launch."""
+    block = e.get_pointer(warp, WARP, "block")
+    context = e.get_pointer(block, BLOCK, "context")
+    e.put(-1, warp, WARP, "budget")
+    with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "fault"), constant(I32, 0)), likely=False):
+        e.put(kind, context, CONTEXT, "fault")
+        e.put(site, context, CONTEXT, "fault_site")
+        e.put(lane, context, CONTEXT, "fault_lane")
+        e.put(e.get(warp, WARP, "number"), context, CONTEXT, "fault_warp")
+        e.put(e.get(block, BLOCK, "number"), context, CONTEXT, "fault_block")
+        e.put(address, context, CONTEXT, "fault_address")
+        e.put(nbytes, context, CONTEXT, "fault_bytes")
+        e.put(space, context, CONTEXT, "fault_space")
+        e.put(e.ptrtoint(block, I64), context, CONTEXT, "fault_slot")
+
+
+def has_failed(e: Emit, warp: Value) -> Value:
+    """i1: whether the launch has a fault."""
+    context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+    return e.icmp_unsigned("!=", e.get(context, CONTEXT, "fault"), constant(I32, 0))

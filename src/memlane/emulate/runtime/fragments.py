@@ -1,0 +1,69 @@
+"""Which lanes of a warp run next.
+
+A warp is a set of fragments: lanes that go on at the same place. Places are numbered so that a loop lies before what follows it and both
+sides of a branch before where they meet; the fragment at the lowest place runs, and meets the others there. Lanes that spent their budget
+of back edges are deferred until every other lane had its turn, so that lanes which wait for each other make progress.
+"""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I32, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.layout import BACK_EDGE_BUDGET, BLOCKED, DONE, FAILED, NONE, RUN, WARP, YIELD, offset
+from memlane.emulate.runtime.faults import has_failed
+from memlane.emulate.runtime.helper import helper, invoke
+
+
+def set_places(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
+    """Let `lanes` go on at `place`."""
+    pcs = e.at(warp, offset(WARP, "pcs"))
+    e.store_lanes(e.select(e.lanes_of(lanes), e.splat(place), e.load_lanes(pcs, I32)), pcs)
+
+
+def lanes_at(e: Emit, warp: Value, place: Value) -> Value:
+    """Mask of the lanes whose place is `place`."""
+    return e.mask_of(e.icmp_unsigned("==", e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32), e.splat(place)))
+
+
+@helper("park", VOID, POINTER, I32, I32)
+def park(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
+    """Let `lanes` go on at `place`."""
+    set_places(e, warp, lanes, place)
+
+
+@helper("defer", VOID, POINTER, I32, I32)
+def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
+    """The running lanes spent their budget on the way to `place`: the others first."""
+    set_places(e, warp, lanes, place)
+    e.put(e.or_(e.get(warp, WARP, "deferred"), lanes), warp, WARP, "deferred")
+    e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+
+
+@helper("pick", I32, POINTER)
+def pick(e: Emit, warp: Value) -> None:
+    """Choose the fragment to run: sets `mask`, `pc` and `frontier` and returns RUN; or says why nothing runs."""
+    with e.if_then(has_failed(e, warp), likely=False):
+        e.ret(constant(I32, FAILED))
+    live, deferred = e.get(warp, WARP, "live"), e.get(warp, WARP, "deferred")
+    awake = e.and_(live, e.not_(e.get(warp, WARP, "waiting")))
+    candidates = e.and_(awake, e.not_(deferred))
+    zero = constant(I32, 0)
+    with e.if_then(e.icmp_unsigned("==", candidates, zero), likely=False):
+        e.put(0, warp, WARP, "deferred")
+        stuck = e.select(e.icmp_unsigned("==", live, zero), constant(I32, DONE), constant(I32, BLOCKED))
+        e.ret(e.select(e.icmp_unsigned("!=", awake, zero), constant(I32, YIELD), stuck))
+    pcs = e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32)
+    nowhere = constant(vector(I32), NONE)
+    places = e.select(e.lanes_of(candidates), pcs, nowhere)
+    lowest = e.reduce("umin", places)
+    chosen = e.icmp_unsigned("==", places, e.splat(lowest))
+    e.put(e.mask_of(chosen), warp, WARP, "mask")
+    e.put(lowest, warp, WARP, "pc")
+    e.put(e.reduce("umin", e.select(chosen, nowhere, places)), warp, WARP, "frontier")
+    e.ret(constant(I32, RUN))
+
+
+@helper("enter", I32, POINTER)
+def enter(e: Emit, warp: Value) -> None:
+    """The beginning of a step: a fresh budget, and a fragment."""
+    e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+    e.ret(invoke(e, pick, warp))

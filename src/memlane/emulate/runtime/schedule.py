@@ -1,0 +1,199 @@
+"""Which warp of which block runs next, in the function and counting layers.
+
+One block runs at a time, its warps in turn, each until it meets a barrier, ends, or spends its budget. When every warp of the resident
+blocks that can run has spent its budget, they may be waiting for a block that has not started: one more becomes resident.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.layout import (
+    BARRIERS,
+    BLOCK,
+    BROKEN,
+    CONTEXT,
+    DEADLOCK,
+    DONE,
+    ENDLESS,
+    FAILED,
+    FINISHED,
+    LANES,
+    PAUSED,
+    RUN,
+    WARP,
+    YIELD,
+    offset,
+)
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.helper import helper, invoke
+
+STEP = ir.FunctionType(I32, [POINTER])
+"""A compiled kernel: runs one warp until it stops, and says why."""
+
+POISON = 0xA5
+"""What fresh memory is filled with, so that use of uninitialised memory is seen."""
+
+
+def warp_at(e: Emit, context: Value, block: Value, number: Value) -> Value:
+    """The record of warp `number` of a resident block."""
+    distance = e.mul(e.zext(number, I64), e.get(context, CONTEXT, "warp_bytes"))
+    return e.at(e.at(block, e.get(context, CONTEXT, "warps_offset")), distance)
+
+
+def slot_at(e: Emit, context: Value, index: Value) -> Value:
+    """The record of the resident block in slot `index`."""
+    return e.at(e.get_pointer(context, CONTEXT, "slots"), e.mul(e.zext(index, I64), e.get(context, CONTEXT, "slot_bytes")))
+
+
+def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
+    e.call(e.declare("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1]), [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
+
+
+@helper("prepare_slot", VOID, POINTER, POINTER)
+def prepare_slot(e: Emit, context: Value, block: Value) -> None:
+    """What is the same for every block that will ever be in a slot."""
+    e.put(e.ptrtoint(context, I64), block, BLOCK, "context")
+    e.put(0, block, BLOCK, "running")
+    start = e.ptrtoint(block, I64)
+    e.put(e.add(start, e.get(context, CONTEXT, "shared_offset")), block, BLOCK, "shared")
+    e.put(e.add(start, e.get(context, CONTEXT, "local_offset")), block, BLOCK, "local")
+    width, height = (e.splat(e.get(context, CONTEXT, "block", axis)) for axis in range(2))
+    with e.count(e.get(context, CONTEXT, "warps")) as number:
+        warp = warp_at(e, context, block, number)
+        e.put(start, warp, WARP, "block")
+        e.put(number, warp, WARP, "number")
+        thread = e.add(e.splat(e.mul(number, constant(I32, LANES))), lane_numbers(I32))
+        row = e.udiv(thread, width)
+        plane = e.udiv(row, height)
+        for field, value in (("tid_x", e.sub(thread, e.mul(row, width))), ("tid_y", e.sub(row, e.mul(plane, height))), ("tid_z", plane)):
+            e.store_lanes(value, e.at(warp, offset(WARP, field)))
+
+
+@helper("start_block", VOID, POINTER, POINTER, I64)
+def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
+    """Make block `number` of the grid the one in a slot."""
+    e.put(number, block, BLOCK, "number")
+    width, height = (e.zext(e.get(context, CONTEXT, "grid", axis), I64) for axis in range(2))
+    row = e.udiv(number, width)
+    plane = e.udiv(row, height)
+    for axis, value in enumerate((e.urem(number, width), e.urem(row, height), plane)):
+        e.put(e.trunc(value, I32), block, BLOCK, "ctaid", axis)
+    threads, warps = e.get(context, CONTEXT, "threads"), e.get(context, CONTEXT, "warps")
+    e.put(threads, block, BLOCK, "live")
+    e.put(warps, block, BLOCK, "running")
+    for field in ("arrived", "expected", "popc"):
+        _fill(e, e.at(block, offset(BLOCK, field)), 0, constant(I64, 4 * BARRIERS))
+    _fill(e, e.at(block, offset(BLOCK, "release")), 0, constant(I64, 8 * BARRIERS))
+    _fill(e, e.get_pointer(block, BLOCK, "shared"), POISON, e.get(context, CONTEXT, "shared_bytes"))
+    local_bytes = e.mul(e.get(context, CONTEXT, "local_bytes"), e.zext(e.mul(warps, constant(I32, LANES)), I64))
+    _fill(e, e.get_pointer(block, BLOCK, "local"), POISON, local_bytes)
+    with e.count(warps) as number_in_block:
+        warp = warp_at(e, context, block, number_in_block)
+        left = e.sub(threads, e.mul(number_in_block, constant(I32, LANES)))
+        live = e.mask_of(e.icmp_unsigned("<", lane_numbers(I32), e.splat(left)))
+        e.put(live, warp, WARP, "live")
+        for field in ("waiting", "deferred", "at_sync", "at_warp_barrier", "status", "pc"):
+            e.put(0, warp, WARP, field)
+        e.put(0, warp, WARP, "time")
+        _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
+        e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
+
+
+@helper("sweep", I32, POINTER, POINTER, POINTER)
+def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
+    """Let each warp of a block that can run take one step. RUN if the block should be swept again, YIELD if it is another block's turn,
+    DONE if the block has ended, FAILED after a fault."""
+    ran, yielded = e.variable(constant(I1, 0)), e.variable(constant(I1, 0))
+    with e.count(e.get(context, CONTEXT, "warps")) as number:
+        warp = warp_at(e, context, block, number)
+        with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, RUN))):
+            ran.set(constant(I1, 1))
+            status = e.call_through(step, STEP, [warp])
+            is_yield = e.icmp_unsigned("==", status, constant(I32, YIELD))
+            e.put(e.select(is_yield, constant(I32, RUN), status), warp, WARP, "status")
+            with e.if_then(is_yield):
+                yielded.set(constant(I1, 1))
+            with e.if_then(e.icmp_unsigned("==", status, constant(I32, DONE))):
+                e.bump(block, BLOCK, "running", -1)
+            with e.if_then(e.icmp_unsigned("==", status, constant(I32, FAILED)), likely=False):
+                e.ret(constant(I32, FAILED))
+    with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "running"), constant(I32, 0))):
+        e.ret(constant(I32, DONE))
+    with e.if_then(e.not_(ran.get()), likely=False):
+        first = warp_at(e, context, block, constant(I32, 0))
+        zero = constant(I32, 0)
+        invoke(e, fault, first, constant(I32, DEADLOCK), zero, zero, constant(I64, 0), zero, zero)
+        e.ret(constant(I32, FAILED))
+    e.ret(e.select(yielded.get(), constant(I32, YIELD), constant(I32, RUN)))
+
+
+@helper("run", I32, POINTER, POINTER)
+def run(e: Emit, context: Value, step: Value) -> None:
+    """Run the launch until it ends (FINISHED), has a fault (BROKEN), or Python should look for signals (PAUSED: call again)."""
+    e.put(256, context, CONTEXT, "until_pause")
+    with e.while_(lambda: e.icmp_signed(">", e.get(context, CONTEXT, "until_pause"), constant(I64, 0))):
+        cursor = e.get(context, CONTEXT, "cursor")
+        with e.if_then(e.icmp_unsigned(">=", cursor, e.get(context, CONTEXT, "active"))):
+            invoke(e, next_round, context)
+        block = slot_at(e, context, e.get(context, CONTEXT, "cursor"))
+        idle = e.icmp_unsigned("==", e.get(block, BLOCK, "running"), constant(I32, 0))
+        with e.if_else(idle) as (idle_slot, busy_slot):
+            with idle_slot:
+                number = e.get(context, CONTEXT, "next_block")
+                more = e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))
+                with e.if_else(more) as (start, skip):
+                    with start:
+                        invoke(e, start_block, context, block, number)
+                        e.bump(context, CONTEXT, "next_block")
+                    with skip:
+                        finished = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "blocks"))
+                        with e.if_then(finished):
+                            e.ret(constant(I32, FINISHED))
+                        e.bump(context, CONTEXT, "cursor")
+            with busy_slot:
+                _run_block(e, context, block, step)
+    e.ret(constant(I32, PAUSED))
+
+
+def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
+    """One turn of a block: until it ends or all that it can do is to wait."""
+    again = e.append_basic_block("again")
+    after = e.append_basic_block("turn_over")
+    e.branch(again)
+    e.position_at_end(again)
+    outcome = invoke(e, sweep, context, block, step)
+    with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, FAILED)), likely=False):
+        e.ret(constant(I32, BROKEN))
+    with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, DONE))):
+        e.bump(context, CONTEXT, "finished")
+        e.bump(context, CONTEXT, "until_pause", -1)
+        e.branch(after)
+    with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, YIELD))):
+        e.put(1, context, CONTEXT, "yielded")
+        e.bump(context, CONTEXT, "cursor")
+        e.bump(context, CONTEXT, "until_pause", -16)
+        spent = e.icmp_signed("<", e.bump(context, CONTEXT, "patience_left", -1), constant(I64, 0))
+        with e.if_then(spent, likely=False):
+            zero = constant(I32, 0)
+            first = warp_at(e, context, block, zero)
+            invoke(e, fault, first, constant(I32, ENDLESS), zero, zero, constant(I64, 0), zero, zero)
+            e.ret(constant(I32, BROKEN))
+        e.branch(after)
+    e.branch(again)
+    e.position_at_end(after)
+
+
+@helper("next_round", VOID, POINTER)
+def next_round(e: Emit, context: Value) -> None:
+    """Every resident block had its turn. If some of them only waited, one more becomes resident."""
+    e.put(0, context, CONTEXT, "cursor")
+    active = e.get(context, CONTEXT, "active")
+    waiting = e.icmp_unsigned("!=", e.get(context, CONTEXT, "yielded"), constant(I32, 0))
+    room = e.icmp_unsigned("<", active, e.get(context, CONTEXT, "slot_count"))
+    left = e.icmp_unsigned("<", e.get(context, CONTEXT, "next_block"), e.get(context, CONTEXT, "blocks"))
+    with e.if_then(e.and_(e.and_(waiting, room), left)):
+        invoke(e, prepare_slot, context, slot_at(e, context, active))
+        e.put(e.add(active, constant(I32, 1)), context, CONTEXT, "active")
+    e.put(0, context, CONTEXT, "yielded")

@@ -1,0 +1,182 @@
+"""From device addresses to host memory, with every access checked.
+
+A window is the stretch of a state space in which an access is known to be allowed. For global memory it is the allocation that the same
+instruction used last, for shared, local and parameter memory the whole of it; what falls outside goes to `locate`, which finds the right
+allocation or reports the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.layout import (
+    ALLOCATION,
+    BLOCK,
+    CONTEXT,
+    LANES,
+    LOCAL_WINDOW,
+    MISALIGNED,
+    OUTSIDE,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    SPACE_NUMBERS,
+    WARP,
+    WINDOW_BYTES,
+)
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.helper import helper, invoke
+
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+class _Places:
+    """The records that a warp's addresses are resolved with."""
+
+    def __init__(self, e: Emit, warp: Value, site: Value) -> None:
+        self.warp = warp
+        self.block = e.get_pointer(warp, WARP, "block")
+        self.context = e.get_pointer(self.block, BLOCK, "context")
+        self.site = e.at(e.get_pointer(self.context, CONTEXT, "sites"), e.mul(e.zext(site, I64), constant(I64, ALLOCATION.itemsize)))
+
+    def bounds(self, e: Emit, space: str) -> tuple[Value, Value, Value, Value]:
+        """Lowest address, bytes, host minus device address, and bytes from one lane's copy to the next, all i64."""
+        zero = constant(I64, 0)
+        if space == "shared":
+            return zero, e.get(self.context, CONTEXT, "shared_bytes"), e.get(self.block, BLOCK, "shared"), zero
+        if space == "param":
+            return zero, e.get(self.context, CONTEXT, "params_bytes"), e.get(self.context, CONTEXT, "params"), zero
+        if space == "local":
+            stride = e.get(self.context, CONTEXT, "local_bytes")
+            first = e.mul(e.zext(e.mul(e.get(self.warp, WARP, "number"), constant(I32, LANES)), I64), stride)
+            return zero, stride, e.add(e.get(self.block, BLOCK, "local"), first), stride
+        low = e.get(self.site, ALLOCATION, "low")
+        return low, e.sub(e.get(self.site, ALLOCATION, "high"), low), e.get(self.site, ALLOCATION, "delta"), zero
+
+    def generic_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
+        """The bounds for generic addresses like `address`."""
+        chosen = self.bounds(e, "global")
+        for space, start in _WINDOWS.items():
+            low, nbytes, delta, stride = self.bounds(e, space)
+            inside = e.icmp_unsigned("<", e.sub(address, constant(I64, start)), constant(I64, WINDOW_BYTES))
+            here = (e.add(low, constant(I64, start)), nbytes, e.sub(delta, constant(I64, start)), stride)
+            chosen = tuple(e.select(inside, new, old) for new, old in zip(here, chosen, strict=True))  # type: ignore[assignment]
+        return chosen
+
+
+@helper("locate", I64, POINTER, I32, I32, I32, I64, I32)
+def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address: Value, nbytes: Value) -> None:
+    """Host address of one lane's access that its window does not allow; 0 and a fault if nothing does. `space` is global or generic, or
+    the number of a space that has only its window."""
+
+    def fail(kind: int) -> None:
+        invoke(e, fault, warp, constant(I32, kind), site, lane, address, nbytes, space)
+        e.ret(constant(I64, 0))
+
+    size = e.zext(nbytes, I64)
+    with e.if_then(e.icmp_unsigned("!=", e.and_(address, e.sub(size, constant(I64, 1))), constant(I64, 0))):
+        fail(MISALIGNED)
+    places = _Places(e, warp, site)
+    with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["generic"]))):
+        for name, start in _WINDOWS.items():
+            low, length, delta, stride = places.bounds(e, name)
+            inner = e.sub(address, constant(I64, start))
+            with e.if_then(e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES))):
+                with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
+                    e.ret(e.add(e.add(inner, delta), e.mul(e.zext(lane, I64), stride)))
+                fail(OUTSIDE)
+    for name in ("shared", "local", "param"):
+        with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS[name]))):
+            fail(OUTSIDE)
+    row = _find_allocation(e, places, address)
+    inside = e.icmp_unsigned(
+        "<=",
+        e.add(e.sub(address, e.get(row, ALLOCATION, "low")), size),
+        e.sub(e.get(row, ALLOCATION, "high"), e.get(row, ALLOCATION, "low")),
+    )
+    with e.if_then(e.and_(inside, e.icmp_unsigned(">=", address, e.get(row, ALLOCATION, "low")))):
+        for field in ("low", "high", "delta"):
+            e.put(e.get(row, ALLOCATION, field), places.site, ALLOCATION, field)
+        e.ret(e.add(address, e.get(row, ALLOCATION, "delta")))
+    fail(OUTSIDE)
+
+
+def _find_allocation(e: Emit, places: _Places, address: Value) -> Value:
+    """The last row of the sorted table that begins at or below `address`, by halving; the first row (which is empty) if none does."""
+    table = e.get_pointer(places.context, CONTEXT, "allocations")
+    first = e.variable(constant(I64, 0))
+    length = e.variable(e.get(places.context, CONTEXT, "allocation_count"))
+    row_bytes = constant(I64, ALLOCATION.itemsize)
+    with e.while_(lambda: e.icmp_unsigned(">", length.get(), constant(I64, 1))):
+        half = e.lshr(length.get(), constant(I64, 1))
+        middle = e.add(first.get(), half)
+        low = e.get(e.at(table, e.mul(middle, row_bytes)), ALLOCATION, "low")
+        first.set(e.select(e.icmp_unsigned("<=", low, address), middle, first.get()))
+        length.set(e.sub(length.get(), half))
+    return e.at(table, e.mul(first.get(), row_bytes))
+
+
+class Window:
+    """Where the lanes of one access of `nbytes` each may go."""
+
+    def __init__(self, e: Emit, warp: Value, space: str, site: Value, example: Value, nbytes: int) -> None:
+        """`example` is the address of one active lane."""
+        self._e, self._warp, self._site, self._nbytes = e, warp, site, nbytes
+        self._space = constant(I32, SPACE_NUMBERS[space])
+        self._places = _Places(e, warp, site)
+        bounds = self._places.generic_bounds(e, example) if space == "generic" else self._places.bounds(e, space)
+        low, length, delta, self.stride = bounds
+        self._low, self._delta = e.variable(low), e.variable(delta)
+        self._span = e.variable(e.sub(length, constant(I64, nbytes)))
+        self._movable = space in ("global", "const", "generic")
+        self.has_copies = space in ("local", "generic")
+
+    def _is_outside(self, address: Value) -> Value:
+        e = self._e
+        span = self._span.get()
+        outside = e.icmp_unsigned(">", e.sub(address, self._low.get()), span)
+        # The window may be narrower than the access: then the span is negative.
+        outside = e.or_(outside, e.icmp_signed("<", span, constant(I64, 0)))
+        if self._nbytes > 1:
+            outside = e.or_(outside, e.icmp_unsigned("!=", e.and_(address, constant(I64, self._nbytes - 1)), constant(I64, 0)))
+        return outside
+
+    @contextmanager
+    def lane(self, lane: Value, address: Value) -> Iterator[Value]:
+        """The body for one lane's access, given the host pointer; left out after a fault."""
+        e = self._e
+        found = e.variable(self._host(lane, address))
+        with e.if_then(self._is_outside(address), likely=False):
+            found.set(invoke(e, locate, self._warp, self._site, self._space, lane, address, constant(I32, self._nbytes)))
+            if self._movable:
+                self._follow_site()
+        with e.if_then(e.icmp_unsigned("!=", found.get(), constant(I64, 0)), likely=True):
+            yield e.inttoptr(found.get(), POINTER)
+
+    def _host(self, lane: Value, address: Value) -> Value:
+        e = self._e
+        host = e.add(address, self._delta.get())
+        return e.add(host, e.mul(e.zext(lane, I64), self.stride)) if self.has_copies else host
+
+    def _follow_site(self) -> None:
+        """After a miss the site remembers another allocation; a generic access has left its first window."""
+        e = self._e
+        low, length, delta, _ = self._places.bounds(e, "global")
+        keep = e.icmp_unsigned("!=", self.stride, constant(I64, 0)) if self.has_copies else None
+        for variable, fresh in ((self._low, low), (self._delta, delta), (self._span, e.sub(length, constant(I64, self._nbytes)))):
+            variable.set(fresh if keep is None else e.select(keep, variable.get(), fresh))
+
+    def whole(self, first: Value, records: int) -> tuple[Value, Value]:
+        """i1 whether `records` neighbouring accesses from address `first` on are all allowed, and their host pointer."""
+        e = self._e
+        last = e.add(first, constant(I64, (records - 1) * self._nbytes))
+        allowed = e.not_(e.or_(self._is_outside(first), self._is_outside(last)))
+        if self.has_copies:
+            allowed = e.and_(allowed, e.icmp_unsigned("==", self.stride, constant(I64, 0)))
+        return allowed, e.inttoptr(e.add(first, self._delta.get()), POINTER)
+
+
+def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> Value:
+    """The i64 address of one lane: `addresses` points to 32 of them, to which `distance` is added."""
+    return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)

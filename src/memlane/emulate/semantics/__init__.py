@@ -1,0 +1,46 @@
+"""What each instruction does, one short function per instruction, in files named like those of the instruction table (`ptx/ops`).
+
+To add an instruction that the parser knows, write its function in the file of its chapter and bind it with the anchor of its section in
+the PTX manual, as its row in the instruction table gives it:
+
+    @semantics(_SECTION + "neg")
+    def neg(k: Lowering) -> None:
+        k.write("d", k.e.neg(k.read("a")))
+
+`k.read` gives an operand for all 32 lanes, `k.write` takes the result; guards and masks are not the function's concern. `k.active` are the
+lanes that take part, for the instructions that care.
+"""
+
+from memlane.emulate.semantics import (
+    atomic,
+    compare,
+    control,
+    convert,
+    extended,
+    floating,
+    integer,
+    logic,
+    memory,
+    miscellaneous,
+    sync,
+    warp,
+)
+from memlane.emulate.semantics.table import TABLE, Semantics, semantics
+
+__all__ = [
+    "TABLE",
+    "Semantics",
+    "atomic",
+    "compare",
+    "control",
+    "convert",
+    "extended",
+    "floating",
+    "integer",
+    "logic",
+    "memory",
+    "miscellaneous",
+    "semantics",
+    "sync",
+    "warp",
+]

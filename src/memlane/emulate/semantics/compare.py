@@ -1,0 +1,73 @@
+"""Comparison and selection."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import FLOATS, I32, Value, constant, vector
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.semantics.floating import flushed, real
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES
+
+_SECTION = "comparison-and-selection-instructions-"
+
+_RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+
+
+def compared(k: Lowering, type_letter: str) -> Value:
+    """Mask of the lanes in which `a cmp b` holds."""
+    e, scalar, relation = k.e, SCALAR_TYPES[k.slot_type(type_letter)], k.slot_of("cmp")
+    a, b = k.read("a"), k.read("b")
+    if scalar.kind != "f":
+        unsigned = scalar.kind != "s" or relation in ("lo", "ls", "hi", "hs")
+        return e.mask_of((e.icmp_unsigned if unsigned else e.icmp_signed)(_RELATIONS[relation], a, b))
+    if scalar.lanes != 1 or a.type.element not in FLOATS.values():
+        raise k.unsupported()
+    if k.instruction.has("ftz"):
+        a, b = flushed(k, a), flushed(k, b)
+    if relation == "num":
+        return e.mask_of(e.fcmp_ordered("ord", a, b))
+    if relation == "nan":
+        return e.mask_of(e.fcmp_unordered("uno", a, b))
+    if relation.endswith("u"):
+        return e.mask_of(e.fcmp_unordered(_RELATIONS[relation[:-1]], a, b))
+    return e.mask_of(e.fcmp_ordered(_RELATIONS[relation], a, b))
+
+
+def _with_predicate(k: Lowering, mask: Value) -> Value:
+    if not k.slot_of("bool"):
+        return mask
+    combine = {"and": k.e.and_, "or": k.e.or_, "xor": k.e.xor}[k.slot_of("bool")]
+    return combine(mask, k.read("c"))
+
+
+@semantics(_SECTION + "setp", "half-precision-comparison-instructions-setp")
+def setp(k: Lowering) -> None:
+    mask = compared(k, "a")
+    opposite = k.e.not_(mask)
+    k.write("p", _with_predicate(k, mask))
+    k.write_second("p", _with_predicate(k, opposite))
+
+
+@semantics(_SECTION + "set")
+def set_(k: Lowering) -> None:
+    """All ones, or 1.0, where the comparison holds."""
+    mask = _with_predicate(k, compared(k, "a"))
+    kind = vector(I32)
+    one = constant(kind, 0x3F800000 if k.slot_of("dtype") == "f32" else -1)
+    k.write("d", k.e.select(k.e.lanes_of(mask), one, constant(kind, 0)))
+
+
+@semantics(_SECTION + "selp")
+def selp(k: Lowering) -> None:
+    k.write("d", k.e.select(k.e.lanes_of(k.read("c")), k.read("a"), k.read("b")))
+
+
+@semantics(_SECTION + "slct")
+def slct(k: Lowering) -> None:
+    e, c = k.e, k.read("c")
+    if SCALAR_TYPES[k.slot_type("c")].kind == "f":
+        c = flushed(k, c) if k.instruction.has("ftz") else c
+        chosen = e.fcmp_ordered(">=", c, real(c.type, 0.0))
+    else:
+        chosen = e.icmp_signed(">=", c, constant(c.type, 0))
+    k.write("d", e.select(chosen, k.read("a"), k.read("b")))

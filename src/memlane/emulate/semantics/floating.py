@@ -1,0 +1,191 @@
+"""Floating-point arithmetic in single and double precision, rounded to nearest.
+
+Single-precision results that are no number are the canonical one, 0x7fffffff. Approximate instructions are computed with correctly rounded
+operations or the C library: nearer to the true value than the hardware, not equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import F32, FLOATS, I32, INTEGERS, Value, constant, vector
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.arithmetic import lanewise
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES
+
+_SECTION = "floating-point-instructions-"
+
+CANONICAL_NAN = 0x7FFFFFFF
+
+
+def real(kind: ir.Type, number: float) -> Value:
+    """A floating-point constant in all lanes of `kind`."""
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def bits_constant(k: Lowering, kind: ir.Type, bits: int) -> Value:
+    """The floating-point value with these bits in all lanes."""
+    return k.e.bitcast(constant(vector(I32 if kind.element == F32 else INTEGERS[64]), bits), kind)
+
+
+def flushed(k: Lowering, value: Value) -> Value:
+    """Subnormal lanes replaced by a zero of their sign. (`.ftz` has a meaning for f32 alone.)"""
+    if value.type.element != F32:
+        return value
+    e, kind = k.e, vector(I32)
+    bits = e.bitcast(value, kind)
+    tiny = e.icmp_unsigned("==", e.and_(bits, constant(kind, 0x7F800000)), constant(kind, 0))
+    return e.bitcast(e.select(tiny, e.and_(bits, constant(kind, 0x80000000)), bits), value.type)
+
+
+def canonical(k: Lowering, value: Value) -> Value:
+    """Single-precision lanes that are no number made canonical."""
+    if value.type.element != F32:
+        return value
+    return k.e.select(k.e.fcmp_unordered("uno", value, value), bits_constant(k, value.type, CANONICAL_NAN), value)
+
+
+def _operands(k: Lowering, letters: str) -> list[Value]:
+    values = [k.read(letter) for letter in letters]
+    if any(value.type.element not in FLOATS.values() for value in values):
+        raise k.unsupported()
+    return [flushed(k, value) for value in values] if k.instruction.has("ftz") else values
+
+
+def _finish(k: Lowering, value: Value) -> None:
+    """Flush, clamp and store a result."""
+    if k.slot_of("rnd") in ("rz", "rm", "rp"):
+        raise k.unsupported(f"{k.instruction.name}: only rounding to nearest")
+    if k.instruction.has("ftz"):
+        value = flushed(k, value)
+    if k.instruction.has("sat"):
+        low, high = real(value.type, 0.0), real(value.type, 1.0)
+        value = k.e.select(k.e.fcmp_ordered(">", value, low), value, low)  # also what is no number becomes 0
+        return k.write("d", k.e.select(k.e.fcmp_ordered(">", value, high), high, value))
+    return k.write("d", canonical(k, value))
+
+
+@semantics(_SECTION + "add")
+def add(k: Lowering) -> None:
+    _finish(k, k.e.fadd(*_operands(k, "ab")))
+
+
+@semantics(_SECTION + "sub")
+def sub(k: Lowering) -> None:
+    _finish(k, k.e.fsub(*_operands(k, "ab")))
+
+
+@semantics(_SECTION + "mul")
+def mul(k: Lowering) -> None:
+    _finish(k, k.e.fmul(*_operands(k, "ab")))
+
+
+@semantics(_SECTION + "fma", _SECTION + "mad")
+def fma(k: Lowering) -> None:
+    _finish(k, k.e.intrinsic("fma", _operands(k, "abc")))
+
+
+@semantics(_SECTION + "div")
+def div(k: Lowering) -> None:
+    _finish(k, k.e.fdiv(*_operands(k, "ab")))
+
+
+@semantics(_SECTION + "rcp", _SECTION + "rcp-approx-ftz-f64")
+def rcp(k: Lowering) -> None:
+    (a,) = _operands(k, "a")
+    _finish(k, k.e.fdiv(real(a.type, 1.0), a))
+
+
+@semantics(_SECTION + "sqrt")
+def sqrt(k: Lowering) -> None:
+    _finish(k, k.e.intrinsic("sqrt", _operands(k, "a")))
+
+
+@semantics(_SECTION + "rsqrt", _SECTION + "rsqrt-approx-ftz-f64")
+def rsqrt(k: Lowering) -> None:
+    (a,) = _operands(k, "a")
+    _finish(k, k.e.fdiv(real(a.type, 1.0), k.e.intrinsic("sqrt", [a])))
+
+
+def _sign_bit(k: Lowering, kind: ir.Type) -> Value:
+    bits = kind.element.width
+    return constant(kind, 1 << (bits - 1))
+
+
+def _as_integers(k: Lowering, value: Value) -> Value:
+    return k.e.bitcast(value, vector(I32 if value.type.element == F32 else INTEGERS[64]))
+
+
+@semantics(_SECTION + "abs")
+def abs_(k: Lowering) -> None:
+    (a,) = _operands(k, "a")
+    bits = _as_integers(k, a)
+    k.write("d", k.e.and_(bits, k.e.not_(_sign_bit(k, bits.type))))
+
+
+@semantics(_SECTION + "neg")
+def neg(k: Lowering) -> None:
+    (a,) = _operands(k, "a")
+    bits = _as_integers(k, a)
+    k.write("d", k.e.xor(bits, _sign_bit(k, bits.type)))
+
+
+@semantics(_SECTION + "copysign")
+def copysign(k: Lowering) -> None:
+    """The magnitude of b with the sign of a."""
+    e, (a, b) = k.e, [_as_integers(k, value) for value in _operands(k, "ab")]
+    sign = _sign_bit(k, a.type)
+    k.write("d", e.or_(e.and_(a, sign), e.and_(b, e.not_(sign))))
+
+
+@semantics(_SECTION + "min", _SECTION + "max")
+def min_max(k: Lowering) -> None:
+    """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
+    e, instruction = k.e, k.instruction
+    values = _operands(k, "abc" if k.has("c") else "ab")
+    operation = {"min": "minimum", "max": "maximum"}[instruction.opcode] + ("" if instruction.has("NaN") else "num")
+    signs = _as_integers(k, values[0])
+    for value in values[1:]:
+        signs = e.xor(signs, _as_integers(k, value))
+    if instruction.has("abs"):
+        values = [e.intrinsic("fabs", [value]) for value in values]
+    result = values[0]
+    for value in values[1:]:
+        result = e.intrinsic(operation, [result, value])
+    if instruction.has("xorsign"):
+        magnitude, sign = _as_integers(k, result), _sign_bit(k, signs.type)
+        result = e.bitcast(e.or_(e.and_(magnitude, e.not_(sign)), e.and_(signs, sign)), result.type)
+    _finish(k, result)
+
+
+@semantics(_SECTION + "testp")
+def testp(k: Lowering) -> None:
+    e = k.e
+    (a,) = _operands(k, "a")
+    size = e.intrinsic("fabs", [a])
+    infinity, zero = real(a.type, float("inf")), real(a.type, 0.0)
+    smallest = real(a.type, 2.0**-126 if SCALAR_TYPES[k.slot_type("a")].bits == 32 else 2.0**-1022)
+    tests: dict[str, Callable[[], Value]] = {
+        "finite": lambda: e.fcmp_ordered("<", size, infinity),
+        "infinite": lambda: e.fcmp_ordered("==", size, infinity),
+        "number": lambda: e.fcmp_ordered("ord", a, a),
+        "notanumber": lambda: e.fcmp_unordered("uno", a, a),
+        "normal": lambda: e.and_(e.fcmp_ordered(">=", size, smallest), e.fcmp_ordered("<", size, infinity)),
+        "subnormal": lambda: e.and_(e.fcmp_ordered(">", size, zero), e.fcmp_ordered("<", size, smallest)),
+    }
+    k.write("p", e.mask_of(tests[k.slot_of("class")]()))
+
+
+def _through_library(k: Lowering, function: str) -> None:
+    (a,) = _operands(k, "a")
+    k.e.store(a, k.scratch("a"), align=4)
+    k.call(lanewise(function), k.scratch("a"), k.scratch("d"))
+    _finish(k, k.e.load(k.scratch("d"), typ=a.type, align=4))
+
+
+@semantics(_SECTION + "sin", _SECTION + "cos", _SECTION + "lg2", _SECTION + "ex2", _SECTION + "tanh")
+def transcendental(k: Lowering) -> None:
+    _through_library(k, {"lg2": "log2", "ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode))

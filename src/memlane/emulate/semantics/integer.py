@@ -1,0 +1,277 @@
+"""Integer arithmetic."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import I1, I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.arithmetic import divide
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES
+
+_SECTION = "integer-arithmetic-instructions-"
+
+
+def _is_signed(k: Lowering, letter: str = "a") -> bool:
+    return SCALAR_TYPES[k.slot_type(letter)].kind == "s"
+
+
+def _as_halves(k: Lowering, letter: str) -> Value:
+    """A packed operand as 64 halves."""
+    return k.e.bitcast(k.read(letter), ir.VectorType(INTEGERS[16], 64))
+
+
+def _is_packed(k: Lowering) -> bool:
+    return SCALAR_TYPES[k.slot_type("a")].lanes == 2
+
+
+def clamp_signed(k: Lowering, value: Value, bits: int) -> Value:
+    """Wide signed lanes, limited to what `bits` hold, and narrowed."""
+    e = k.e
+    low, high = constant(value.type, -(1 << (bits - 1))), constant(value.type, (1 << (bits - 1)) - 1)
+    value = e.select(e.icmp_signed("<", value, low), low, value)
+    value = e.select(e.icmp_signed(">", value, high), high, value)
+    return e.trunc(value, vector(INTEGERS[bits]))
+
+
+@semantics(_SECTION + "add")
+def add(k: Lowering) -> None:
+    if _is_packed(k):
+        return k.write("d", k.e.bitcast(k.e.add(_as_halves(k, "a"), _as_halves(k, "b")), vector(I32)))
+    a, b = k.read("a"), k.read("b")
+    if k.instruction.has("sat"):
+        wide = vector(I64)
+        return k.write("d", clamp_signed(k, k.e.add(k.e.sext(a, wide), k.e.sext(b, wide)), 32))
+    return k.write("d", k.e.add(a, b))
+
+
+@semantics(_SECTION + "sub")
+def sub(k: Lowering) -> None:
+    a, b = k.read("a"), k.read("b")
+    if k.instruction.has("sat"):
+        wide = vector(I64)
+        return k.write("d", clamp_signed(k, k.e.sub(k.e.sext(a, wide), k.e.sext(b, wide)), 32))
+    return k.write("d", k.e.sub(a, b))
+
+
+def product(k: Lowering, a: Value, b: Value, mode: str | None, signed: bool) -> Value:
+    """The low half, the high half, or the whole of the product of two lanes."""
+    e = k.e
+    if mode == "lo":
+        return e.mul(a, b)
+    bits = a.type.element.width
+    wide = vector(INTEGERS[2 * bits])
+    widen = e.sext if signed else e.zext
+    whole = e.mul(widen(a, wide), widen(b, wide))
+    return whole if mode == "wide" else e.trunc(e.lshr(whole, constant(wide, bits)), a.type)
+
+
+def _mode(k: Lowering) -> str:
+    return next(word for word in ("wide", "hi", "lo") if k.instruction.has(word))
+
+
+@semantics(_SECTION + "mul")
+def mul(k: Lowering) -> None:
+    k.write("d", product(k, k.read("a"), k.read("b"), _mode(k), _is_signed(k)))
+
+
+@semantics(_SECTION + "mad")
+def mad(k: Lowering) -> None:
+    part, c = product(k, k.read("a"), k.read("b"), _mode(k), _is_signed(k)), k.read("c")
+    if k.instruction.has("sat"):
+        wide = vector(I64)
+        return k.write("d", clamp_signed(k, k.e.add(k.e.sext(part, wide), k.e.sext(c, wide)), 32))
+    return k.write("d", k.e.add(part, c))
+
+
+def _product24(k: Lowering) -> Value:
+    """The product of the low 24 bits of the operands: bits 0 to 31 of it, or 16 to 47."""
+    e, wide = k.e, vector(I64)
+    shift = constant(wide, 40)
+    narrow = e.ashr if _is_signed(k) else e.lshr
+    a, b = (narrow(e.shl(e.zext(k.read(letter), wide), shift), shift) for letter in "ab")
+    whole = e.mul(a, b)
+    return e.trunc(whole if k.slot_of("mode") == "lo" else e.lshr(whole, constant(wide, 16)), vector(I32))
+
+
+@semantics(_SECTION + "mul24")
+def mul24(k: Lowering) -> None:
+    k.write("d", _product24(k))
+
+
+@semantics(_SECTION + "mad24")
+def mad24(k: Lowering) -> None:
+    if k.instruction.has("sat"):
+        wide = vector(I64)
+        return k.write("d", clamp_signed(k, k.e.add(k.e.sext(_product24(k), wide), k.e.sext(k.read("c"), wide)), 32))
+    return k.write("d", k.e.add(_product24(k), k.read("c")))
+
+
+@semantics(_SECTION + "sad")
+def sad(k: Lowering) -> None:
+    e, a, b = k.e, k.read("a"), k.read("b")
+    less = (e.icmp_signed if _is_signed(k) else e.icmp_unsigned)("<", a, b)
+    k.write("d", e.add(k.read("c"), e.select(less, e.sub(b, a), e.sub(a, b))))
+
+
+@semantics(_SECTION + "div", _SECTION + "rem")
+def div(k: Lowering) -> None:
+    """Out of line. Division by zero gives all ones, its remainder the dividend; the manual leaves both open."""
+    e, scalar = k.e, SCALAR_TYPES[k.slot_type("a")]
+    for letter in "ab":
+        e.store_lanes(k.read(letter), k.scratch(letter))
+    k.call(divide(k.instruction.opcode, scalar.kind, scalar.bits), k.scratch("a"), k.scratch("b"), k.scratch("d"))
+    k.write("d", e.load_lanes(k.scratch("d"), INTEGERS[scalar.bits]))
+
+
+@semantics(_SECTION + "abs")
+def abs_(k: Lowering) -> None:
+    a = k.read("a")
+    k.write("d", k.e.intrinsic("abs", [a, ir.Constant(I1, 0)]))
+
+
+@semantics(_SECTION + "neg")
+def neg(k: Lowering) -> None:
+    k.write("d", k.e.neg(k.read("a")))
+
+
+@semantics(_SECTION + "min", _SECTION + "max")
+def min_max(k: Lowering) -> None:
+    e, opcode = k.e, k.instruction.opcode
+    name = f"{'s' if _is_signed(k) else 'u'}{opcode}"
+    if _is_packed(k):
+        a, b = _as_halves(k, "a"), _as_halves(k, "b")
+    else:
+        a, b = k.read("a"), k.read("b")
+    result = e.intrinsic(name, [a, b])
+    if k.instruction.has("relu"):
+        result = e.intrinsic("smax", [result, ir.Constant(result.type, None)])
+    k.write("d", e.bitcast(result, vector(I32)) if _is_packed(k) else result)
+
+
+def _narrow(k: Lowering, value: Value) -> Value:
+    """64-bit lanes as the 32-bit counts that bit instructions give."""
+    return k.e.trunc(value, vector(I32)) if value.type.element.width > 32 else value
+
+
+@semantics(_SECTION + "popc")
+def popc(k: Lowering) -> None:
+    k.write("d", _narrow(k, k.e.popcount(k.read("a"))))
+
+
+@semantics(_SECTION + "clz")
+def clz(k: Lowering) -> None:
+    k.write("d", _narrow(k, k.e.intrinsic("ctlz", [k.read("a"), ir.Constant(I1, 0)])))
+
+
+@semantics(_SECTION + "bfind")
+def bfind(k: Lowering) -> None:
+    """The place of the highest bit that is not a sign; all ones if there is none. `.shiftamt`: how far to shift it to the top."""
+    e, a = k.e, k.read("a")
+    bits = a.type.element.width
+    if _is_signed(k):
+        a = e.xor(a, e.ashr(a, constant(a.type, bits - 1)))
+    shift = e.intrinsic("ctlz", [a, ir.Constant(I1, 0)])
+    found = shift if k.instruction.has("shiftamt") else e.sub(constant(a.type, bits - 1), shift)
+    nothing = e.icmp_unsigned("==", a, constant(a.type, 0))
+    k.write("d", _narrow(k, e.select(nothing, constant(a.type, -1), found)))
+
+
+@semantics(_SECTION + "brev")
+def brev(k: Lowering) -> None:
+    k.write("d", k.e.intrinsic("bitreverse", [k.read("a")]))
+
+
+def _widened(k: Lowering, letter: str, kind: ir.Type) -> Value:
+    """The low byte of a position or length, in lanes of `kind`."""
+    value = k.e.and_(k.read(letter), constant(vector(I32), 0xFF))
+    return value if kind == value.type else k.e.zext(value, kind)
+
+
+def _ones(k: Lowering, length: Value) -> Value:
+    """`length` low bits set; all of them where `length` reaches the width."""
+    e, kind = k.e, length.type
+    bits = kind.element.width
+    short = e.icmp_unsigned("<", length, constant(kind, bits))
+    safe = e.select(short, length, constant(kind, 0))
+    return e.select(short, e.sub(e.shl(constant(kind, 1), safe), constant(kind, 1)), constant(kind, -1))
+
+
+@semantics(_SECTION + "bfe")
+def bfe(k: Lowering) -> None:
+    e, a = k.e, k.read("a")
+    kind, bits = a.type, a.type.element.width
+    start, length = _widened(k, "b", kind), _widened(k, "c", kind)
+    inside = e.icmp_unsigned("<", start, constant(kind, bits))
+    shift = e.select(inside, start, constant(kind, 0))
+    field = e.and_(e.select(inside, e.lshr(a, shift), constant(kind, 0)), _ones(k, length))
+    if _is_signed(k):
+        # The sign is the field's highest bit, or the top bit of a where the field reaches beyond it.
+        last = e.intrinsic("umin", [e.sub(e.add(start, length), constant(kind, 1)), constant(kind, bits - 1)])
+        sign = e.and_(e.lshr(a, last), constant(kind, 1))
+        empty = e.icmp_unsigned("==", length, constant(kind, 0))
+        fill = e.select(e.or_(empty, e.icmp_unsigned("==", sign, constant(kind, 0))), constant(kind, 0), constant(kind, -1))
+        taken = e.intrinsic("umin", [length, e.select(inside, e.sub(constant(kind, bits), start), constant(kind, 0))])
+        field = e.or_(e.and_(field, _ones(k, taken)), e.and_(fill, e.not_(_ones(k, taken))))
+    k.write("d", field)
+
+
+@semantics(_SECTION + "bfi")
+def bfi(k: Lowering) -> None:
+    e, a, b = k.e, k.read("a"), k.read("b")
+    kind, bits = b.type, b.type.element.width
+    start, length = _widened(k, "c", kind), _widened(k, "d", kind)
+    inside = e.icmp_unsigned("<", start, constant(kind, bits))
+    shift = e.select(inside, start, constant(kind, 0))
+    field = e.select(inside, e.shl(_ones(k, length), shift), constant(kind, 0))
+    k.write("f", e.or_(e.and_(b, e.not_(field)), e.and_(e.shl(a, shift), field)))
+
+
+@semantics(_SECTION + "bmsk")
+def bmsk(k: Lowering) -> None:
+    e, kind = k.e, vector(I32)
+    a, b = k.read("a"), k.read("b")
+    if k.slot_of("mode") == "wrap":
+        a, b = (e.and_(value, constant(kind, 31)) for value in (a, b))
+    inside = e.icmp_unsigned("<", a, constant(kind, 32))
+    shift = e.select(inside, a, constant(kind, 0))
+    k.write("d", e.select(inside, e.shl(_ones(k, b), shift), constant(kind, 0)))
+
+
+@semantics(_SECTION + "szext")
+def szext(k: Lowering) -> None:
+    e, kind = k.e, vector(I32)
+    a, b = k.read("a"), k.read("b")
+    if k.slot_of("mode") == "wrap":
+        b = e.and_(b, constant(kind, 31))
+    shift = e.sub(constant(kind, 32), e.intrinsic("umin", [b, constant(kind, 32)]))
+    whole = e.icmp_unsigned(">=", shift, constant(kind, 32))
+    safe = e.select(whole, constant(kind, 0), shift)
+    moved = (e.ashr if _is_signed(k) else e.lshr)(e.shl(a, safe), safe)
+    k.write("d", e.select(whole, constant(kind, 0), moved))
+
+
+def _part(k: Lowering, letter: str, bits: int, number: int) -> Value:
+    """Byte or half `number` of a packed operand, widened by its sign."""
+    e, kind = k.e, vector(I32)
+    up = constant(kind, 32 - bits * (number + 1))
+    down = constant(kind, 32 - bits)
+    signed = k.slot_of(f"{letter}type") == "s32"
+    return (e.ashr if signed else e.lshr)(e.shl(k.read(letter), up), down)
+
+
+@semantics(_SECTION + "dp4a")
+def dp4a(k: Lowering) -> None:
+    total = k.read("c")
+    for number in range(4):
+        total = k.e.add(total, k.e.mul(_part(k, "a", 8, number), _part(k, "b", 8, number)))
+    k.write("d", total)
+
+
+@semantics(_SECTION + "dp2a")
+def dp2a(k: Lowering) -> None:
+    total, first = k.read("c"), 0 if k.slot_of("mode") == "lo" else 2
+    for number in range(2):
+        total = k.e.add(total, k.e.mul(_part(k, "a", 16, number), _part(k, "b", 8, first + number)))
+    k.write("d", total)

@@ -1,0 +1,139 @@
+"""Data movement: moves, loads, stores, addresses."""
+
+from __future__ import annotations
+
+from memlane.emulate.accounting import account
+from memlane.emulate.build import I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.layout import CONTEXT, LANES, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.access import load, store
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES, Address, Operand, Symbol, Vector
+
+_SECTION = "data-movement-and-conversion-instructions-"
+
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+@semantics(_SECTION + "mov")
+def mov(k: Lowering) -> None:
+    source, target = k.instruction.operand("a"), k.instruction.operand("d")
+    if isinstance(source, Vector):
+        return k.write("d", _packed(k, source))
+    if isinstance(target, Vector):
+        return _unpack(k, target)
+    return k.write("d", k.read("a"))
+
+
+def _packed(k: Lowering, source: Vector) -> Value:
+    """`mov.b64 d, {a, b}`: the first component lies lowest."""
+    e, bits = k.e, SCALAR_TYPES[k.slot_type("d")].bits
+    part, kind = bits // len(source.items), vector(INTEGERS[bits])
+    result: Value = constant(kind, 0)
+    for number, item in enumerate(source.items):
+        wide = e.zext(k.bits_of(item, f"b{part}"), kind)
+        result = e.or_(result, e.shl(wide, constant(kind, number * part)))
+    return result
+
+
+def _unpack(k: Lowering, target: Vector) -> None:
+    e, bits = k.e, SCALAR_TYPES[k.slot_type("d")].bits
+    value = k.read("a", f"b{bits}")
+    part = bits // len(target.items)
+    for number, item in enumerate(target.items):
+        k.write_operand(item, e.trunc(e.lshr(value, constant(value.type, number * part)), vector(INTEGERS[part])), f"b{part}")
+
+
+# -- loads and stores ------------------------------------------------------------------------------------------------------------
+
+
+def state_space(k: Lowering) -> str:
+    """The state space of the instruction's address."""
+    space = k.instruction.form.addresses["a"]
+    if space not in ("global", "shared", "local", "const", "param", "generic"):
+        raise k.unsupported()
+    return space
+
+
+def _components(k: Lowering, letter: str) -> tuple[Operand, ...]:
+    operand = k.instruction.operand(letter)
+    assert operand is not None
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+@semantics(_SECTION + "ld", _SECTION + "ld-global-nc", _SECTION + "ldu")
+def ld(k: Lowering) -> None:
+    space, scalar, targets = state_space(k), SCALAR_TYPES[k.slot_type("d")], _components(k, "d")
+    address = k.instruction.operand("a")
+    if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
+        return _load_parameter(k, address.base, address.offset, targets)
+    if scalar.bits > 64:
+        raise k.unsupported()
+    e, element, out = k.e, INTEGERS[scalar.bits], k.scratch("data")
+    pointer, distance = k.address("a")
+    k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, k.active, constant(I32, k.index), out)
+    account(k, space, pointer, distance, scalar.nbytes * len(targets))
+    for number, target in enumerate(targets):
+        k.write_operand(target, e.load_lanes(e.at(out, number * LANES * scalar.nbytes), element), scalar.name)
+    return None
+
+
+def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Operand, ...]) -> None:
+    """A kernel parameter: the same for all threads, at a known place."""
+    e, scalar = k.e, SCALAR_TYPES[k.slot_type("d")]
+    space, start = k.frame.offsets.get(symbol.name, ("", 0))
+    end = start + symbol.offset + offset + scalar.nbytes * len(targets)
+    if space != "param" or end > k.frame.params_bytes or scalar.bits > 64:
+        raise k.unsupported(f"{k.instruction.name} of {symbol.name}, which is no kernel parameter or too short")
+    params = e.get_pointer(k.context, CONTEXT, "params")
+    for number, target in enumerate(targets):
+        value = e.load(e.at(params, start + symbol.offset + offset + number * scalar.nbytes), typ=INTEGERS[scalar.bits], align=1)
+        k.write_operand(target, e.splat(value), scalar.name)
+
+
+@semantics(_SECTION + "st")
+def st(k: Lowering) -> None:
+    space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], _components(k, "b")
+    if scalar.bits > 64 or space in ("const", "param"):
+        raise k.unsupported()
+    e, data = k.e, k.scratch("data")
+    for number, source in enumerate(sources):
+        e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
+    pointer, distance = k.address("a")
+    k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, k.active, constant(I32, k.index), data)
+    account(k, space, pointer, distance, scalar.nbytes * len(sources))
+
+
+@semantics(_SECTION + "prefetch-prefetchu", _SECTION + "applypriority", _SECTION + "discard")
+def hint(k: Lowering) -> None:
+    """Hints to the caches change no value."""
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------------------
+
+
+@semantics(_SECTION + "cvta")
+def cvta(k: Lowering) -> None:
+    space = k.slot_of("space").partition("::")[0]
+    address = k.read("a")
+    window = _WINDOWS.get(space, 0)
+    if window and address.type.element.width != 64:
+        raise k.unsupported()
+    move = k.e.sub if k.instruction.has("to") else k.e.add
+    k.write("d", move(address, constant(address.type, window)) if window else address)
+
+
+@semantics(_SECTION + "isspacep")
+def isspacep(k: Lowering) -> None:
+    e, kind = k.e, vector(I64)
+    space = k.slot_of("ss").partition("::")[0]
+    address = k.read("a", "u64")
+    inside = {
+        name: e.icmp_unsigned("<", e.sub(address, constant(kind, start)), constant(kind, WINDOW_BYTES)) for name, start in _WINDOWS.items()
+    }
+    if space in inside:
+        return k.write("p", e.mask_of(inside[space]))
+    if space == "const":
+        raise k.unsupported()
+    nowhere_else = e.not_(e.or_(e.or_(inside["shared"], inside["local"]), inside["param"]))
+    return k.write("p", e.mask_of(nowhere_else))

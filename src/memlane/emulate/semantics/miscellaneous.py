@@ -1,0 +1,13 @@
+"""What is left."""
+
+from __future__ import annotations
+
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.semantics.table import semantics
+
+_SECTION = "miscellaneous-instructions-"
+
+
+@semantics(_SECTION + "nanosleep", _SECTION + "pmevent", _SECTION + "setmaxnreg")
+def nothing(k: Lowering) -> None:
+    """Sleeping costs no emulated time: a thread that waits gives way at its loop's back edge. The others are hints."""

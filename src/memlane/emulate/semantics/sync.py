@@ -1,0 +1,64 @@
+"""Barriers and fences."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I1, I32, constant
+from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.barriers import arrive, meet
+from memlane.emulate.semantics.table import semantics
+
+_SECTION = "parallel-synchronization-and-communication-instructions-"
+
+
+@semantics(_SECTION + "bar")
+def bar(k: Lowering) -> None:
+    """Threads arrive and, unless they only `arrive`, wait. The result of a reduction is read when they go on."""
+    e = k.e
+    barrier = k.uniform("a")
+    is_reduction = k.instruction.has("red")
+    if k.resumes:
+        return _finish_reduction(k)
+    count = k.uniform("b") if k.has("b") else constant(I32, 0)
+    if is_reduction:
+        chosen = e.popcount(e.and_(k.read("c"), k.active))
+        e.bump(k.block, BLOCK, "popc", chosen, e.and_(barrier, constant(I32, 15)))
+    k.flow.save()
+    following = k.flow.successors[0] if k.flow.successors else k.flow.end
+    k.flow.skip_if_idle(following)
+    time = e.get(k.warp, WARP, "time")
+    waits = constant(I1, 0 if k.instruction.has("arrive") else 1)
+    k.call(arrive, k.warp, k.active, barrier, count, constant(I32, following), waits, time, constant(I32, k.index))
+    return k.flow.pick_again()
+
+
+def _finish_reduction(k: Lowering) -> None:
+    e, instruction = k.e, k.instruction
+    barrier = e.and_(k.uniform("a"), constant(I32, 15))
+    counted = e.get(k.block, BLOCK, "result", barrier)
+    if instruction.has("popc"):
+        return k.write("d", e.splat(counted))
+    taking_part = e.get(k.block, BLOCK, "took_part", barrier)
+    holds = e.icmp_unsigned("==", counted, taking_part) if instruction.has("and") else e.icmp_unsigned("!=", counted, constant(I32, 0))
+    return k.write("p", e.sext(holds, I32))
+
+
+@semantics(_SECTION + "bar-warp-sync")
+def bar_warp_sync(k: Lowering) -> None:
+    e = k.e
+    members = k.uniform("mask")
+    k.flow.save()
+    following = k.flow.successors[0] if k.flow.successors else k.flow.end
+    k.flow.skip_if_idle(following)
+    missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.active))
+    waiting = e.or_(missing, e.get(k.warp, WARP, "at_warp_barrier"))
+    with e.if_then(e.icmp_unsigned("!=", waiting, constant(I32, 0)), likely=False):
+        together = k.call(meet, k.warp, constant(I32, following), members)
+        with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
+            k.flow.pick_again()
+    k.flow.go(following)
+
+
+@semantics(_SECTION + "membar-fence", _SECTION + "griddepcontrol")
+def fence(k: Lowering) -> None:
+    """Memory operations happen one after another here: there is nothing to order."""

@@ -1,0 +1,100 @@
+"""Special registers, one line each: how the value comes from the records of warp, block and launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import I32, I64, Value, constant, lane_numbers, vector
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
+
+if TYPE_CHECKING:
+    from memlane.emulate.lowering import Lowering
+
+
+def _thread(field: str) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.load_lanes(k.e.at(k.warp, offset(WARP, field)), I32)
+
+
+def _launch(field: str, axis: int = 0) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.get(k.context, CONTEXT, field, axis))
+
+
+def _block(field: str, axis: int = 0) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.get(k.block, BLOCK, field, axis))
+
+
+def _warp(field: str) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.get(k.warp, WARP, field))
+
+
+def _always(number: int) -> Callable[[Lowering], Value]:
+    return lambda k: constant(vector(I32), number)
+
+
+def _bits(of_lane: Callable[[int], int]) -> Callable[[Lowering], Value]:
+    return lambda k: ir.Constant(vector(I32), [of_lane(lane) for lane in range(LANES)])
+
+
+def _total_shared(k: Lowering) -> Value:
+    return k.e.splat(k.e.trunc(k.e.get(k.context, CONTEXT, "shared_bytes"), I32))
+
+
+def _clock(k: Lowering) -> Value:
+    """The warp's own time: the cycle in which this instruction was issued."""
+    return k.e.splat(k.e.get(k.warp, WARP, "time"))
+
+
+def _low(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.trunc(value(k), vector(I32))
+
+
+def _high(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.trunc(k.e.lshr(value(k), constant(vector(I64), 32)), vector(I32))
+
+
+def _nanoseconds(k: Lowering) -> Value:
+    """Modelled time since the emulator started, from cycles at the chip's clock."""
+    e = k.e
+    cycles = e.get(k.warp, WARP, "time")
+    elapsed = e.udiv(e.mul(cycles, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
+    return e.splat(e.add(e.get(k.context, CONTEXT, "start_ns"), elapsed))
+
+
+SPECIAL: dict[str, Callable[[Lowering], Value]] = {
+    **{f"%tid.{axis}": _thread(f"tid_{axis}") for axis in "xyz"},
+    **{f"%ntid.{axis}": _launch("block", number) for number, axis in enumerate("xyz")},
+    **{f"%ctaid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
+    **{f"%nctaid.{axis}": _launch("grid", number) for number, axis in enumerate("xyz")},
+    # Without a cluster each block is one of its own.
+    **{f"%clusterid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
+    **{f"%nclusterid.{axis}": _launch("grid", number) for number, axis in enumerate("xyz")},
+    **{f"%cluster_ctaid.{axis}": _always(0) for axis in "xyz"},
+    **{f"%cluster_nctaid.{axis}": _always(1) for axis in "xyz"},
+    "%cluster_ctarank": _always(0),
+    "%cluster_nctarank": _always(1),
+    "%laneid": lambda k: lane_numbers(I32),
+    "%warpid": _warp("number"),
+    "%nwarpid": _launch("warps"),
+    "%smid": _block("sm"),
+    "%nsmid": _launch("sm_count"),
+    "%gridid": _launch("grid_id"),
+    "%lanemask_eq": _bits(lambda lane: 1 << lane),
+    "%lanemask_lt": _bits(lambda lane: (1 << lane) - 1),
+    "%lanemask_le": _bits(lambda lane: (2 << lane) - 1),
+    "%lanemask_gt": _bits(lambda lane: 0xFFFFFFFF & ~((2 << lane) - 1)),
+    "%lanemask_ge": _bits(lambda lane: 0xFFFFFFFF & ~((1 << lane) - 1)),
+    "%dynamic_smem_size": _launch("dynamic_shared_bytes"),
+    "%total_smem_size": _total_shared,
+    "%aggr_smem_size": _total_shared,
+    "%clock64": _clock,
+    "%clock": _low(_clock),
+    "%clock_hi": _high(_clock),
+    "%globaltimer": _nanoseconds,
+    "%globaltimer_lo": _low(_nanoseconds),
+    "%globaltimer_hi": _high(_nanoseconds),
+    "WARP_SZ": _always(LANES),
+}
+"""Name to value: 32 lanes of i32, or of i64 for the registers that have 64 bits."""

@@ -1,0 +1,109 @@
+"""Where the variables of a kernel lie: parameters, shared and local memory, symbols whose address is known at launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memlane.emulate.body import Body
+from memlane.ptx import Address, Function, Instruction, Module, Operand, Symbol, Variable, Vector
+
+DYNAMIC_ALIGNMENT = 16
+"""The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The variables of one kernel."""
+
+    offsets: dict[str, tuple[str, int]]
+    """Name to state space (`param`, `shared`, `local`) and offset in it."""
+    params_bytes: int
+    static_shared_bytes: int
+    """Including what aligns the dynamic part behind it, if the kernel names such a part."""
+    local_bytes: int
+    """Per thread."""
+    symbols: tuple[str, ...]
+    """Module-scope variables in global and constant memory that the kernel names."""
+
+
+def place_variables(module: Module, function: Function, body: Body) -> Frame:
+    """Lay the variables out: in the order of their declaration, each at a multiple of its alignment."""
+    used = _symbols(step.instruction for place in body.places for step in place.steps)
+    offsets: dict[str, tuple[str, int]] = {}
+    params = _lay_out("param", function.params, offsets)
+    outer = [variable for name, variable in module.variables.items() if name in used]
+    shared = [variable for variable in (*outer, *body.variables) if variable.space == "shared"]
+    static = _lay_out("shared", [variable for variable in shared if not _is_dynamic(variable)], offsets)
+    dynamic = [variable for variable in shared if _is_dynamic(variable)]
+    if dynamic:
+        static = _align(static, max(DYNAMIC_ALIGNMENT, *(variable.alignment for variable in dynamic)))
+        offsets.update({variable.name: ("shared", static) for variable in dynamic})
+    local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
+    symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
+    return Frame(offsets, params, static, _align(local, 16), symbols)
+
+
+def parameter_offsets(params: Iterable[Variable]) -> list[int]:
+    """Where each parameter begins in the parameter memory."""
+    offsets: dict[str, tuple[str, int]] = {}
+    _lay_out("param", params, offsets)
+    return [offset for _, offset in offsets.values()]
+
+
+def static_shared_bytes(module: Module, function: Function) -> int:
+    """Static shared memory of a kernel, without the padding before a dynamic part: a bound that needs no compilation."""
+    assert function.body is not None
+    names = _symbols(function.body.instructions())
+    own = [variable for variable in _declared(function) if variable.space == "shared"]
+    outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]
+    return _lay_out("shared", [variable for variable in (*outer, *own) if not _is_dynamic(variable)], {})
+
+
+def _declared(function: Function) -> list[Variable]:
+    found: list[Variable] = []
+    waiting = [function.body]
+    while waiting:
+        block = waiting.pop()
+        for statement in block.statements if block is not None else ():
+            if isinstance(statement, Variable):
+                found.append(statement)
+            elif hasattr(statement, "statements"):
+                waiting.append(statement)
+    return found
+
+
+def _is_dynamic(variable: Variable) -> bool:
+    return "extern" in variable.linkage and variable.nbytes == 0
+
+
+def _align(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _lay_out(space: str, variables: Iterable[Variable], offsets: dict[str, tuple[str, int]]) -> int:
+    end = 0
+    for variable in variables:
+        start = _align(end, variable.alignment)
+        offsets[variable.name] = (space, start)
+        end = start + variable.nbytes
+    return end
+
+
+def _symbols(instructions: Iterable[Instruction]) -> set[str]:
+    names: set[str] = set()
+
+    def visit(operand: Operand) -> None:
+        match operand:
+            case Symbol(name=name) | Address(base=Symbol(name=name)):
+                names.add(name)
+            case Vector(items=items):
+                for item in items:
+                    visit(item)
+            case _:
+                pass
+
+    for instruction in instructions:
+        for operand in instruction.operands:
+            visit(operand)
+    return names
