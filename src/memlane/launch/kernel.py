@@ -31,6 +31,10 @@ class LoadedModule(Mapping[str, "Kernel"]):
     handle: object = field(default=None, repr=False)
     """What the target needs to launch from it; nobody else looks inside."""
 
+    # Identity, not content: two loads of one module are two modules, each with its own variables. Mapping would compare the kernels.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __getitem__(self, name: str) -> Kernel:
         return Kernel(self, find_kernel(self.module, name))
 
