@@ -18,7 +18,7 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.errors import MemlaneError, RecordError
 from memlane.instrument.buffer import offset
-from memlane.instrument.insert import Rewrite, placed, rewrite_body, under_guard
+from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import Scope, free_prefix
 from memlane.instrument.sites import Skipped, place_of, site_table
@@ -236,9 +236,9 @@ def _address(r: str, instruction: Instruction, scope: Scope) -> str:
     text = f".reg .b64 {target};\n"
     match operand.base:
         case Register(name) if SCALAR_TYPES[scope.type_of(name)].bits == 32:
-            text += f"cvt.u64.u32 {target}, {name};\n"
+            text += f"cvt.u64.u32 {target}, {alias(name)};\n"
         case Register(name):
-            text += f"mov.b64 {target}, {name};\n"
+            text += f"mov.b64 {target}, {alias(name)};\n"
         case Symbol(name, inner):
             text += f"mov.u64 {target}, {name};\nadd.s64 {target}, {target}, {inner};\n"
         case Immediate(value):
@@ -255,7 +255,7 @@ def _count_branch(prefix: str, at: int, index: int, instruction: Instruction) ->
 {_warp(r, skip, at)}.reg .b32 {r}one, {r}two_ways, {r}taken;
 .reg .pred {r}some;
 mov.u32 {r}one, 1;
-vote.sync.ballot.b32 {r}taken, {instruction.guard.register}, {r}active;
+vote.sync.ballot.b32 {r}taken, {alias(instruction.guard.register)}, {r}active;
 setp.ne.u32 {r}some, {r}taken, 0;
 setp.ne.and.u32 {r}some, {r}taken, {r}active, {r}some;
 selp.u32 {r}two_ways, 1, 0, {r}some;

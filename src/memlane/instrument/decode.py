@@ -96,7 +96,7 @@ def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
     other = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     warps = _warps(headers, led + other)
     return Decoded(
-        records=_records(slices[1 : taken + 1], warps, led, other, layout),
+        records=_records(slices, warps, led, other, layout),
         warps=warps,
         homeless_warps=asked - taken,
         homeless_records=int(spill["attempted"] + spill["overflow"]),
@@ -137,12 +137,12 @@ def _warps(headers: Rows, kept: npt.NDArray[np.int64]) -> Rows:
 def _records(
     slices: npt.NDArray[np.uint8], warps: Rows, led: npt.NDArray[np.int64], other: npt.NDArray[np.int64], layout: BufferLayout
 ) -> Rows:
-    """The kept records of all slices, ordered by warp and start."""
+    """The kept records, ordered by warp and start; `slices` begins with slice 0, the other arrays with the first warp's."""
     room = layout.capacity + layout.overflow
     places: Rows = np.ndarray((len(slices), room), RECORD_DTYPE, slices, SLICE_HEADER_BYTES, (layout.slice_bytes, RECORD_BYTES))
     row = np.concatenate([np.repeat(np.arange(len(led)), led), np.repeat(np.arange(len(other)), other)])
     place = np.concatenate([_counting(led), layout.capacity + _counting(other)])
-    raw = places[row, place]
+    raw = places[row + 1, place]
     if other.any():
         order = _by_row_and_start(row, raw["start"])
         raw, row = raw[order], row[order]

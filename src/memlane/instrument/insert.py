@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from memlane.instrument.registers import Scope
-from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, statements
+from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, instruction, rename_instruction, statements
 
 Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
 """Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
@@ -39,27 +39,43 @@ def rewrite_body(function: Function, prologue: str, rewrite: Rewrite, epilogue: 
 
 
 def placed(text: str, location: Location | None) -> tuple[Statement, ...]:
-    """The statements written in `text`, each instruction with the place in the source of the one that they serve."""
-    return _relocated(statements(text), location)
+    """The statements written in `text`, each instruction with the place in the source of the one that they serve, and with the kernel's own
+    registers in the place of their aliases."""
+    return _relocated(statements(text), location, _ALIAS in text)
 
 
-def _relocated(found: Sequence[Statement], location: Location | None) -> tuple[Statement, ...]:
-    return tuple(
-        replace(one, location=location)
-        if isinstance(one, Instruction)
-        else Block(_relocated(one.statements, location))
-        if isinstance(one, Block)
-        else one
-        for one in found
-    )
+def _relocated(found: Sequence[Statement], location: Location | None, aliased: bool) -> tuple[Statement, ...]:
+    def relocated(one: Statement) -> Statement:
+        if isinstance(one, Block):
+            return Block(_relocated(one.statements, location, aliased))
+        if isinstance(one, Instruction):
+            return replace(rename_instruction(one, _from_alias) if aliased else one, location=location)
+        return one
+
+    return tuple(map(relocated, found))
+
+
+_ALIAS = "%$"
+
+
+def alias(register: str) -> str:
+    """How a register of the kernel is written in text for `placed`.
+
+    Without a `%`, as registers of inline assembly are, only its declaration tells that a name is a register, and that stands elsewhere.
+    """
+    return register if register.startswith("%") and not register.startswith(_ALIAS) else _ALIAS + register
+
+
+def _from_alias(name: str) -> str:
+    return name.removeprefix(_ALIAS)
 
 
 def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], location: Location | None) -> tuple[Statement, ...]:
     """`inner` for the lanes that `guard` lets through; the others branch to `label` behind it."""
     if guard is None:
         return tuple(inner)
-    around = f"@{'' if guard.negated else '!'}{guard.register} bra {label};"
-    return (*placed(around, location), *inner, Label(label))
+    around = instruction(f"bra {label};", Guard(guard.register, not guard.negated), location)
+    return (around, *inner, Label(label))
 
 
 def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]:
@@ -83,6 +99,6 @@ def _falls_off(body: Block) -> bool:
 
 def _last_location(body: Block) -> Location | None:
     location = None
-    for instruction in body.instructions():
-        location = instruction.location
+    for one in body.instructions():
+        location = one.location
     return location

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.instrument.insert import EXITS, placed, positions_of, rewrite_body, under_guard
+from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
@@ -118,8 +118,8 @@ def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence
     return Access(
         kind=site.kind,
         read_only=access.read_only,
-        sources=tuple((name, scope.type_of(name)) for name in read(instruction)),
-        value=None if value is None else (value, scope.type_of(value)),
+        sources=tuple((alias(name), scope.type_of(name)) for name in read(instruction)),
+        value=None if value is None else (alias(value), scope.type_of(value)),
         prefix=prefix,
     )
 

@@ -1,0 +1,63 @@
+"""The assembler takes what the passes write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernels import EXAMPLES, example, kernel
+
+from memlane import chip
+from memlane.compile import assemble
+from memlane.errors import MissingDependency
+from memlane.instrument import SCHEMES, TraceOptions, count, trace
+from memlane.ptx import Module, verify
+
+
+def assembled(module: Module) -> int:
+    try:
+        return len(assemble(module).data)
+    except MissingDependency as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_traced_examples_assemble(path: Path, scheme: str) -> None:
+    assert assembled(trace(example(path), TraceOptions(scheme)).module) > 1000
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem != "reduction"], ids=lambda path: path.stem)
+def test_counting_examples_assemble(path: Path) -> None:
+    assert assembled(count(example(path), chip.load("h200")).module) > 1000
+
+
+ODD = """
+    .reg .pred %p<3>; .reg .b16 %h<3>; .reg .b32 %r<9>; .reg .f32 %f<5>; .reg .b64 %rd<4>; .reg .f64 %d<2>; .reg .b128 %q<2>;
+    ld.param.u64 %rd1, [p];
+    ld.global.u8 %r1, [%rd1];
+    ld.global.u16 %h1, [%rd1];
+    ld.global.b128 %q1, [%rd1];
+    ld.global.nc.f64 %d1, [%rd1+8];
+    ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];
+    ld.const.u32 %r2, [table+4];
+    tex.1d.v4.u32.s32 {%r3, %r4, %r5, %r6}, [texture, {%r1}];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 atom.global.cas.b32 %r7, [%rd1], %r1, %r2;
+    { .reg .b64 address; .reg .b32 value; add.u64 address, %rd1, 4; ld.b32 value, [address]; @!%p1 st.global.b32 [address+4], value; }
+    st.global.u8 [%rd1], %h1;
+    st.global.b128 [%rd1], %q1;
+    st.shared.f64 [words], %d1;
+    red.shared.add.u32 [words+16], %r7;
+    st.global.v2.f32 [%rd1], {%f3, %f4};
+    st.global.u32 [%rd1+32], %r5;
+"""
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES, "count"])
+def test_every_kind_of_operand_assembles(scheme: str) -> None:
+    variables = ".const .b32 table[4]; .shared .align 16 .b8 words[64]; .global .texref texture;"
+    module = kernel(ODD, before=variables, head=".version 8.4\n.target sm_90\n.address_size 64")
+    passed = count(module, chip.load("h200")).module if scheme == "count" else trace(module, TraceOptions(scheme)).module
+    verify(passed)
+    assert assembled(passed) > 1000

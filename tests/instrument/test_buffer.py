@@ -1,0 +1,167 @@
+"""The trace buffer: its layout, and reading it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from memlane.errors import BadLaunch, RecordError
+from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, buffer_layout, decode, initial_header
+
+Bytes = npt.NDArray[np.uint8]
+SLICE_FIELDS = SLICE_DTYPE.names or ()
+
+
+def fresh(layout: BufferLayout, asked: int = 0) -> Bytes:
+    """A buffer as its header says, in which `asked` warps have asked for a slice."""
+    buffer = np.zeros(layout.nbytes, np.uint8)
+    buffer[:HEADER_BYTES] = initial_header(layout)
+    buffer[:HEADER_BYTES].view(HEADER_DTYPE)["head"] = asked
+    return buffer
+
+
+def fill(buffer: Bytes, layout: BufferLayout, number: int, records: dict[int, tuple[int, ...]], **header: int) -> None:
+    """Write slice `number`: fields of its header, and records (start, end, site, mask) by place."""
+    start = HEADER_BYTES + number * layout.slice_bytes
+    head = buffer[start : start + SLICE_DTYPE.itemsize].view(SLICE_DTYPE)
+    for name, value in header.items():
+        head[name] = value
+    for place, (begin, end, site, mask) in records.items():
+        at = start + SLICE_DTYPE.itemsize + place * RECORD_DTYPE.itemsize
+        buffer[at : at + RECORD_DTYPE.itemsize].view(RECORD_DTYPE)[0] = (begin, end, site, mask, place, 0)
+
+
+def test_layout() -> None:
+    layout = buffer_layout(warps=10, records_per_warp=5, overflow_per_warp=2)
+    assert layout.slice_bytes == 384  # 128 of header, 7 records of 32, to the next multiple of 128
+    assert layout.nbytes == 256 + 11 * 384
+    assert buffer_layout(1, 5).overflow == 5
+    header: Any = initial_header(layout).view(HEADER_DTYPE)[0]
+    assert bytes(initial_header(layout)[:8]) == b"memlane\0"
+    assert (header["slices"], header["capacity"], header["overflow"], header["slice_bytes"]) == (10, 5, 2, 384)
+    assert (header["zero"], header["dummy"], header["head"]) == (0, 0, 0)
+
+
+def test_the_counter_that_all_warps_share_is_alone_in_its_line() -> None:
+    assert HEADER_DTYPE.fields is not None
+    places = {name: entry[1] // 128 for name, entry in HEADER_DTYPE.fields.items()}
+    assert [name for name, line in places.items() if line == places["head"]] == ["head"]
+
+
+def test_extents_that_no_buffer_has() -> None:
+    with pytest.raises(BadLaunch, match="needs a warp or more and no negative number of records, got 0, 4, 4"):
+        buffer_layout(0, 4)
+    with pytest.raises(BadLaunch, match="2 warps with 80000000 records each is too large; trace fewer sites"):
+        buffer_layout(2, 40_000_000)
+
+
+def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
+    layout = buffer_layout(3, 3, 2)
+    buffer = fresh(layout, asked=2)
+    fill(
+        buffer,
+        layout,
+        1,
+        {0: (100, 110, 7, 0xFF), 1: (130, 150, 7, 0xFF), 3: (120, 125, 7, 0xF0)},
+        **dict(zip(SLICE_FIELDS, (42, 5, 1, 17, 1, 0xFF, 0, 90, 1000, 200, 1100, 2, 1), strict=True)),
+    )
+    fill(buffer, layout, 2, {0: (300, 301, 8, 1)}, gridid=43, block=6, end_cycles=400, attempted=1)
+    decoded = decode(buffer)
+    rows = decoded.records
+    assert rows["start"].tolist() == [100, 120, 130, 300]
+    assert rows["end"].tolist() == [110, 125, 150, 301]
+    assert rows["active_mask"].tolist() == [0xFF, 0xF0, 0xFF, 1]
+    assert rows["execution"].tolist() == [0, 1, 2, 0]
+    assert rows["slice"].tolist() == [0, 0, 0, 1]
+    assert rows["gridid"].tolist() == [42, 42, 42, 43]
+    assert rows["block"].tolist() == [5, 5, 5, 6]
+    assert rows["sm"].tolist() == [17, 17, 17, 0]
+    first = decoded.warps[0]
+    assert [
+        int(first[name]) for name in ("kernel", "warp", "lanes", "begin_cycles", "end_cycles", "begin_ns", "end_ns", "kept", "lost")
+    ] == [*(1, 1, 0xFF, 90, 200, 1000, 1100, 3, 0)]
+    assert (decoded.lost, decoded.homeless_warps, decoded.unfinished) == (0, 0, 0)
+
+
+def test_executions_are_numbered_for_each_site() -> None:
+    layout = buffer_layout(1, 6, 0)
+    buffer = fresh(layout, asked=1)
+    fill(
+        buffer, layout, 1, {place: (place, place + 1, site, 1) for place, site in enumerate((4, 9, 4, 4, 9, 2))}, attempted=6, end_cycles=9
+    )
+    assert decode(buffer).records["execution"].tolist() == [0, 0, 1, 2, 1, 0]
+
+
+def test_losses_are_counted_wherever_they_happen() -> None:
+    layout = buffer_layout(2, 2, 1)
+    buffer = fresh(layout, asked=9)
+    fill(buffer, layout, 0, {}, attempted=70, overflow=30)
+    fill(buffer, layout, 1, {0: (1, 2, 0, 1), 1: (3, 4, 0, 1), 2: (5, 6, 0, 2)}, attempted=12, overflow=4, end_cycles=9)
+    fill(buffer, layout, 2, {0: (1, 2, 0, 1)}, attempted=1, end_cycles=9)
+    decoded = decode(buffer)
+    assert decoded.warps["kept"].tolist() == [3, 1]
+    assert decoded.warps["lost"].tolist() == [13, 0]
+    assert (decoded.homeless_warps, decoded.homeless_records, decoded.lost) == (7, 100, 113)
+    assert len(decoded.records) == 4
+
+
+def test_a_warp_that_has_not_ended_is_reported() -> None:
+    layout = buffer_layout(2, 1, 1)
+    buffer = fresh(layout, asked=2)
+    fill(buffer, layout, 1, {0: (1, 2, 0, 1)}, attempted=1, end_cycles=5)
+    assert decode(buffer).unfinished == 1
+
+
+def test_an_empty_buffer_and_one_without_room() -> None:
+    decoded = decode(fresh(buffer_layout(4, 4)))
+    assert len(decoded.records) == len(decoded.warps) == decoded.lost == 0
+    layout = buffer_layout(1, 0, 0)
+    buffer = fresh(layout, asked=1)
+    fill(buffer, layout, 1, {}, attempted=3, end_cycles=1)
+    assert decode(buffer).lost == 3
+
+
+def test_foreign_and_damaged_data() -> None:
+    layout = buffer_layout(2, 2)
+    with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 256"):
+        decode(np.zeros(100, np.uint8))
+    with pytest.raises(RecordError, match="this is no trace buffer: it begins with 0x0000000000000000, not 0x00656e616c6d656d"):
+        decode(np.zeros(4096, np.uint8))
+    newer = fresh(layout)
+    newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 1"):
+        decode(newer)
+    with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 1024 bytes, it has 1023"):
+        decode(fresh(layout)[:-1])
+    scrambled = fresh(layout)
+    scrambled[:HEADER_BYTES].view(HEADER_DTYPE)["slice_bytes"] = 64
+    with pytest.raises(RecordError, match="slices of 64 bytes instead of 256"):
+        decode(scrambled)
+    crowded = fresh(layout, asked=1)
+    fill(crowded, layout, 1, {}, block=1 << 32)
+    with pytest.raises(RecordError, match="more than 2\\^32 blocks"):
+        decode(crowded)
+
+
+def test_random_buffers_agree_with_a_loop() -> None:
+    rng = np.random.default_rng(7)
+    layout = buffer_layout(20, 6, 4)
+    buffer = fresh(layout, asked=18)
+    expected = []
+    for number in range(1, 19):
+        led, other = int(rng.integers(0, 9)), int(rng.integers(0, 6))
+        starts = np.sort(rng.integers(0, 10_000, led + other))
+        rng.shuffle(starts)
+        mine, theirs = sorted(map(int, starts[:led])), sorted(map(int, starts[led:]))
+        kept = [*enumerate(mine[:6]), *enumerate(theirs[:4], 6)]
+        fill(buffer, layout, number, {p: (s, s + 5, s % 3, 1) for p, s in kept}, attempted=led, overflow=other, end_cycles=1)
+        seen: dict[int, int] = {}
+        for start in sorted(start for _, start in kept):
+            expected.append((number - 1, start, start % 3, seen.get(start % 3, 0)))
+            seen[start % 3] = seen.get(start % 3, 0) + 1
+    rows = decode(buffer).records
+    found = list(zip(rows["slice"].tolist(), rows["start"].tolist(), rows["site"].tolist(), rows["execution"].tolist(), strict=True))
+    assert found == expected
