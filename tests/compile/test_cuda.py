@@ -120,6 +120,15 @@ def test_a_module_knows_its_sources_names_and_lines() -> None:
         assert "// the store of particles" in path.read_text().splitlines()[store.location.line - 1]
 
 
+def test_what_was_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "memlane.compile")
+    cuda('#include "nowhere.h"\ntypedef std::deque<int> D;\n__global__ void k(int* p) { *p = 1; }', name="left.cu")
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "header nowhere.h was not found and was left out",
+        "left out because it does not compile for the device: left.cu(2): error: qualified name is not allowed",
+    ]
+
+
 def test_the_same_source_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "__global__ void only_once(int* p) { *p = 1; }"
     first = cuda_to_ptx(source)
@@ -187,7 +196,7 @@ def test_without_header_wheels_a_toolkit_serves(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "include" / header).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "include" / header).touch()
     monkeypatch.setattr(toolkit, "_from_wheel", lambda wheel, landmark: None)
-    monkeypatch.setattr(toolkit.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("CUDA_PATH", str(tmp_path))
     found = toolkit.include_directories.__wrapped__()
     assert found == (tmp_path / "include", tmp_path / "include" / "cccl")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memlane.compile.hostcode import DeviceCode, cut
 from memlane.compile.macros import collect
@@ -159,6 +161,22 @@ def test_every_line_and_column_stays_where_it_was(end: str) -> None:
     assert len(after) == len(before)
     assert [i for i, c in enumerate(before) if c in "\r\n\t"] == [i for i, c in enumerate(after) if c in "\r\n\t"]
     assert after.index("__device__ int x;") == before.index("__device__ int x;")
+
+
+FRAGMENTS = [
+    *"{}()[];,=:<>~#",
+    *["::", "<<<", "->", "operator", "template", "class", "struct", "enum", "namespace", "extern", "const", "try", "catch", "a", "1"],
+    *['"C"', "__global__", "__device__", "\n#if 1\n", "\n#else\n", "\n#endif\n", "\n"],
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=40))
+def test_no_text_stops_the_cutter_or_moves(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    after = cut_text(text).text
+    assert len(after) == len(text)
+    assert all(a in (b, " ") for a, b in zip(after, text, strict=True))
+    assert after.count("\n") == text.count("\n")
 
 
 def test_launches_of_templates_are_found_with_local_constants_put_in() -> None:

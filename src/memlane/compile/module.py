@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,8 @@ from memlane.compile.demangle import demangle
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx, is_path
 from memlane.errors import MissingDependency
 from memlane.ptx import Function, Module, parse
+
+_LOG = logging.getLogger(__name__)
 
 
 def cuda(
@@ -36,7 +39,8 @@ def cuda(
     Where the compiler is not installed, PTX that lies beside the file (see `memlane.compile.shipped`) is taken if it was made from
     exactly this source.
 
-    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency.
+    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency. What was left out of the
+    program beyond host code is logged as information.
     """
     try:
         compiled = cuda_to_ptx(
@@ -56,6 +60,8 @@ def cuda(
         if found is None:
             raise
         compiled = found
+    for note in compiled.notes:
+        _LOG.info("%s", note)
     return _module(compiled)
 
 

@@ -113,7 +113,7 @@ try {
     reduce<double, square(4)><<<4, 16>>>(nullptr, nullptr, 3);
     reduce<int, block><<<4, block>>>(nullptr, nullptr, 3);
     reduce<int, sizeof(argv)><<<4, 8>>>(nullptr, nullptr, 3);
-    auto f = [&] __device__ (int i) { return i; };
+    auto f = [=] __device__ (int i) { return i; };
     const char* raw = R"delim(
       } } { "unbalanced" )" __global__ void not_a_kernel() {
       )delim";

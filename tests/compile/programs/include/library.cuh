@@ -1,6 +1,8 @@
 #pragma once
 #include "detail/detail.h"
+#include <string>
 #include <type_traits>
+#include <vector>
 #include <limits>
 namespace lib {
 inline void log(const std::string& s) { printf("%s", s.c_str()); }
