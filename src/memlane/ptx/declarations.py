@@ -140,15 +140,8 @@ def skip_balanced(cursor: Cursor, close: str) -> None:
 
 
 def _parse_extent(cursor: Cursor) -> int:
-    """A positive integer literal, or a product of them."""
-    value = _one_extent(cursor)
-    while cursor.accept("*"):
-        value *= _one_extent(cursor)
-    return value
-
-
-def _one_extent(cursor: Cursor) -> int:
+    """A whole number: a length, a count, an alignment."""
     number = immediate(cursor.expect_kind(NUMBER, "a number"))
-    if number.kind != "int" or number.value < 0:
+    if number.kind != "int":
         raise cursor.error("expected a whole number", cursor.span(cursor.starts[cursor.at - 1]))
     return number.value

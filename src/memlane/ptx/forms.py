@@ -65,6 +65,8 @@ class Form:
     """The manual's operand letter to its place in `Instruction.operands`. A pair `d|p` stands under its first letter."""
     writes: frozenset[str] = frozenset()
     """The letters of the operands that are written (a pair counts as one, under its first letter)."""
+    updates: frozenset[str] = frozenset()
+    """Those of `writes` whose former value is read too, such as the accumulator of `wgmma.mma_async`."""
     types: Mapping[str, str] = field(default_factory=dict)
     """The manual's operand letter to its scalar type with the slots filled, for example `{"d": "u64", "a": "u32", "b": "u32"}` for
     `mul.wide.u32`. Addresses have no entry, nor have operands without a scalar type (labels, textures)."""
@@ -136,6 +138,7 @@ class Op:
           for none. Without an entry an operand `x` has the type of the slot `xtype`, else of the slot `type`; a predicate where the
           notation shows one.
         - `writes="d"`: the operands written; without it `d`, and a `p` that stands first.
+        - `updates="d"`: those of them that are read before.
         - `spaces="a:shared"`: the state space of an address; without it the slot `ss` or `space`, else `generic`.
         - `effect="load"`: one of `EFFECTS`.
         - `wider="d"`: operands whose register may be wider than their type.
@@ -160,7 +163,7 @@ def op(name: str, *, manual: str, **facts: str) -> Op:
     return Op(name, manual, facts)
 
 
-_FACTS = frozenset({"types", "writes", "spaces", "effect", "wider"})
+_FACTS = frozenset({"types", "writes", "updates", "spaces", "effect", "wider"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,7 @@ class Row:
             slots=slots,
             operands={place.name: index for index, place in enumerate(places)},
             writes=frozenset(place.name for place in places if place.name in writes and place.shape in (VALUE, ARGUMENTS)),
+            updates=frozenset(self.facts.get("updates", "").split()),
             types=types,
             addresses=addresses,
             effect=self.facts.get("effect", ""),

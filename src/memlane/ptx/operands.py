@@ -17,7 +17,7 @@ from memlane.ptx.ir import (
     TextureAddress,
     Vector,
 )
-from memlane.ptx.lexer import DIRECTIVE, NUMBER, WORD, Cursor
+from memlane.ptx.lexer import NUMBER, WORD, Cursor
 from memlane.ptx.special import SPECIAL_REGISTERS
 
 _FOLLOWED_BY_NOTHING = frozenset(",;]})")
@@ -153,11 +153,7 @@ def _parse_address(cursor: Cursor, names: Names) -> Address | TextureAddress:
         return Address(base)
     if cursor.accept(","):
         return TextureAddress((base, *_parse_list(cursor, names, "]")))
-    if cursor.accept("["):
-        offset = _parse_integer(cursor)
-        cursor.expect("]", "behind the index of a variable")
-    else:
-        offset = parse_offset(cursor)
+    offset = parse_offset(cursor)
     cursor.expect("]", "at the end of an address")
     return Address(base, offset)
 
@@ -221,8 +217,3 @@ def immediate(text: str) -> Immediate:
     if not -(1 << 63) <= number < 1 << 64:
         raise ValueError(f"`{text}` does not fit into 64 bits")
     return Immediate(number, "int", text)
-
-
-def is_directive(cursor: Cursor, *names: str) -> bool:
-    """Whether one of these directives starts here."""
-    return cursor.kind == DIRECTIVE and cursor.text in names

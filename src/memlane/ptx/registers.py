@@ -40,16 +40,14 @@ def registers_written(instruction: Instruction) -> tuple[str, ...]:
     form = instruction.form
     found: list[str] = []
     for letter in form.writes:
-        index = form.operands.get(letter)
-        if index is not None:
-            found.extend(registers_in(instruction.operands[index]))
+        found.extend(registers_in(instruction.operands[form.operands[letter]]))
     return tuple(found)
 
 
 def registers_read(instruction: Instruction) -> tuple[str, ...]:
     """The registers that an instruction reads, its guard included."""
     form = instruction.form
-    written = {form.operands[letter] for letter in form.writes if letter in form.operands}
+    written = {form.operands[letter] for letter in form.writes - form.updates}
     found = [] if instruction.guard is None else [instruction.guard.register]
     for index, operand in enumerate(instruction.operands):
         if index not in written:

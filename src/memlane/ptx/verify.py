@@ -276,13 +276,17 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
         elif operand.negated and wanted != "pred":
             yield f"only a predicate can be negated, but `{instruction.name}` needs `.{wanted}` there", operand_text(operand)
     elif isinstance(operand, Immediate):
-        kind = SCALAR_TYPES[wanted].kind
-        if operand.kind != "int" and kind in "us":
+        needed = SCALAR_TYPES[wanted]
+        if operand.kind != "int" and needed.kind in "us":
             yield f"`{instruction.name}` needs an integer there, not `{operand_text(operand)}`", operand_text(operand)
+        elif operand.kind == "int" and wanted in ("f32", "f64"):
+            yield f"`{instruction.name}` needs a floating-point literal there, not `{operand_text(operand)}`", operand_text(operand)
     elif isinstance(operand, Special):
-        kind = SPECIAL_REGISTERS[operand.name]
-        if (kind == "pred") != (wanted == "pred"):
-            yield f"`{operand.name}` is `.{kind}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
+        found, needed = SCALAR_TYPES[SPECIAL_REGISTERS[operand.name]], SCALAR_TYPES[wanted]
+        # The manual of old declared thread indices as 16 bits wide, and the assembler still lets them be read so.
+        narrowed = needed.bits == 16 and found.bits == 32
+        if found.bits != needed.bits and not narrowed:
+            yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
 
 
 def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
@@ -304,4 +308,4 @@ def _accepts(declared: str, wanted: str, wider: bool) -> bool:
         return declared == wanted
     if register.bits != needed.bits:
         return wider and register.bits > needed.bits and register.kind != "f"
-    return wider or "f" not in (register.kind, needed.kind) or "b" in (register.kind, needed.kind) or register.kind == needed.kind
+    return "f" not in (register.kind, needed.kind) or "b" in (register.kind, needed.kind) or register.kind == needed.kind

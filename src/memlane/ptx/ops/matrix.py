@@ -52,7 +52,7 @@ OPS = (
         btype="bf16 tf32 f64 u8 s8 u4 s4 b1",
         ctype="f32 s32 f64",
     ),
-    op("wgmma.mma_async", manual=_GROUP + "wgmma-mma-async", effect="matrix", types="d:- a:- b:- scale_d:pred")
+    op("wgmma.mma_async", manual=_GROUP + "wgmma-mma-async", effect="matrix", types="d:- a:- b:- scale_d:pred", updates="d")
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype              d, a, b, scale_d, scale_a, scale_b, trans_a, trans_b")
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype              d, a, b, scale_d, scale_a, scale_b, trans_b")
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype              d, a, b, scale_d, scale_a, scale_b")
