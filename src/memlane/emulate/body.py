@@ -1,4 +1,4 @@
-"""A function's body made flat and cut into places: stretches of instructions that one fragment of a warp runs without a stop.
+"""A function's body cut into places: stretches of instructions that one fragment of a warp runs without a stop.
 
 A place ends at branches, barriers and exits, and before labels and warp-synchronous instructions. Places are numbered so that every loop is
 contiguous and lies before what follows it, and both sides of a branch lie before where they meet: running the fragment at the lowest place
@@ -7,25 +7,25 @@ first then brings lanes together again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from memlane.errors import UnsupportedPtx
+from memlane.emulate.order import nested_order
+from memlane.errors import PtxTypeError
 from memlane.ptx import (
-    Address,
-    Arguments,
-    Block,
+    Directive,
     Function,
-    Guard,
     Instruction,
     Label,
-    Operand,
-    Pair,
-    Register,
     RegisterDecl,
+    Statement,
     Symbol,
     Variable,
-    Vector,
+    flatten_scopes,
+    registers_read,
+    registers_written,
 )
 
 CARRY = "%cc"
@@ -66,95 +66,18 @@ class Body:
 
 def flatten(function: Function, *, stop_at_memory: bool = False) -> Body:
     """Cut a function into places; with `stop_at_memory` each memory instruction begins one, for the clock layer."""
-    walk = _Walk()
-    assert function.body is not None
-    walk.enter(function.body, {})
-    stretches = _cut(walk.items, stop_at_memory)
-    successors = [_successors(stretches, number) for number in range(len(stretches))]
-    order = nested_order(successors, 0) if stretches else []
+    flat = flatten_scopes(function)
+    assert flat.body is not None
+    statements = flat.body.statements
+    stretches = _cut(statements, stop_at_memory)
+    goals = {label: number for number, stretch in enumerate(stretches) for label in stretch.labels}
+    tables = _branch_tables(statements)
+    successors = [_successors(stretches, number, goals, tables) for number in range(len(stretches))]
+    order = nested_order(successors, 0)
     renumbered = {old: new for new, old in enumerate(order)}
     places = [Place(renumbered[old], tuple(stretches[old].steps), tuple(renumbered[s] for s in successors[old])) for old in order]
-    return Body(tuple(_mark_polls(places)), walk.registers, tuple(walk.variables))
-
-
-# -- names -----------------------------------------------------------------------------------------------------------------------
-
-
-class _Walk:
-    """Goes through the statements, giving names of inner scopes a number of their own."""
-
-    def __init__(self) -> None:
-        self.items: list[Label | Step] = []
-        self.registers: dict[str, str] = {CARRY: "pred"}
-        self.variables: list[Variable] = []
-        self._scopes = 0
-        self._index = 0
-
-    def enter(self, block: Block, outer: dict[str, str]) -> None:
-        """`outer` maps the names declared around the block; `%r<4>` is one entry `%r*`."""
-        self._scopes += 1
-        suffix = "" if self._scopes == 1 else f"@{self._scopes}"
-        names = dict(outer)
-        for statement in block.statements:
-            match statement:
-                case RegisterDecl():
-                    key = statement.name if statement.count is None else f"{statement.name}*"
-                    names[key] = suffix
-                    self.registers[key + suffix] = statement.type
-                case Variable():
-                    names[statement.name] = suffix
-                    self.variables.append(replace(statement, name=statement.name + suffix))
-                case Label():
-                    names[statement.name] = suffix
-                case _:
-                    pass
-        for statement in block.statements:
-            match statement:
-                case Block():
-                    self.enter(statement, names)
-                case Label():
-                    self.items.append(replace(statement, name=statement.name + suffix))
-                case Instruction():
-                    self.items.append(Step(self._index, self._renamed(statement, names)))
-                    self._index += 1
-                case _:
-                    pass
-
-    def _renamed(self, instruction: Instruction, names: dict[str, str]) -> Instruction:
-        operands = tuple(self._operand(operand, names) for operand in instruction.operands)
-        guard = instruction.guard
-        if guard is not None:
-            guard = Guard(self._register(guard.register, names), guard.negated)
-        if operands == instruction.operands and guard == instruction.guard:
-            return instruction
-        return replace(instruction, operands=operands, guard=guard)
-
-    def _register(self, name: str, names: dict[str, str]) -> str:
-        """The unique name, whose type is noted. A register that nobody declared is the parser's business."""
-        found = name in names
-        key = name if found else f"{name.rstrip('0123456789')}*"
-        suffix = names.get(key, "")
-        if not found:
-            self.registers[name + suffix] = self.registers.get(key + suffix, "b32")
-        return name + suffix
-
-    def _operand(self, operand: Operand, names: dict[str, str]) -> Operand:
-        match operand:
-            case Register():
-                return Register(self._register(operand.name, names), operand.negated)
-            case Symbol():
-                suffix = names.get(operand.name, "")
-                return Symbol(operand.name + suffix, operand.offset) if suffix else operand
-            case Address():
-                base = self._operand(operand.base, names)
-                assert isinstance(base, Register | Symbol) or base is operand.base
-                return replace(operand, base=base)
-            case Vector() | Arguments():
-                return type(operand)(tuple(self._operand(item, names) for item in operand.items))
-            case Pair():
-                return Pair(self._operand(operand.first, names), self._operand(operand.second, names))
-            case _:
-                return operand
+    variables = tuple(statement for statement in statements if isinstance(statement, Variable))
+    return Body(tuple(_mark_polls(places)), _register_types(statements, places), variables)
 
 
 # -- places ----------------------------------------------------------------------------------------------------------------------
@@ -162,12 +85,12 @@ class _Walk:
 
 @dataclass
 class _Stretch:
-    labels: list[str]
-    steps: list[Step]
+    labels: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
 
-def _ends(instruction: Instruction) -> bool:
-    return instruction.form.effect in ("branch", "return", "exit", "trap", "barrier")
+def _ends(step: Step) -> bool:
+    return not step.resumes and step.instruction.form.effect in ("branch", "return", "exit", "trap", "barrier")
 
 
 def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
@@ -176,42 +99,52 @@ def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
     return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction")
 
 
-def _cut(items: Sequence[Label | Step], stop_at_memory: bool) -> list[_Stretch]:
-    stretches = [_Stretch([], [])]
-    for item in items:
+def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch]:
+    stretches = [_Stretch()]
+    index = 0
+    for statement in statements:
         current = stretches[-1]
-        if isinstance(item, Label):
+        if isinstance(statement, Label):
             if current.steps:
-                stretches.append(current := _Stretch([], []))
-            current.labels.append(item.name)
-            continue
-        closed = bool(current.steps) and _ends(current.steps[-1].instruction) and not current.steps[-1].resumes
-        if closed or (current.steps and _begins(item.instruction, stop_at_memory)):
-            stretches.append(current := _Stretch([], []))
-        current.steps.append(item)
-        if item.instruction.form.effect == "barrier" and item.instruction.has("red"):
-            stretches.append(_Stretch([], [replace(item, resumes=True)]))
+                stretches.append(current := _Stretch())
+            current.labels.append(statement.name)
+        elif isinstance(statement, Instruction):
+            if current.steps and (_ends(current.steps[-1]) or _begins(statement, stop_at_memory)):
+                stretches.append(current := _Stretch())
+            current.steps.append(Step(index, statement))
+            if statement.form.effect == "barrier" and statement.has("red"):
+                stretches.append(_Stretch(steps=[Step(index, statement, resumes=True)]))
+            index += 1
     return stretches
 
 
-def _successors(stretches: Sequence[_Stretch], number: int) -> tuple[int, ...]:
-    stretch = stretches[number]
+def _branch_tables(statements: Sequence[Statement]) -> dict[str, tuple[str, ...]]:
+    """`name: .branchtargets a, b, c;`"""
+    found = {}
+    for label, directive in pairwise(statements):
+        if isinstance(label, Label) and isinstance(directive, Directive) and directive.text.startswith(".branchtargets"):
+            found[label.name] = tuple(re.findall(r"[\w$%]+", directive.text[len(".branchtargets") :]))
+    return found
+
+
+def _successors(stretches: Sequence[_Stretch], number: int, goals: dict[str, int], tables: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
     following = (number + 1,) if number + 1 < len(stretches) else ()
-    if not stretch.steps:
+    steps = stretches[number].steps
+    if not steps:
         return following
-    last = stretch.steps[-1].instruction
-    match last.form.effect:
-        case "branch":
-            if last.opcode != "bra":
-                raise UnsupportedPtx(f"the emulator does not model {last.name}", last.span)
-            target = last.operands[0]
-            assert isinstance(target, Symbol)
-            goal = next(index for index, other in enumerate(stretches) if target.name in other.labels)
-            return (goal,) if last.guard is None else (goal, *following)
-        case "return" | "exit" | "trap":
-            return () if last.guard is None else following
-        case _:
-            return following
+    last = steps[-1].instruction
+    if last.form.effect == "branch":
+        name = last.operands[-1]
+        assert isinstance(name, Symbol)
+        targets = (name.name,) if last.opcode == "bra" else tables.get(name.name, ())
+        for target in targets:
+            if target not in goals:
+                raise PtxTypeError(f"there is no label {target} in this function", last.span)
+        taken = tuple(goals[target] for target in targets)
+        return taken if last.guard is None else (*taken, *following)
+    if last.form.effect in ("return", "exit", "trap"):
+        return () if last.guard is None else following
+    return following
 
 
 def _mark_polls(places: list[Place]) -> Iterator[Place]:
@@ -230,43 +163,42 @@ def _polls(instruction: Instruction, used: set[str]) -> bool:
     return effect == "load" and any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio"))
 
 
-# -- registers of an instruction --------------------------------------------------------------------------------------------------
+# -- registers -------------------------------------------------------------------------------------------------------------------
 
 
-def _names(operand: Operand) -> Iterator[str]:
-    match operand:
-        case Register():
-            yield operand.name
-        case Address(base=Register(name=name)):
-            yield name
-        case Vector() | Arguments():
-            for item in operand.items:
-                yield from _names(item)
-        case Pair():
-            yield from _names(operand.first)
-            yield from _names(operand.second)
-        case _:
-            return
-
-
-def writes(instruction: Instruction) -> list[str]:
-    """The registers that an instruction writes."""
-    form = instruction.form
-    found = [name for letter in form.writes for name in _names(instruction.operands[form.operands[letter]])]
-    return [*found, CARRY] if instruction.has("cc") else found
-
-
-def reads(instruction: Instruction) -> list[str]:
-    """The registers whose values an instruction needs: a guarded one also those that it may leave as they are."""
-    form = instruction.form
-    written = {form.operands[letter] for letter in form.writes}
-    found = [name for index, operand in enumerate(instruction.operands) if index not in written for name in _names(operand)]
-    if instruction.opcode in ("addc", "subc", "madc"):
-        found.append(CARRY)
-    if instruction.guard is not None:
-        found.append(instruction.guard.register)
-        found.extend(writes(instruction))
+def _register_types(statements: Sequence[Statement], places: Sequence[Place]) -> dict[str, str]:
+    """The type of each register that is named, by its declaration."""
+    single: dict[str, str] = {CARRY: "pred"}
+    many: dict[str, str] = {}
+    for statement in statements:
+        if isinstance(statement, RegisterDecl):
+            (single if statement.count is None else many)[statement.name] = statement.type
+    found = {}
+    for place in places:
+        for step in place.steps:
+            for name in (*reads(step.instruction), *writes(step.instruction)):
+                if name not in found:
+                    found[name] = single.get(name) or many.get(name.rstrip("0123456789")) or _by_prefix(name, many)
     return found
+
+
+def _by_prefix(name: str, many: dict[str, str]) -> str:
+    """For the rare declaration whose own name ends in a digit, as `%r1_<4>` does not but `%x1<4>` does."""
+    return next((kind for prefix, kind in many.items() if name.startswith(prefix)), "b32")
+
+
+def writes(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction writes, the carry flag being one."""
+    found = registers_written(instruction)
+    return (*found, CARRY) if instruction.has("cc") else found
+
+
+def reads(instruction: Instruction) -> tuple[str, ...]:
+    """The registers whose values an instruction needs: a guarded one also those that it may leave as they are."""
+    found = registers_read(instruction)
+    if instruction.opcode in ("addc", "subc", "madc"):
+        found = (*found, CARRY)
+    return found if instruction.guard is None else (*found, *writes(instruction))
 
 
 def live_out(places: Sequence[Place]) -> list[set[str]]:
@@ -294,59 +226,3 @@ def live_out(places: Sequence[Place]) -> list[set[str]]:
                 changed |= len(before) != len(live_in[number])
                 live_in[number] = before
     return out
-
-
-# -- the order of places -----------------------------------------------------------------------------------------------------------
-
-
-def nested_order(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
-    """The nodes reachable from `entry`, every strongly connected part contiguous and, without the edges into its head, ordered likewise.
-
-    This is the weak topological order of Bourdoncle (1993), flat.
-    """
-    result: list[int] = []
-    work: list[tuple[list[int], set[int], int]] = [([entry], set(range(len(successors))), -1)]
-    while work:
-        (head,), allowed, banned = work.pop()
-        parts = list(_components(successors, head, allowed, banned))
-        if len(parts) == 1 and len(parts[0]) == 1:
-            result.append(parts[0][0])
-            continue
-        for part in parts:
-            # A part whose head is the node we came for has lost its back edges: it falls into smaller parts next time.
-            first = part[0]
-            work.append(([first], set(part) if len(part) > 1 else {first}, first))
-        # Parts come out last first, as the stack wants them.
-    return result
-
-
-def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int], banned: int) -> Iterator[list[int]]:
-    """Strongly connected parts reachable from `head` inside `allowed`, ignoring edges into `banned`, in reverse topological order; each
-    part begins with its node first reached. (Tarjan's algorithm without recursion.)"""
-    order: dict[int, int] = {head: 0}
-    low = {head: 0}
-    stack, on_stack = [head], {head}
-    path: list[tuple[int, Iterator[int]]] = [(head, iter(successors[head]))]
-    while path:
-        node, rest = path[-1]
-        for target in rest:
-            if target not in allowed or target == banned:
-                continue
-            if target not in order:
-                order[target] = low[target] = len(order)
-                stack.append(target)
-                on_stack.add(target)
-                path.append((target, iter(successors[target])))
-                break
-            if target in on_stack:
-                low[node] = min(low[node], order[target])
-        else:
-            path.pop()
-            if path:
-                parent = path[-1][0]
-                low[parent] = min(low[parent], low[node])
-            if low[node] == order[node]:
-                part = stack[stack.index(node) :]
-                del stack[len(stack) - len(part) :]
-                on_stack.difference_update(part)
-                yield part

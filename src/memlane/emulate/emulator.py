@@ -40,6 +40,7 @@ class Emulator(Target):
     """
 
     modelled = True
+    observes = True
 
     def __init__(self, chip: Chip, *, patience: int = 1 << 16) -> None:
         """`patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
@@ -65,7 +66,7 @@ class Emulator(Target):
         if host.nbytes:
             self.memory.view(address, host.nbytes)[:] = host.reshape(-1).view(np.uint8)
 
-    def device_pointer(self, value: object) -> tuple[int, str] | None:
+    def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """No foreign object has memory here."""
         return None
 

@@ -6,6 +6,7 @@ from memlane.emulate.build import I32, I64, constant
 from memlane.emulate.layout import TRAP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.fragments import park
 from memlane.emulate.semantics.table import semantics
 
 _SECTION = "control-flow-instructions-"
@@ -17,6 +18,22 @@ def bra(k: Lowering) -> None:
     if k.instruction.guard is None:
         return k.flow.go(k.flow.successors[0])
     return k.flow.split(k.active)
+
+
+@semantics(_SECTION + "brx-idx")
+def brx_idx(k: Lowering) -> None:
+    """Each lane goes to the target that its index names; beyond the list, which the manual leaves open, to the last."""
+    e = k.e
+    index = k.read("index")
+    k.flow.save()
+    targets = k.flow.successors if k.instruction.guard is None else k.flow.successors[:-1]
+    if k.instruction.guard is not None:
+        k.flow.skip_if_idle(k.flow.successors[-1])
+    index = e.intrinsic("umin", [index, constant(index.type, len(targets) - 1)])
+    for number, goal in enumerate(targets):
+        lanes = e.and_(k.active, e.mask_of(e.icmp_unsigned("==", index, constant(index.type, number))))
+        k.call(park, k.warp, lanes, constant(I32, goal))
+    k.flow.pick_again()
 
 
 @semantics(_SECTION + "ret", _SECTION + "exit")

@@ -1,0 +1,58 @@
+"""The order of places: loops contiguous and before what follows them, both sides of a branch before where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+def nested_order(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
+    """The nodes reachable from `entry`, every strongly connected part contiguous and, without the edges into its head, ordered likewise.
+
+    This is the weak topological order of Bourdoncle (1993), flat.
+    """
+    result: list[int] = []
+    work: list[tuple[list[int], set[int], int]] = [([entry], set(range(len(successors))), -1)]
+    while work:
+        (head,), allowed, banned = work.pop()
+        parts = list(_components(successors, head, allowed, banned))
+        if len(parts) == 1 and len(parts[0]) == 1:
+            result.append(parts[0][0])
+            continue
+        for part in parts:
+            # A part whose head is the node we came for has lost its back edges: it falls into smaller parts next time.
+            first = part[0]
+            work.append(([first], set(part) if len(part) > 1 else {first}, first))
+        # Parts come out last first, as the stack wants them.
+    return result
+
+
+def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int], banned: int) -> Iterator[list[int]]:
+    """Strongly connected parts reachable from `head` inside `allowed`, ignoring edges into `banned`, in reverse topological order; each
+    part begins with its node first reached. (Tarjan's algorithm without recursion.)"""
+    order: dict[int, int] = {head: 0}
+    low = {head: 0}
+    stack, on_stack = [head], {head}
+    path: list[tuple[int, Iterator[int]]] = [(head, iter(successors[head]))]
+    while path:
+        node, rest = path[-1]
+        for target in rest:
+            if target not in allowed or target == banned:
+                continue
+            if target not in order:
+                order[target] = low[target] = len(order)
+                stack.append(target)
+                on_stack.add(target)
+                path.append((target, iter(successors[target])))
+                break
+            if target in on_stack:
+                low[node] = min(low[node], order[target])
+        else:
+            path.pop()
+            if path:
+                parent = path[-1][0]
+                low[parent] = min(low[parent], low[node])
+            if low[node] == order[node]:
+                part = stack[stack.index(node) :]
+                del stack[len(stack) - len(part) :]
+                on_stack.difference_update(part)
+                yield part
