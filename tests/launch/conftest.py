@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_target import PTX, FakeTarget, titled
+from fake_target import PTX, FakeTarget
 
 from memlane.launch import LoadedModule
 from memlane.ptx import parse
@@ -16,4 +16,4 @@ def target() -> FakeTarget:
 
 @pytest.fixture
 def kernels(target: FakeTarget) -> LoadedModule:
-    return target.load(titled(parse(PTX, "k.cu")))
+    return target.load(parse(PTX, "k.cu"))

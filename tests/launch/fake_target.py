@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.chip import load
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
-from memlane.ptx import Function, Module
+from memlane.ptx import Module
 
 PTX = """
 .version 8.0
@@ -25,12 +25,6 @@ PTX = """
 .visible .entry _Z3redILi512EEvPi(.param .u64 out) { ret; }
 .visible .entry _ZN2ns4onlyEPi(.param .u64 out) { ret; }
 """
-
-TITLES = {
-    "_Z3redILi256EEvPi": "void red<256>(int*)",
-    "_Z3redILi512EEvPi": "void red<512>(int*)",
-    "_ZN2ns4onlyEPi": "ns::only(int*)",
-}
 
 
 @dataclass
@@ -104,9 +98,3 @@ class FakeTarget(Target):
 class _FakeGraph:
     def replay(self, stream: Stream | None = None) -> None:
         pass
-
-
-def titled(module: Module) -> Module:
-    """The module with demangled names, as the CUDA compiler front end gives them."""
-    items = (replace(i, demangled=TITLES.get(i.name, "")) if isinstance(i, Function) else i for i in module.items)
-    return replace(module, items=tuple(items))

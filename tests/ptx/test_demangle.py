@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memlane.compile import cuda_to_ptx, demangle
+from memlane.compile import cuda_to_ptx
+from memlane.ptx import demangle
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ How a `.cu` file becomes PTX, one module for each step:
     standard        stand-ins for standard headers (those with a text are in `include/`)
     nvrtc           the compiler
     frontend        the above in order; cuts further what the compiler refuses
-    demangle        names of kernels
     shipped         PTX that lies beside its source, for machines without the compiler
 
 and PTX a cubin: `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
@@ -24,8 +23,7 @@ from __future__ import annotations
 
 from memlane.compile.assembler import Cubin, assemble
 from memlane.compile.cubin import KernelUsage
-from memlane.compile.demangle import demangle
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
-from memlane.compile.module import cuda, named
+from memlane.compile.module import cuda
 
-__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "assemble", "cuda", "cuda_to_ptx", "demangle", "named"]
+__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "assemble", "cuda", "cuda_to_ptx"]

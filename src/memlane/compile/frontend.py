@@ -10,11 +10,11 @@ from pathlib import Path
 
 from memlane.compile import macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
-from memlane.compile.demangle import demangle
 from memlane.compile.hostcode import DeviceCode, blank, cut
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
+from memlane.ptx import demangle
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)

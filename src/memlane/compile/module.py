@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memlane.compile import shipped
-from memlane.compile.demangle import demangle
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx, is_path
 from memlane.errors import MissingDependency
-from memlane.ptx import Function, Module, parse
+from memlane.ptx import Module, parse
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,17 +64,6 @@ def cuda(
     return _module(compiled)
 
 
-def named(module: Module) -> Module:
-    """The module with `demangled` set on every function whose name is mangled C++."""
-    items = tuple(
-        replace(item, demangled=item.demangled or demangle(item.name))
-        if isinstance(item, Function) and item.name.startswith("_Z")
-        else item
-        for item in module.items
-    )
-    return replace(module, items=items)
-
-
 def _module(compiled: CompiledPtx) -> Module:
     main = next(iter(compiled.sources))
-    return replace(named(parse(compiled.text, main)), sources=dict(compiled.sources))
+    return replace(parse(compiled.text, main), sources=dict(compiled.sources))

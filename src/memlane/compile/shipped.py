@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from memlane.compile import frontend, sources
-from memlane.compile.demangle import demangle
+from memlane.ptx import demangle
 
 
 def path_beside(source: Path) -> Path:

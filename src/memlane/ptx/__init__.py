@@ -3,6 +3,7 @@
 Inside the package imports go one way, from the last to the first:
 
     types, special      scalar types and state spaces; special registers
+    demangle            mangled C++ names as the programmer wrote them
     forms               the notation of the instruction table and the match against it
     ops                 the table, one module per chapter of the manual
     ir                  a module as data
@@ -20,6 +21,7 @@ from __future__ import annotations
 from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
+from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.ir import (
     Address,
@@ -99,6 +101,7 @@ __all__ = [
     "TextureAddress",
     "Variable",
     "Vector",
+    "demangle",
     "flatten_scopes",
     "instruction",
     "instruction_text",

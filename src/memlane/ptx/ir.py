@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import Span
@@ -264,14 +265,12 @@ class Function:
     linkage: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     """Performance directives between the head and the body as written, for example `.maxntid 256, 1, 1`."""
-    demangled: str = field(default="", compare=False)
-    """The name as the programmer wrote it, where the compiler told; else empty."""
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def title(self) -> str:
-        """The name to show to a person."""
-        return self.demangled or self.name
+        """The name to show to a person: as the programmer wrote it, with parameters, where it is mangled C++."""
+        return demangle(self.name)
 
 
 Item = Directive | Variable | Function
