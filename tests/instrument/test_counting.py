@@ -1,0 +1,185 @@
+"""Counting by instructions in the kernel, against the arithmetic of the chip and the emulator's own counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from kernels import EXAMPLES, example, kernel
+from running import CHIP, Run
+
+from memlane import chip
+from memlane.chip import access
+from memlane.errors import ChipError, MemlaneError, RecordError
+from memlane.instrument import CountOptions, Selection, count, read_counters
+from memlane.ptx import parse, print_module, verify
+
+WORDS = 2048
+LOADS = {1: ("u8", ""), 2: ("u16", ""), 4: ("b32", ""), 8: ("b64", ""), 16: ("b32", ".v4")}
+
+
+def loading(space: str, nbytes: int) -> str:
+    """A kernel whose lane i, if its place is not negative, loads `nbytes` at that place; places are the second parameter."""
+    kind, vector = LOADS[nbytes]
+    register = "%rd6" if nbytes == 8 else "{%r4, %r5, %r6, %r7}" if nbytes == 16 else "%r4"
+    base = "ld.param.u64 %rd1, [data];" if space in ("global", "generic") else "mov.u64 %rd1, words;"
+    if space == "generic-shared":
+        base += "cvta.shared.u64 %rd1, %rd1;"
+    named = "" if space.startswith("generic") else f".{space}"
+    return f"""
+    .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+    .shared .align 16 .b8 words[{4 * WORDS}];
+    {base}
+    ld.param.u64 %rd2, [places];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd2, %rd3;
+    ld.global.s32 %r2, [%rd4];
+    setp.ge.s32 %p1, %r2, 0;
+    cvt.s64.s32 %rd5, %r2;
+    add.s64 %rd5, %rd1, %rd5;
+    @%p1 ld.volatile{named}{vector}.{kind} {register}, [%rd5];
+    ret;
+    """
+
+
+_loaders: dict[tuple[str, int, bool], Run] = {}
+
+
+def run(space: str, nbytes: int, places: np.ndarray[Any, Any], rules: chip.Chip = CHIP) -> Run:
+    key = (space, nbytes, rules is CHIP)
+    if key not in _loaders:
+        _loaders[key] = Run(kernel(loading(space, nbytes), ".param .u64 data, .param .u64 places"), "k", 1, 32, (), rules)
+    launch = _loaders[key]
+    launch.arguments = (np.zeros(WORDS, "u4"), places.astype("i4"))
+    return launch
+
+
+def patterns(nbytes: int) -> list[np.ndarray[Any, Any]]:
+    """Places in bytes for 32 lanes; negative where a lane is to do nothing."""
+    rng = np.random.default_rng(nbytes)
+    lane = np.arange(32)
+    wide = [lane * stride for stride in (0, 1, 2, 3, 4, 8, 32)]
+    wide += [lane // 2, lane // 4, lane % 4, lane % 8, lane % 16, lane ^ 1]
+    wide += [rng.integers(0, limit, 32) for limit in (4, 40, 200, 4 * WORDS // nbytes) for _ in range(3)]
+    on = [np.full(32, True)] * len(wide)
+    for _ in range(12):
+        wide.append(rng.integers(0, rng.integers(2, 200), 32))
+        on.append(rng.random(32) < rng.random())
+    for pair in ((0, 31), (15, 16)):
+        wide.append(lane)
+        on.append(np.isin(lane, pair))
+    wide += [lane, lane, np.repeat(rng.integers(0, 99, 16), 2)]
+    on += [lane < 16, lane % 2 == 0, np.full(32, True)]
+    return [np.where(active, place * nbytes % (4 * WORDS), -1) for place, active in zip(wide, on, strict=True)]
+
+
+OTHER = replace(
+    CHIP,
+    banks=replace(CHIP.banks, banks=16, bank_bytes=8, lanes_4=16, lanes_8=8, merge="never", row_words=2),
+    coalescing=replace(CHIP.coalescing, lanes_4=16, lanes_8=8),
+)
+"""Rules that no chip has: the PTX follows the parameters."""
+
+RULES = pytest.mark.parametrize("rules", [CHIP, OTHER], ids=["h200", "other"])
+
+
+@RULES
+@pytest.mark.parametrize("nbytes", LOADS)
+def test_shared_memory_is_counted_as_the_chip_says(nbytes: int, rules: chip.Chip) -> None:
+    for places in patterns(nbytes):
+        _, sites, _ = run("shared", nbytes, places, rules).counted()
+        expected = [
+            fn(rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes) for fn in (access.wavefronts, access.ideal_wavefronts)
+        ]
+        found = [(one.wavefronts, one.ideal_wavefronts) for one in sites if one.site.space == "shared"]
+        assert found == ([tuple(expected)] if (places >= 0).any() else []), places.tolist()
+
+
+@RULES
+@pytest.mark.parametrize("nbytes", LOADS)
+def test_global_memory_is_counted_as_the_chip_says(nbytes: int, rules: chip.Chip) -> None:
+    for places in patterns(nbytes):
+        _, sites, _ = run("global", nbytes, places, rules).counted()
+        lanes = int((places >= 0).sum())
+        expected = [fn(rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes) for fn in (access.sectors, access.ideal_sectors)]
+        found = [(one.requests, one.lanes, one.bytes, one.sectors, one.ideal_sectors) for one in sites if "volatile" in one.site.op]
+        assert found == ([(1, lanes, lanes * nbytes, *expected)] if lanes else []), places.tolist()
+
+
+def test_generic_addresses_are_counted_where_they_lead() -> None:
+    places = np.arange(32) * 8
+    (shared,) = [one for one in run("generic-shared", 4, places).counted()[1] if one.site.space == "generic"]
+    assert (shared.wavefronts, shared.ideal_wavefronts, shared.sectors, shared.ideal_sectors) == (2, 1, 0, 0)
+    (device,) = [one for one in run("generic", 4, places).counted()[1] if one.site.space == "generic"]
+    assert (device.wavefronts, device.ideal_wavefronts, device.sectors, device.ideal_sectors) == (0, 0, 8, 4)
+
+
+CASES = {
+    "naive": ("transpose", (2, 2), (32, 32), lambda rng: (np.zeros((50, 50), "f4"), rng.random((50, 50), "f4"), 50)),
+    "tiled": ("transpose", (2, 2), (32, 32), lambda rng: (np.zeros((64, 64), "f4"), rng.random((64, 64), "f4"), 64)),
+    "shared_atomics": ("histogram", 2, 96, lambda rng: (np.zeros(256, "u4"), rng.integers(0, 256, 700, "u1"), 700)),
+    "vectors": ("copies", 2, 96, lambda rng: (np.zeros(800, "f4"), rng.random(800, "f4"), 200)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_examples_are_counted_as_the_emulator_counts_them(name: str) -> None:
+    file, grid, block, arguments = CASES[name]
+    module = example(next(path for path in EXAMPLES if path.stem == file))
+    symbol = next(one for one in module.kernels if name in one)
+    launch = Run(module, symbol, grid, block, arguments(np.random.default_rng(5)))
+    result, sites, branches = launch.counted()
+    assert np.array_equal(result, launch.plain())
+    seen = launch.observed()
+    assert len(sites) >= 2
+    for one in sites:
+        own = seen[one.site.instruction]
+        fields = (
+            "requests",
+            "lanes",
+            "bytes",
+            *(("wavefronts", "ideal_wavefronts") if one.site.space == "shared" else ("sectors", "ideal_sectors")),
+        )
+        assert {field: getattr(one, field) for field in fields} == {field: own[field] for field in fields}, one.site
+    divergent = sorted((own["requests"], own["divergent"]) for index, own in seen.items() if index in conditional(launch))
+    assert sorted((one.executions, one.divergent) for one in branches) == divergent
+
+
+def conditional(launch: Run) -> list[int]:
+    body = launch.module.kernels[launch.kernel].body
+    assert body is not None
+    return [index for index, one in enumerate(body.instructions()) if one.opcode == "bra" and one.guard is not None]
+
+
+def test_without_counters_the_kernel_runs_all_the_same() -> None:
+    launch = run("shared", 4, np.arange(32) * 4)
+    quiet = Run(count(launch.module, CHIP).module, "k", 1, 32, launch.arguments)
+    assert np.array_equal(quiet.plain(), launch.plain())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_counting_module_verifies_and_reads_back(path: Any) -> None:
+    counted = count(example(path), CHIP)
+    verify(counted.module)
+    assert parse(print_module(counted.module), path.name) == counted.module
+
+
+def test_selections_and_branches() -> None:
+    module = run("shared", 4, np.arange(32)).module
+    assert count(module, CHIP, CountOptions(Selection(kernels={"other"}))).module.kernels == module.kernels
+    assert print_module(count(module, CHIP, CountOptions(Selection(spaces={"shared"}), branches=False)).module).count("activemask") == 1
+
+
+def test_refusals() -> None:
+    module = kernel("ret;")
+    with pytest.raises(MemlaneError, match=r"k.ptx is instrumented already \(it declares memlane_counts\)"):
+        count(count(module, CHIP).module, CHIP)
+    with pytest.raises(MemlaneError, match=r"needs instructions of sm_80, and k.ptx has .target sm_75; compile it for sm_80 or later"):
+        count(kernel("ret;", head=".version 8.0\n.target sm_75\n.address_size 64"), CHIP)
+    with pytest.raises(ChipError, match="groups its accesses by rules that can only be counted on the emulator"):
+        count(module, replace(CHIP, name="old", banks=replace(CHIP.banks, broadcast="one word")))
+    with pytest.raises(RecordError, match="the counters of this module have 0 bytes, got 8"):
+        read_counters(count(module, CHIP), np.zeros(8, np.uint8), "k")
