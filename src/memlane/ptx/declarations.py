@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.ptx.ir import RegisterDecl, Variable
-from memlane.ptx.lexer import DIRECTIVE, MARK, NUMBER, WORD, Cursor
+from memlane.ptx.lexer import DIRECTIVE, END, MARK, NUMBER, WORD, Cursor
 from memlane.ptx.operands import immediate
 from memlane.ptx.types import SCALAR_TYPES
 
@@ -23,7 +23,7 @@ def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
         name = cursor.expect_kind(WORD, "the name of a register")
         count = None
         if cursor.accept("<"):
-            count = _parse_extent(cursor)
+            count = parse_whole(cursor)
             cursor.expect(">", "behind the number of registers")
         declared.append(RegisterDecl(scalar, name, count, vector))
         if cursor.accept(";"):
@@ -58,7 +58,7 @@ def parse_variable(cursor: Cursor, linkage: tuple[str, ...] = ()) -> Variable:
     while cursor.text in (".attribute", ".align"):
         if cursor.text == ".align":
             cursor.at += 1
-            align = _parse_extent(cursor)
+            align = parse_whole(cursor)
         else:
             attributes.append(_parse_attribute(cursor))
     vector, scalar = _parse_type(cursor)
@@ -76,7 +76,7 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
     name = cursor.expect_kind(WORD, "the name of a variable")
     shape: list[int] | None = None
     while cursor.accept("["):
-        shape = [*(shape or ()), 0 if cursor.text == "]" else _parse_extent(cursor)]
+        shape = [*(shape or ()), 0 if cursor.text == "]" else parse_whole(cursor)]
         cursor.expect("]", "behind the length of an array")
     if shape is None and cursor.accept("<"):
         raise cursor.error("a range of names `<n>` is for registers only", cursor.span(cursor.starts[cursor.at - 1]))
@@ -118,11 +118,11 @@ def _parse_attribute(cursor: Cursor) -> str:
 def _parse_initial(cursor: Cursor) -> str:
     first = cursor.at
     while cursor.text not in (",", ";"):
-        opening = cursor.next()
-        if opening in "{(" and opening:
-            skip_balanced(cursor, "}" if opening == "{" else ")")
-        elif not opening:
+        if cursor.kind == END:
             raise cursor.error("the text ends inside an initialiser")
+        opening = cursor.next()
+        if opening in ("{", "("):
+            skip_balanced(cursor, "}" if opening == "{" else ")")
     return cursor.slice(first)
 
 
@@ -139,9 +139,13 @@ def skip_balanced(cursor: Cursor, close: str) -> None:
         cursor.at += 1
 
 
-def _parse_extent(cursor: Cursor) -> int:
-    """A whole number: a length, a count, an alignment."""
-    number = immediate(cursor.expect_kind(NUMBER, "a number"))
-    if number.kind != "int":
-        raise cursor.error("expected a whole number", cursor.span(cursor.starts[cursor.at - 1]))
+def parse_whole(cursor: Cursor, what: str = "a whole number") -> int:
+    """A length, a count, an alignment, a line."""
+    text = cursor.expect_kind(NUMBER, what)
+    try:
+        number = immediate(text)
+    except ValueError:
+        number = None
+    if number is None or number.kind != "int":
+        raise cursor.error(f"expected {what}, found `{text}`", cursor.span(cursor.starts[cursor.at - 1]))
     return number.value

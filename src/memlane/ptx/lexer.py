@@ -74,9 +74,10 @@ class Cursor:
         return self.source.text[self.starts[first] : self.end]
 
     def next(self) -> str:
-        """Take the token here, whatever it is."""
+        """Take the token here, whatever it is; at the end of the text stay there."""
         text = self.texts[self.at]
-        self.at += 1
+        if text:
+            self.at += 1
         return text
 
     def accept(self, text: str) -> bool:

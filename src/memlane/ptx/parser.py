@@ -14,6 +14,7 @@ from memlane.ptx.declarations import (
     parse_registers,
     parse_variable,
     parse_variables,
+    parse_whole,
     skip_balanced,
 )
 from memlane.ptx.forms import ADDRESS, ARGUMENTS, COORDINATES, VALUE, Form, NoMatch
@@ -77,13 +78,16 @@ class _Parser:
     def module(self) -> Module:
         cursor = self.cursor
         cursor.expect(".version", "at the start of a module")
-        major, _, minor = cursor.expect_kind(NUMBER, "a version such as `9.0`").partition(".")
+        version = cursor.expect_kind(NUMBER, "a version such as `9.0`")
+        major, _, minor = version.partition(".")
+        if not (major + minor).isdecimal():
+            raise cursor.error(f"expected a version such as `9.0`, found `{version}`", cursor.span(cursor.starts[cursor.at - 1]))
         cursor.expect(".target", "behind `.version`")
         target = [cursor.expect_kind(WORD, "an architecture such as `sm_90`")]
         while cursor.accept(","):
             target.append(cursor.expect_kind(WORD, "an option of `.target`"))
         # 64 bits where nothing is said: the assemblers of today know no other.
-        address_size = int(cursor.expect_kind(NUMBER, "32 or 64")) if cursor.accept(".address_size") else 64
+        address_size = parse_whole(cursor, "32 or 64") if cursor.accept(".address_size") else 64
         items: list[Item] = []
         while cursor.kind != END:
             items.extend(self.items())
@@ -251,12 +255,8 @@ class _Parser:
         return Directive(cursor.slice(first))
 
     def place(self) -> tuple[int, int, int]:
-        expect = self.cursor.expect_kind
-        return (
-            int(expect(NUMBER, "the number of a file")),
-            int(expect(NUMBER, "a line")),
-            int(expect(NUMBER, "a column")),
-        )
+        cursor = self.cursor
+        return parse_whole(cursor, "the number of a file"), parse_whole(cursor, "a line"), parse_whole(cursor, "a column")
 
     # -- instructions --------------------------------------------------------------------------------------------------------------
 
