@@ -36,7 +36,7 @@ from memlane.ptx.ir import (
     TextureAddress,
     Variable,
 )
-from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, WORD, Cursor
+from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
 from memlane.ptx.operands import Names, parse_operand
 from memlane.ptx.ops import TABLE
 from memlane.source import Source, Span
@@ -115,18 +115,20 @@ class _Parser:
         """A directive kept as text: up to its `;` or `}`, or, if it has neither, to the end of its line."""
         cursor = self.cursor
         first = cursor.at
-        to_semicolon = cursor.text in _ENDS_WITH_SEMICOLON
-        cursor.at += 1
-        while cursor.kind != END:
+        name = cursor.next()
+        if name == ".file":
+            parse_whole(cursor, "the number of a file")
+            cursor.expect_kind(STRING, "the name of a file in quotes")
+        while cursor.kind != END and cursor.text != "}":
+            if cursor.starts_line() and cursor.text != "{" and name not in _ENDS_WITH_SEMICOLON:
+                break
             if cursor.accept("{"):
                 skip_balanced(cursor, "}")
                 break
-            if cursor.starts_line() and not to_semicolon:
-                break
-            if cursor.text == "}":
-                break
             if cursor.next() == ";":
                 break
+        if name in _ENDS_WITH_SEMICOLON and cursor.texts[cursor.at - 1] != ";":
+            raise cursor.error(f"expected `;` at the end of `{name}`, found {cursor.found()}")
         return Directive(cursor.slice(first))
 
     # -- functions -----------------------------------------------------------------------------------------------------------------

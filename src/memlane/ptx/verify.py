@@ -42,6 +42,7 @@ from memlane.source import Span
 Complaint = tuple[str, str]
 """What is wrong, and the piece of the instruction to point at."""
 
+_ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
 _LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
 
 
@@ -95,8 +96,8 @@ def verify(module: Module) -> None:
             if scope.symbols.get(item.name, "variable") != "variable" or _defined_before(module, item):
                 raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
             scope.symbols[item.name] = "variable"
-        elif item.text.startswith(".alias"):
-            scope.symbols[re.findall(r"[\w$%]+", item.text)[1]] = "function"
+        elif (alias := _ALIAS.match(item.text)) is not None:
+            scope.symbols[alias[1]] = "function"
     seen: set[str] = set()
     for item in module.items:
         if isinstance(item, Function) and item.body is not None:
