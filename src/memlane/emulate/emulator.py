@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip, resident_blocks
+from memlane.emulate.caches import Level
 from memlane.emulate.execution import execute
 from memlane.emulate.initial import fill
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
@@ -50,6 +51,9 @@ class Emulator(Target):
         self.default_stream = Stream(0)
         self.patience = patience
         self.memory = Memory()
+        self.cycles = 0
+        """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
+        self._l2: Level | None = None
         self._streams = 0
         self._launches = 0
 
@@ -104,12 +108,20 @@ class Emulator(Target):
 
     def launch(self, launch: Launch) -> None:
         self._launches += 1
-        compiled = compiled_kernel(launch.kernel.module, launch.kernel.function, layers_for(launch.layers, launch.kernel.function))
+        function = launch.kernel.function
+        compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, function), self.chip)
         handle = launch.kernel.loaded.handle
         assert isinstance(handle, Loaded)
         observation = execute(self, launch, compiled, handle.addresses, self._launches)
         if launch.layers.report is not None:
             launch.layers.report(observation)
+
+    @property
+    def l2(self) -> Level:
+        """The modelled second-level cache, which the launches share."""
+        if self._l2 is None:
+            self._l2 = Level(self.chip, self.chip.l2_bytes)
+        return self._l2
 
     def stream(self) -> Stream:
         self._streams += 1
@@ -125,12 +137,14 @@ class Emulator(Target):
         raise NotImplementedError
 
 
-_kernels: dict[tuple[int, str, Compiled], tuple[Module, CompiledKernel]] = {}
+_kernels: dict[tuple[int, str, Compiled, int], tuple[Module, Chip, CompiledKernel]] = {}
+"""By identity of module and chip, which the entry keeps alive."""
 
 
-def compiled_kernel(module: Module, function: Function, layers: Compiled) -> CompiledKernel:
-    """The kernel's machine code, compiled at most once for each choice of layers."""
-    key = (id(module), function.name, layers)
+def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
+    """The kernel's machine code, compiled at most once for each choice of layers. Only counts and clock depend on the chip."""
+    depends = layers.counts or layers.clock
+    key = (id(module), function.name, layers, id(chip) if depends else 0)
     if key not in _kernels:
-        _kernels[key] = module, compile_kernel(module, function, layers)
-    return _kernels[key][1]
+        _kernels[key] = module, chip, compile_kernel(module, function, layers, chip)
+    return _kernels[key][2]

@@ -11,8 +11,10 @@ import numpy.typing as npt
 from memlane.emulate.faults import raise_fault
 from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED
+from memlane.emulate.observed import Observed
 from memlane.emulate.runtime.helper import address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
+from memlane.emulate.runtime.timeline import begin_timeline, run_timeline
 from memlane.emulate.variables import parameter_offsets
 from memlane.launch import Launch, Observation
 
@@ -23,15 +25,19 @@ if TYPE_CHECKING:
 def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock or KernelTrap."""
     state = _State(emulator, launch, compiled, symbols, number)
+    observed = Observed(emulator, launch, compiled, state.context, state.slot_count)
     context = state.context.ctypes.data
-    start = _function(address_of(prepare_slot), None, 2)
-    start(context, int(state.context["slots"][0]))
-    step = _function(address_of(run), ctypes.c_uint32, 2)
-    while (status := step(context, compiled.step)) == PAUSED:
+    if compiled.layers.clock:
+        _function(address_of(begin_timeline), None, 1)(context)
+        advance = _function(address_of(run_timeline), ctypes.c_uint32, 2)
+    else:
+        _function(address_of(prepare_slot), None, 2)(context, state.slots.ctypes.data)
+        advance = _function(address_of(run), ctypes.c_uint32, 2)
+    while (status := advance(context, compiled.step)) == PAUSED:
         pass  # back in Python, where Ctrl-C is noticed
     if status == BROKEN:
         raise_fault(emulator, launch, compiled, state.context[0], state.slots)
-    return state.observation(launch)
+    return observed.observation()
 
 
 def _function(address: int, result: Any, arguments: int) -> Any:
@@ -48,7 +54,7 @@ class _State:
         local_offset = shared_offset + _round_up(shared)
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
         resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
-        slot_count = min(launch.blocks, resident * emulator.chip.sm_count)
+        self.slot_count = slot_count = min(launch.blocks, resident * emulator.chip.sm_count)
         # Slots that are never used are never touched, and cost no memory.
         self.slots = _aligned(slot_count * slot_bytes)
         self.params = _parameters(launch)
@@ -77,6 +83,7 @@ class _State:
             "local_bytes": frame.local_bytes,
             "grid_id": number,
             "clock_mhz": emulator.chip.clock_mhz,
+            "subcores": emulator.chip.schedulers,
             "slots": self.slots.ctypes.data,
             "slot_bytes": slot_bytes,
             "slot_count": slot_count,
@@ -87,10 +94,6 @@ class _State:
         }
         for name, value in values.items():
             self.context[name][0] = value
-
-    def observation(self, launch: Launch) -> Observation:
-        """What the layers saw."""
-        return Observation(launch, {})
 
 
 def _round_up(nbytes: int) -> int:

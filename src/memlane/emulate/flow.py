@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import llvmlite.ir as ir
 
-from memlane.emulate.body import Place
-from memlane.emulate.build import I32, Value, constant
-from memlane.emulate.layout import POLL_COST, RUN, WARP
+from memlane.emulate.body import Place, Step
+from memlane.emulate.build import I32, I64, Value, constant
+from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather, leave
 from memlane.emulate.runtime.fragments import defer, enter, park, pick
@@ -52,6 +52,16 @@ class Flow:
         e = self._k.e
         e.position_at_end(self._blocks[place.number])
         self._k.begin_place(e.get(self._k.warp, WARP, "mask"))
+        if self._k.layers.clock:
+            self._stop_if_late(place)
+
+    def _stop_if_late(self, place: Place) -> None:
+        """In the clock layer a warp runs no further than the limit that the scheduler set."""
+        k, e = self._k, self._k.e
+        late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
+        with e.if_then(late):
+            k.call(park, k.warp, k.mask, constant(I32, place.number))
+            e.ret(constant(I32, LATER))
 
     def finish(self) -> None:
         """End a place that did not end itself."""
@@ -62,6 +72,24 @@ class Flow:
     def save(self) -> None:
         """Store the registers that are needed later."""
         self._k.save(self._needed[self._place.number])
+        self._tally(self._place.number, self._k.mask)
+
+    def count_executions(self, step: Step) -> None:
+        """Tally the lanes of a guarded instruction; the others are tallied by place."""
+        if step.instruction.guard is not None and not step.resumes:
+            self._tally(len(self._places) + step.index, self._k.active)
+
+    def _tally(self, number: int, lanes: Value) -> None:
+        k, e = self._k, self._k.e
+        if k.layers.counts:
+            place = e.at(e.get_pointer(k.context, CONTEXT, "executions"), 8 * number)
+            e.store(e.add(e.load(place, typ=I64), e.zext(e.popcount(lanes), I64)), place)
+
+    def weights(self) -> tuple[tuple[int, int], ...]:
+        """For each tally, how many instructions it stands for."""
+        by_place = [(p.number, sum(s.instruction.guard is None and not s.resumes for s in p.steps)) for p in self._places]
+        guarded = [(len(self._places) + s.index, 1) for p in self._places for s in p.steps if s.instruction.guard is not None and not s.resumes]
+        return (*by_place, *guarded)
 
     def go(self, number: int) -> None:
         """All lanes go on at a place."""

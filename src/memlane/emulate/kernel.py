@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
+from memlane.chip import Chip
 from memlane.emulate.body import Body, Step, flatten, live_out
 from memlane.emulate.build import I32, POINTER, Emit
 from memlane.emulate.flow import Flow
@@ -34,29 +35,39 @@ class CompiledKernel:
     layers: Compiled
     instructions: tuple[Instruction, ...]
     """By index, for messages and counts."""
+    weights: tuple[tuple[int, int], ...]
+    """What the counting layer's tallies of executed lanes count for: number of the tally, and instructions it stands for."""
     first_instruction: dict[int, Instruction]
     """By place, for messages."""
 
 
-def compile_kernel(module: Module, function: Function, layers: Compiled) -> CompiledKernel:
+def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """Compile a kernel. Raises UnsupportedPtx at the first instruction that has no semantics."""
     assert function.body is not None
     body = flatten(function, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
-    registers = assign_registers(body.registers, set().union(*needed))
+    registers = assign_registers(body.registers, set().union(*needed), layers)
     program = Program()
     name = f"kernel{next(_numbers)}"
     step = ir.Function(program, ir.FunctionType(I32, [POINTER]), name)
-    k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers)
-    _write_places(k, body, needed)
+    k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
+    flow = _write_places(k, body, needed)
     compile_helpers(list(program.required.values()))
     engine().add(str(program), optimize=False)
     first = {place.number: place.steps[0].instruction for place in body.places if place.steps}
-    return CompiledKernel(engine().address(name), registers.nbytes, frame, layers, tuple(function.body.instructions()), first)
+    return CompiledKernel(
+        step=engine().address(name),
+        warp_bytes=registers.nbytes,
+        frame=frame,
+        layers=layers,
+        instructions=tuple(function.body.instructions()),
+        weights=flow.weights(),
+        first_instruction=first,
+    )
 
 
-def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> None:
+def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> Flow:
     flow = k.flow = Flow(k, body.places, needed)
     for place in body.places:
         flow.begin(place)
@@ -64,6 +75,7 @@ def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> None:
             _write_step(k, step)
         flow.finish()
     flow.close()
+    return flow
 
 
 def _write_step(k: Lowering, step: Step) -> None:
@@ -71,4 +83,6 @@ def _write_step(k: Lowering, step: Step) -> None:
     if write is None:
         raise UnsupportedPtx(f"the emulator does not model {step.instruction.name}", step.instruction.span)
     k.begin(step)
+    k.flow.count_executions(step)
     write(k)
+    k.end(step)

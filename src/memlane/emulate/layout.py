@@ -22,7 +22,7 @@ FIRST_ADDRESS = 0x7000_0000_0000
 """The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
 
 # What a step of a warp, and what the scheduler, report.
-RUN, BLOCKED, DONE, YIELD, FAILED = range(5)
+RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)
 FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
@@ -90,11 +90,20 @@ CONTEXT = np.dtype(
         ("accesses", "u8"),
         ("access_count", "u8"),
         ("access_room", "u8"),
+        ("new_page", "u8"),
         # the clock layer
+        ("base", "i8"),
+        ("end", "i8"),
         ("limit", "i8"),
         ("sms", "u8"),
-        ("chip_state", "u8"),
-        ("cycles", "i8"),
+        ("sm_bytes", "u8"),
+        ("caches", "u8"),
+        ("subcores", "u4"),
+        ("slots_per_sm", "u4"),
+        ("heap", "u8"),
+        ("heap_count", "u8"),
+        ("woken", "u8"),
+        ("woken_count", "u8"),
     ],
     align=True,
 )
@@ -109,7 +118,10 @@ BLOCK = np.dtype(
         ("live", "u4"),
         ("running", "u4"),
         ("sm", "u4"),
+        ("slot", "u4"),
         ("sm_state", "u8"),
+        ("origin", "i8"),
+        ("finish", "i8"),
         ("arrived", "u4", BARRIERS),
         ("expected", "u4", BARRIERS),
         ("release", "i8", BARRIERS),
@@ -136,7 +148,7 @@ WARP = np.dtype(
         ("number", "u4"),
         ("subcore", "u4"),
         ("time", "i8"),
-        ("started", "i8"),
+        ("outstanding", "i8"),
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
         ("tid_x", "u4", LANES),
@@ -149,6 +161,8 @@ WARP = np.dtype(
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
+
+For the clock layer, `time` is the earliest cycle in which the warp may issue again, and `outstanding` when its last memory access completes.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64

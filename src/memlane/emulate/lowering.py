@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 
+from memlane.chip import Chip
 from memlane.emulate.body import Step
 from memlane.emulate.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, REGISTERS, WARP
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.special import SPECIAL
+from memlane.emulate.timing import READY_BYTES, Scoreboard
 from memlane.emulate.variables import Frame
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
@@ -33,10 +35,12 @@ class RegisterFile:
     bits: dict[str, int]
     """Width; 1 for predicates, which take 4 bytes."""
     offsets: dict[str, int]
+    ready_offsets: dict[str, int]
+    """Where the clock layer keeps when each register is ready, 8 bytes; empty without it."""
     nbytes: int
 
 
-def assign_registers(types: dict[str, str], needed: set[str]) -> RegisterFile:
+def assign_registers(types: dict[str, str], needed: set[str], layers: Compiled) -> RegisterFile:
     """Give each register that outlives a place its bytes, wide ones first, so that all are aligned."""
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
@@ -44,13 +48,15 @@ def assign_registers(types: dict[str, str], needed: set[str]) -> RegisterFile:
     for name in sorted(needed, key=lambda name: (-bits[name], name)):
         offsets[name] = end
         end += 4 if bits[name] == 1 else 4 * bits[name]
-    return RegisterFile(bits, offsets, -(-end // 64) * 64)
+    end = -(-end // 64) * 64
+    ready = {name: end + READY_BYTES * number for number, name in enumerate(offsets)} if layers.clock else {}
+    return RegisterFile(bits, offsets, ready, -(-(end + READY_BYTES * len(ready)) // 64) * 64)
 
 
 class Lowering:
     """The code of one kernel while it is written. `e` stands at the end of the current place."""
 
-    def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: Compiled) -> None:
+    def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: Compiled, chip: Chip) -> None:
         self.e = e
         self.warp = warp
         self.block = e.get_pointer(warp, WARP, "block")
@@ -58,6 +64,7 @@ class Lowering:
         self.registers = registers
         self.frame = frame
         self.layers = layers
+        self.chip = chip
         self.active: Value = None
         """i32: the lanes that execute the current instruction."""
         self.mask: Value = None
@@ -71,6 +78,7 @@ class Lowering:
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
+        self.scoreboard = Scoreboard(self, chip, registers.ready_offsets) if layers.clock else None
 
     # -- the current place and instruction -------------------------------------------------------------------------------------
 
@@ -79,11 +87,30 @@ class Lowering:
         self.mask = self.active = mask
         self._values.clear()
         self._changed.clear()
+        if self.scoreboard is not None:
+            self.scoreboard.begin_place()
 
     def begin(self, step: Step) -> None:
         """Turn to an instruction: its guard decides who executes it."""
         self.index, self.instruction, self.resumes = step.index, step.instruction, step.resumes
         self.change_mask(self.mask)
+        if self.scoreboard is not None:
+            self.scoreboard.begin(step)
+
+    def end(self, step: Step) -> None:
+        """The instruction is written."""
+        if self.scoreboard is not None:
+            self.scoreboard.end(step)
+
+    @property
+    def start(self) -> Value:
+        """The cycle in which the current instruction is issued; 0 without the clock layer."""
+        return constant(I64, 0) if self.scoreboard is None else self.scoreboard.start
+
+    def completes(self, when: Value) -> None:
+        """The current instruction, a memory access, completes in this cycle."""
+        if self.scoreboard is not None:
+            self.scoreboard.completes(when)
 
     def change_mask(self, mask: Value) -> None:
         """More lanes have joined the place."""
@@ -100,6 +127,8 @@ class Lowering:
     def save(self, needed: set[str]) -> None:
         """Store the registers that changed and are still needed, for the lanes that ran."""
         e = self.e
+        if self.scoreboard is not None:
+            self.scoreboard.save(needed)
         for name in sorted(self._changed & needed):
             place, value = self.slot(name), self._values[name]
             if self.registers.bits[name] == 1:

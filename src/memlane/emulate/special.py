@@ -43,8 +43,8 @@ def _total_shared(k: Lowering) -> Value:
 
 
 def _clock(k: Lowering) -> Value:
-    """The warp's own time: the cycle in which this instruction was issued."""
-    return k.e.splat(k.e.get(k.warp, WARP, "time"))
+    """The multiprocessor's time in the cycle in which this instruction is issued."""
+    return k.e.splat(k.e.add(k.start, k.e.get(k.block, BLOCK, "origin")))
 
 
 def _low(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
@@ -58,8 +58,7 @@ def _high(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
 def _nanoseconds(k: Lowering) -> Value:
     """Modelled time since the emulator started, from cycles at the chip's clock."""
     e = k.e
-    cycles = e.get(k.warp, WARP, "time")
-    elapsed = e.udiv(e.mul(cycles, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
+    elapsed = e.udiv(e.mul(k.start, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
     return e.splat(e.add(e.get(k.context, CONTEXT, "start_ns"), elapsed))
 
 

@@ -15,6 +15,15 @@ def _warp_of(e: Emit, block: Value, number: Value) -> Value:
     return e.at(e.at(block, e.get(context, CONTEXT, "warps_offset")), distance)
 
 
+def _wake(e: Emit, context: Value, warp: Value) -> None:
+    """Tell the clock layer's scheduler, if it is the one that runs, of a warp that can go on."""
+    woken = e.get_pointer(context, CONTEXT, "woken")
+    with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(woken, I64), constant(I64, 0))):
+        count = e.get(context, CONTEXT, "woken_count")
+        e.store(warp, e.element(woken, count, POINTER))
+        e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "woken_count")
+
+
 @helper("release", VOID, POINTER, I32)
 def release(e: Emit, block: Value, barrier: Value) -> None:
     """Open a barrier: everyone who waits at it goes on, and it is ready for its next use."""
@@ -37,6 +46,7 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
             e.put(e.select(e.icmp_signed("<", time, opened), opened, time), warp, WARP, "time")
             with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, BLOCKED))):
                 e.put(RUN, warp, WARP, "status")
+                _wake(e, context, warp)
 
 
 def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:

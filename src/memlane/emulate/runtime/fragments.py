@@ -64,6 +64,5 @@ def pick(e: Emit, warp: Value) -> None:
 
 @helper("enter", I32, POINTER)
 def enter(e: Emit, warp: Value) -> None:
-    """The beginning of a step: a fresh budget, and a fragment."""
-    e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+    """The beginning of a step."""
     e.ret(invoke(e, pick, warp))

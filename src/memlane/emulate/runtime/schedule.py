@@ -10,6 +10,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
+    BACK_EDGE_BUDGET,
     BARRIERS,
     BLOCK,
     BROKEN,
@@ -31,6 +32,9 @@ from memlane.emulate.runtime.helper import helper, invoke
 
 STEP = ir.FunctionType(I32, [POINTER])
 """A compiled kernel: runs one warp until it stops, and says why."""
+
+CLOCK_SKEW = 1_000_003
+"""Cycles between the origins of the clocks of neighbouring multiprocessors."""
 
 POISON = 0xA5
 """What fresh memory is filled with, so that use of uninitialised memory is seen."""
@@ -54,21 +58,39 @@ def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
 @helper("prepare_slot", VOID, POINTER, POINTER)
 def prepare_slot(e: Emit, context: Value, block: Value) -> None:
     """What is the same for every block that will ever be in a slot."""
+    # Zeroed as a whole: registers and their times then have no history.
+    _fill(e, block, 0, e.get(context, CONTEXT, "shared_offset"))
     e.put(e.ptrtoint(context, I64), block, BLOCK, "context")
-    e.put(0, block, BLOCK, "running")
+    _place_on_sm(e, context, block)
     start = e.ptrtoint(block, I64)
     e.put(e.add(start, e.get(context, CONTEXT, "shared_offset")), block, BLOCK, "shared")
     e.put(e.add(start, e.get(context, CONTEXT, "local_offset")), block, BLOCK, "local")
+    first_warp = e.mul(e.get(block, BLOCK, "slot"), e.get(context, CONTEXT, "warps"))
     width, height = (e.splat(e.get(context, CONTEXT, "block", axis)) for axis in range(2))
     with e.count(e.get(context, CONTEXT, "warps")) as number:
         warp = warp_at(e, context, block, number)
         e.put(start, warp, WARP, "block")
         e.put(number, warp, WARP, "number")
+        e.put(e.urem(e.add(first_warp, number), e.get(context, CONTEXT, "subcores")), warp, WARP, "subcore")
         thread = e.add(e.splat(e.mul(number, constant(I32, LANES))), lane_numbers(I32))
         row = e.udiv(thread, width)
         plane = e.udiv(row, height)
         for field, value in (("tid_x", e.sub(thread, e.mul(row, width))), ("tid_y", e.sub(row, e.mul(plane, height))), ("tid_z", plane)):
             e.store_lanes(value, e.at(warp, offset(WARP, field)))
+
+
+def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
+    """Slots are dealt out to the multiprocessors in turn. Each has a clock of its own, that started at another time."""
+    distance = e.sub(e.ptrtoint(block, I64), e.get(context, CONTEXT, "slots"))
+    index = e.trunc(e.udiv(distance, e.get(context, CONTEXT, "slot_bytes")), I32)
+    count = e.get(context, CONTEXT, "sm_count")
+    sm = e.urem(index, count)
+    e.put(sm, block, BLOCK, "sm")
+    e.put(e.udiv(index, count), block, BLOCK, "slot")
+    wide = e.zext(sm, I64)
+    e.put(e.add(e.get(context, CONTEXT, "sms"), e.mul(wide, e.get(context, CONTEXT, "sm_bytes"))), block, BLOCK, "sm_state")
+    e.put(e.mul(wide, constant(I64, CLOCK_SKEW)), block, BLOCK, "origin")
+    e.put(e.get(context, CONTEXT, "base"), block, BLOCK, "finish")
 
 
 @helper("start_block", VOID, POINTER, POINTER, I64)
@@ -96,7 +118,9 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         e.put(live, warp, WARP, "live")
         for field in ("waiting", "deferred", "at_sync", "at_warp_barrier", "status", "pc"):
             e.put(0, warp, WARP, field)
-        e.put(0, warp, WARP, "time")
+        e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+        e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
+        e.put(0, warp, WARP, "outstanding")
         _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlane.emulate.accounting import account_branch
 from memlane.emulate.build import I32, I64, constant
 from memlane.emulate.layout import TRAP
 from memlane.emulate.lowering import Lowering
@@ -14,6 +15,7 @@ _SECTION = "control-flow-instructions-"
 
 @semantics(_SECTION + "bra")
 def bra(k: Lowering) -> None:
+    account_branch(k, k.active)
     k.flow.save()
     if k.instruction.guard is None:
         return k.flow.go(k.flow.successors[0])

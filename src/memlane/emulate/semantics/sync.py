@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I1, I32, constant
+from memlane.emulate.build import I1, I32, I64, constant
 from memlane.emulate.layout import BLOCK, WARP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.barriers import arrive, meet
@@ -26,7 +26,7 @@ def bar(k: Lowering) -> None:
     k.flow.save()
     following = k.flow.successors[0] if k.flow.successors else k.flow.end
     k.flow.skip_if_idle(following)
-    time = e.get(k.warp, WARP, "time")
+    time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
     waits = constant(I1, 0 if k.instruction.has("arrive") else 1)
     k.call(arrive, k.warp, k.active, barrier, count, constant(I32, following), waits, time, constant(I32, k.index))
     return k.flow.pick_again()

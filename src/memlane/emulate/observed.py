@@ -1,0 +1,86 @@
+"""What the counting and clock layers see of one launch: the arrays they write to, and the observation made of them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.caches import Caches
+from memlane.emulate.clock import Clock
+from memlane.emulate.kernel import CompiledKernel
+from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, Launch, Observation
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+PAGE_ROWS = 1 << 16
+LAUNCH_GAP = 1000
+"""Cycles between the end of a launch and the beginning of the next one."""
+
+
+class Observed:
+    """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
+
+    def __init__(
+        self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int
+    ) -> None:
+        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
+        self._pages: list[npt.NDArray[Any]] = []
+        layers = compiled.layers
+        if layers.counts:
+            self._counts = np.zeros((len(compiled.instructions), len(COUNT_FIELDS)), np.int64)
+            self._tallies = np.zeros(1 + max((number for number, _ in compiled.weights), default=0), np.int64)
+            context["counts"], context["executions"] = self._counts.ctypes.data, self._tallies.ctypes.data
+        if layers.accesses:
+            self._callback = ctypes.CFUNCTYPE(None)(self._new_page)
+            context["new_page"] = ctypes.cast(self._callback, ctypes.c_void_p).value
+            self._new_page()
+        if layers.clock:
+            self._start_clock(slot_count)
+
+    def _start_clock(self, slot_count: int) -> None:
+        emulator, launch, context = self._emulator, self._launch, self._context
+        clock, chip = Clock(emulator.chip), emulator.chip
+        warps = slot_count * launch.warps_per_block
+        per_sm = -(-slot_count // chip.sm_count)
+        self._sms = clock.fresh(chip.sm_count)
+        self._caches = Caches(chip, chip.sm_count, per_sm * int(context["shared_bytes"][0]), emulator.l2)
+        self._heap, self._woken = np.zeros((warps + 2, 2), np.int64), np.zeros(warps + 1, np.uint64)
+        values = {
+            "base": emulator.cycles,
+            "end": emulator.cycles,
+            "sms": self._sms.ctypes.data,
+            "sm_bytes": clock.sm_bytes,
+            "caches": self._caches.address,
+            "heap": self._heap.ctypes.data,
+            "woken": self._woken.ctypes.data,
+        }
+        for name, value in values.items():
+            context[name][0] = value
+
+    def _new_page(self) -> None:
+        """Called by generated code when the page is full."""
+        self._pages.append(np.zeros(PAGE_ROWS, ACCESS_DTYPE))
+        self._context["accesses"] = self._pages[-1].ctypes.data
+        self._context["access_count"], self._context["access_room"] = 0, PAGE_ROWS
+
+    def observation(self) -> Observation:
+        """What was seen, after the launch has ended."""
+        layers, context = self._compiled.layers, self._context
+        counts: dict[int, npt.NDArray[np.int64]] = {}
+        executed = accesses = cycles = None
+        if layers.counts:
+            counts = {int(index): self._counts[index] for index in np.flatnonzero(self._counts[:, 0])}
+            executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
+        if layers.accesses:
+            accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
+        if layers.clock:
+            cycles = int(context["end"][0] - context["base"][0])
+            self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
+            if accesses is not None:
+                accesses["issue"] -= context["base"][0]
+                accesses["complete"] -= context["base"][0]
+        return Observation(self._launch, counts, accesses, cycles, executed)

@@ -1,0 +1,183 @@
+"""What the counting and clock layers do at a memory instruction, out of line: count, time, and keep a row."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.chip import Chip
+from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.caches import ATOMIC, access_helper
+from memlane.emulate.clock import Clock
+from memlane.emulate.counting import counting
+from memlane.emulate.layers import Compiled
+from memlane.emulate.layout import BLOCK, CONTEXT, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACE_NUMBERS, WARP, WINDOW_BYTES
+from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
+
+_FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
+COUNT_BYTES = 8 * len(COUNT_FIELDS)
+_ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
+"""warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
+NEW_PAGE = ir.FunctionType(VOID, [])
+"""A function of Python that gives the launch room for more rows."""
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+@cache
+def _number_of(chip: Chip) -> int:
+    """A number for a chip, to tell the helpers of different chips apart."""
+    return _number_of.cache_info().currsize
+
+
+@cache
+def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
+    """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access.
+
+    `kind` is one of the kinds of access in `caches`. Without the clock layer, cycles are 0.
+    """
+
+    def build(
+        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value
+    ) -> None:
+        with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
+            e.ret(issue)
+        if layers.counts:
+            row = _count_row(e, warp, site)
+            active = e.zext(e.popcount(lanes), I64)
+            _add(e, row, "requests", constant(I64, 1))
+            _add(e, row, "lanes", active)
+            _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
+        arguments = (addresses, distance, lanes, nbytes, site, issue)
+        if space != "generic":
+            e.ret(invoke(e, _part(chip, layers, space, kind), warp, *arguments))
+            return
+        latest = e.variable(issue)
+        for name, group, start in _groups(e, addresses, distance, lanes):
+            with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
+                inner = e.sub(distance, constant(I64, start))
+                complete = invoke(e, _part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)
+                latest.set(e.intrinsic("smax", [latest.get(), complete]))
+        e.ret(latest.get())
+
+    return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+
+
+def _key(chip: Chip, layers: Compiled) -> str:
+    return f"{_number_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}"
+
+
+def _groups(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
+    """The lanes of a generic access by the state space that they reach, and where its window begins."""
+    kind = vector(I64)
+    places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
+    left, groups = lanes, []
+    for name, start in _WINDOWS.items():
+        inside = e.mask_of(e.icmp_unsigned("<", e.sub(places, constant(kind, start)), constant(kind, WINDOW_BYTES)))
+        groups.append((name, e.and_(left, inside), start))
+        left = e.and_(left, e.not_(inside))
+    return [*groups, ("global", left, 0)]
+
+
+@cache
+def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
+    """The same for lanes that all reach one state space."""
+    rules = counting(chip)
+
+    def build(
+        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value
+    ) -> None:
+        sectors = wavefronts = constant(I64, 0)
+        if space == "global" and layers.counts:
+            sectors = invoke(e, rules.sectors, addresses, distance, lanes, nbytes)
+        if space == "shared":
+            wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
+        if layers.counts:
+            row = _count_row(e, warp, site)
+            for packed, name in ((sectors, "sectors"), (wavefronts, "wavefronts")):
+                _add(e, row, name, e.and_(packed, constant(I64, 0xFFFFFFFF)))
+                _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
+        complete = issue
+        if layers.clock:
+            complete = _complete(e, chip, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
+        if layers.accesses:
+            invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS[space]), lanes, issue, complete, e.trunc(sectors, I32), e.trunc(wavefronts, I32))
+        e.ret(complete)
+
+    return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+
+
+def _complete(e: Emit, chip: Chip, space: str, kind: str, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, issue: Value, wavefronts: Value) -> Value:
+    """The cycle in which the last value is there; takes the wavefronts' places in the load-store unit."""
+    block = e.get_pointer(warp, WARP, "block")
+    context = e.get_pointer(block, BLOCK, "context")
+    sm = e.get_pointer(block, BLOCK, "sm_state")
+    lsu = Clock(chip).lsu
+    if space == "shared":
+        count = e.trunc(wavefronts, I32)
+        latency = chip.latency.shared_atomic if kind == ATOMIC else chip.latency.shared
+        start = invoke(e, lsu, sm, issue, count)
+        return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
+    if space == "param":
+        return e.add(issue, constant(I64, round(chip.latency.constant)))
+    if space == "local":
+        # The hardware interleaves the lanes' copies, so that one word of all lanes is one line; near accesses hit L1.
+        words = constant(I32, 1)
+        return e.add(invoke(e, lsu, sm, issue, words), constant(I64, round(chip.latency.l1)))
+    caches = e.get_pointer(context, CONTEXT, "caches")
+    number = e.get(block, BLOCK, "sm")
+    packed = invoke(e, access_helper(chip, kind), caches, number, addresses, distance, lanes, nbytes, issue)
+    passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
+    start = invoke(e, lsu, sm, issue, passes)
+    return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
+
+
+def _count_row(e: Emit, warp: Value, site: Value) -> Value:
+    context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+    return e.at(e.get_pointer(context, CONTEXT, "counts"), e.mul(e.zext(site, I64), constant(I64, COUNT_BYTES)))
+
+
+def _add(e: Emit, row: Value, name: str, by: Value) -> None:
+    place = e.at(row, _FIELD[name])
+    e.store(e.add(e.load(place, typ=I64), by), place)
+
+
+@helper("count_branch", VOID, POINTER, I32, I32, I32)
+def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) -> None:
+    """Count one executed branch of `lanes`, of which those in `taken` go to its target."""
+    row = _count_row(e, warp, site)
+    _add(e, row, "requests", constant(I64, 1))
+    _add(e, row, "lanes", e.zext(e.popcount(lanes), I64))
+    some = e.icmp_unsigned("!=", taken, constant(I32, 0))
+    divergent = e.and_(some, e.icmp_unsigned("!=", taken, lanes))
+    _add(e, row, "divergent", e.zext(divergent, I64))
+
+
+@helper("keep_row", VOID, POINTER, I32, I32, I32, I64, I64, I32, I32)
+def keep_row(e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issue: Value, complete: Value, sectors: Value, wavefronts: Value) -> None:
+    """Append a row to the accesses; Python provides a new page when one is full."""
+    block = e.get_pointer(warp, WARP, "block")
+    context = e.get_pointer(block, BLOCK, "context")
+    full = e.icmp_unsigned("==", e.get(context, CONTEXT, "access_count"), e.get(context, CONTEXT, "access_room"))
+    with e.if_then(full, likely=False):
+        e.call_through(e.get_pointer(context, CONTEXT, "new_page"), NEW_PAGE, [])
+    count = e.get(context, CONTEXT, "access_count")
+    row = e.at(e.get_pointer(context, CONTEXT, "accesses"), e.mul(count, constant(I64, ACCESS_DTYPE.itemsize)))
+    e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "access_count")
+    values = {
+        "instruction": site,
+        "block": e.trunc(e.get(block, BLOCK, "number"), I32),
+        "warp": e.get(warp, WARP, "number"),
+        "space": space,
+        "mask": lanes,
+        "issue": issue,
+        "complete": complete,
+        "sectors": sectors,
+        "wavefronts": wavefronts,
+    }
+    for name, value in values.items():
+        place, kind = e.place(row, ACCESS_DTYPE, name)
+        e.store(e.trunc(value, kind) if value.type.width > kind.width else value, place)
+
+

@@ -1,0 +1,195 @@
+"""Which warp runs next in the clock layer: always the one whose time is earliest, over all resident blocks of all multiprocessors.
+
+Warps that can run wait in a heap, ordered by time. A warp runs until its time passes that of the next one by `SLACK` cycles; what it
+reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock`), so a little slack changes little.
+"""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.layout import (
+    BLOCK,
+    BLOCKED,
+    BROKEN,
+    CONTEXT,
+    DEADLOCK,
+    DONE,
+    ENDLESS,
+    FAILED,
+    FINISHED,
+    PAUSED,
+    WARP,
+    YIELD,
+)
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.schedule import STEP, prepare_slot, slot_at, start_block, warp_at
+
+SLACK = 32
+_ENTRY = 16
+"""Bytes of a heap entry: time and address of a warp's record, both i64."""
+_FOREVER = (1 << 62) - 1
+
+
+def _entry(e: Emit, heap: Value, index: Value) -> Value:
+    return e.at(heap, e.mul(index, constant(I64, _ENTRY)))
+
+
+def _time(e: Emit, entry: Value) -> Value:
+    return e.load(entry, typ=I64)
+
+
+def _write(e: Emit, entry: Value, time: Value, warp: Value) -> None:
+    e.store(time, entry)
+    e.store(warp, e.at(entry, 8))
+
+
+@helper("heap_push", VOID, POINTER, POINTER)
+def push(e: Emit, context: Value, warp: Value) -> None:
+    """Let a warp wait for its turn."""
+    heap = e.get_pointer(context, CONTEXT, "heap")
+    time = e.get(warp, WARP, "time")
+    place = e.variable(e.get(context, CONTEXT, "heap_count"))
+    e.bump(context, CONTEXT, "heap_count")
+    above = e.append_basic_block("above")
+    settled = e.append_basic_block("settled")
+    e.branch(above)
+    e.position_at_end(above)
+    with e.if_then(e.icmp_unsigned("==", place.get(), constant(I64, 0))):
+        e.branch(settled)
+    parent = e.lshr(e.sub(place.get(), constant(I64, 1)), constant(I64, 1))
+    parent_entry = _entry(e, heap, parent)
+    with e.if_then(e.icmp_signed("<=", _time(e, parent_entry), time)):
+        e.branch(settled)
+    _write(e, _entry(e, heap, place.get()), _time(e, parent_entry), e.load(e.at(parent_entry, 8), typ=I64))
+    place.set(parent)
+    e.branch(above)
+    e.position_at_end(settled)
+    _write(e, _entry(e, heap, place.get()), time, e.ptrtoint(warp, I64))
+
+
+@helper("heap_pop", POINTER, POINTER)
+def pop(e: Emit, context: Value) -> None:
+    """Take the earliest warp out of the heap, which holds at least one."""
+    heap = e.get_pointer(context, CONTEXT, "heap")
+    first = e.load(e.at(heap, 8), typ=I64)
+    count = e.bump(context, CONTEXT, "heap_count", -1)
+    last = _entry(e, heap, count)
+    time, warp = _time(e, last), e.load(e.at(last, 8), typ=I64)
+    place = e.variable(constant(I64, 0))
+    below = e.append_basic_block("below")
+    settled = e.append_basic_block("settled")
+    e.branch(below)
+    e.position_at_end(below)
+    left = e.add(e.shl(place.get(), constant(I64, 1)), constant(I64, 1))
+    with e.if_then(e.icmp_unsigned(">=", left, count)):
+        e.branch(settled)
+    right = e.add(left, constant(I64, 1))
+    # Where there is no right child its entry is the one just removed, which is no earlier than the left one's parent: harmless to compare.
+    earlier = e.icmp_signed("<", _time(e, _entry(e, heap, right)), _time(e, _entry(e, heap, left)))
+    child = e.select(e.and_(e.icmp_unsigned("<", right, count), earlier), right, left)
+    entry = _entry(e, heap, child)
+    with e.if_then(e.icmp_signed("<=", time, _time(e, entry))):
+        e.branch(settled)
+    _write(e, _entry(e, heap, place.get()), _time(e, entry), e.load(e.at(entry, 8), typ=I64))
+    place.set(child)
+    e.branch(below)
+    e.position_at_end(settled)
+    _write(e, _entry(e, heap, place.get()), time, warp)
+    e.ret(e.inttoptr(first, POINTER))
+
+
+@helper("begin_next_block", VOID, POINTER, POINTER)
+def begin_next_block(e: Emit, context: Value, block: Value) -> None:
+    """Start the next block of the grid, if there is one, in a slot that has become free."""
+    number = e.get(context, CONTEXT, "next_block")
+    with e.if_then(e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))):
+        e.bump(context, CONTEXT, "next_block")
+        invoke(e, start_block, context, block, number)
+        with e.count(e.get(context, CONTEXT, "warps")) as warp:
+            invoke(e, push, context, warp_at(e, context, block, warp))
+
+
+@helper("begin_timeline", VOID, POINTER)
+def begin_timeline(e: Emit, context: Value) -> None:
+    """Fill all slots with the first blocks of the grid."""
+    with e.count(e.get(context, CONTEXT, "slot_count")) as index:
+        block = slot_at(e, context, index)
+        invoke(e, prepare_slot, context, block)
+        invoke(e, begin_next_block, context, block)
+
+
+@helper("run_timeline", I32, POINTER, POINTER)
+def run_timeline(e: Emit, context: Value, step: Value) -> None:
+    """Run the launch in the order of time; returns as `schedule.run` does."""
+    with e.count(constant(I32, 1 << 16)):
+        with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "heap_count"), constant(I64, 0)), likely=False):
+            _end(e, context)
+        warp = invoke(e, pop, context)
+        heap = e.get_pointer(context, CONTEXT, "heap")
+        others = e.icmp_unsigned("!=", e.get(context, CONTEXT, "heap_count"), constant(I64, 0))
+        following = e.select(others, _time(e, heap), constant(I64, _FOREVER))
+        limit = e.add(e.intrinsic("smax", [following, e.get(warp, WARP, "time")]), constant(I64, SLACK))
+        e.put(limit, context, CONTEXT, "limit")
+        _after_step(e, context, warp, e.call_through(step, STEP, [warp]))
+        _push_woken(e, context)
+    e.ret(constant(I32, PAUSED))
+
+
+def _after_step(e: Emit, context: Value, warp: Value, status: Value) -> None:
+    def is_(code: int) -> Value:
+        return e.icmp_unsigned("==", status, constant(I32, code))
+
+    with e.if_then(is_(FAILED), likely=False):
+        e.ret(constant(I32, BROKEN))
+    with e.if_then(is_(YIELD), likely=False):
+        spent = e.icmp_signed("<", e.bump(context, CONTEXT, "patience_left", -1), constant(I64, 0))
+        with e.if_then(spent, likely=False):
+            zero = constant(I32, 0)
+            invoke(e, fault, warp, constant(I32, ENDLESS), zero, zero, constant(I64, 0), zero, zero)
+            e.ret(constant(I32, BROKEN))
+    with e.if_else(e.or_(is_(BLOCKED), is_(DONE))) as (stops, goes_on):
+        with stops:
+            e.put(status, warp, WARP, "status")
+            with e.if_then(is_(DONE)):
+                _warp_ends(e, context, warp)
+        with goes_on:
+            invoke(e, push, context, warp)
+
+
+def _warp_ends(e: Emit, context: Value, warp: Value) -> None:
+    block = e.get_pointer(warp, WARP, "block")
+    finish = e.intrinsic("smax", [e.get(block, BLOCK, "finish"), e.get(warp, WARP, "time")])
+    finish = e.intrinsic("smax", [finish, e.get(warp, WARP, "outstanding")])
+    e.put(finish, block, BLOCK, "finish")
+    running = e.bump(block, BLOCK, "running", -1)
+    with e.if_then(e.icmp_unsigned("==", running, constant(I32, 0))):
+        e.bump(context, CONTEXT, "finished")
+        e.put(e.intrinsic("smax", [finish, e.get(context, CONTEXT, "end")]), context, CONTEXT, "end")
+        invoke(e, begin_next_block, context, block)
+
+
+def _push_woken(e: Emit, context: Value) -> None:
+    """Warps whose barrier opened wait for their turn again."""
+    count = e.get(context, CONTEXT, "woken_count")
+    with e.if_then(e.icmp_unsigned("!=", count, constant(I64, 0)), likely=False):
+        woken = e.get_pointer(context, CONTEXT, "woken")
+        with e.count(count) as index:
+            invoke(e, push, context, e.load(e.element(woken, index, POINTER), typ=POINTER))
+        e.put(0, context, CONTEXT, "woken_count")
+
+
+def _end(e: Emit, context: Value) -> None:
+    """Nobody can run: the launch has ended, or the threads of some block wait for ever."""
+    with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "blocks"))):
+        e.ret(constant(I32, FINISHED))
+    with e.count(e.get(context, CONTEXT, "slot_count")) as index:
+        block = slot_at(e, context, index)
+        with e.if_then(e.icmp_unsigned("!=", e.get(block, BLOCK, "running"), constant(I32, 0))):
+            zero = constant(I32, 0)
+            first = warp_at(e, context, block, zero)
+            invoke(e, fault, first, constant(I32, DEADLOCK), zero, zero, constant(I64, 0), zero, zero)
+            e.ret(constant(I32, BROKEN))
+    e.ret(constant(I32, BROKEN))
+
+

@@ -1,0 +1,104 @@
+"""The clock layer in the code of a kernel: an in-order scoreboard for each warp.
+
+An instruction is issued when the registers it needs are ready, its sub-core has a free issue slot and its pipe is free; the next one of
+the warp follows a cycle later at the earliest. A result is ready after the instruction's latency; a load does not wait, whoever needs its
+value does. The times at which registers become ready lie behind the registers of the warp, as cycles since the emulator was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from memlane.chip import Chip
+from memlane.emulate.body import Step, reads, writes
+from memlane.emulate.build import I64, Value, constant
+from memlane.emulate.clock import Clock
+from memlane.emulate.latency import Timing, timing_of
+from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.runtime.helper import invoke
+from memlane.ptx import Instruction, Special
+
+if TYPE_CHECKING:
+    from memlane.emulate.lowering import Lowering
+
+READY_BYTES = 8
+
+
+class Scoreboard:
+    """The times of the current place, while its code is written."""
+
+    def __init__(self, k: Lowering, chip: Chip, offsets: dict[str, int]) -> None:
+        self._k, self._chip, self._clock = k, chip, Clock(chip)
+        self._offsets = offsets
+        self._ready: dict[str, Value] = {}
+        self._changed: set[str] = set()
+        self._time: Value = None
+        self._complete: Value = None
+        self._sm = k.e.get_pointer(k.block, BLOCK, "sm_state")
+        self._subcore = k.e.get(k.warp, WARP, "subcore")
+        self.start: Value = constant(I64, 0)
+        """The cycle in which the current instruction is issued."""
+
+    def begin_place(self) -> None:
+        """The warp's time comes from its record."""
+        self._time = self._k.e.get(self._k.warp, WARP, "time")
+        self._ready.clear()
+        self._changed.clear()
+
+    def begin(self, step: Step) -> None:
+        """Issue an instruction."""
+        if step.resumes:
+            self._complete = self._time
+            return
+        e, timing = self._k.e, self._timing(step.instruction)
+        when = self._time
+        # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
+        if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
+            when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
+        for name in dict.fromkeys(reads(step.instruction)):
+            ready = self._ready_time(name)
+            when = when if ready is None else self._later(when, ready)
+        self.start = invoke(e, self._clock.issue(timing.pipe), self._sm, self._subcore, when)
+        self._complete = e.add(self.start, constant(I64, timing.latency))
+        waits = step.instruction.form.effect in ("branch", "fence")
+        self._time = self._complete if waits else e.add(self.start, constant(I64, timing.issues))
+
+    def completes(self, when: Value) -> None:
+        """The current instruction, a memory access, completes at another time than the table says."""
+        e, k = self._k.e, self._k
+        self._complete = when
+        e.put(self._later(e.get(k.warp, WARP, "outstanding"), when), k.warp, WARP, "outstanding")
+
+    def end(self, step: Step) -> None:
+        """The results are ready when the instruction completes."""
+        for name in writes(step.instruction):
+            self._ready[name] = self._complete
+            self._changed.add(name)
+
+    def save(self, needed: Iterable[str]) -> None:
+        """Store the warp's time and when the registers that are needed later are ready."""
+        e, warp = self._k.e, self._k.warp
+        e.put(self._time, warp, WARP, "time")
+        for name in sorted(self._changed.intersection(needed)):
+            e.store(self._ready[name], e.at(warp, self._offsets[name]))
+
+    @property
+    def barrier_opens(self) -> Value:
+        """When the threads that arrive now may go on if nobody else is missing."""
+        return self._complete
+
+    def _ready_time(self, name: str) -> Value:
+        if name not in self._ready and name in self._offsets:
+            self._ready[name] = self._k.e.load(self._k.e.at(self._k.warp, self._offsets[name]), typ=I64)
+        return self._ready.get(name)
+
+    def _later(self, a: Value, b: Value) -> Value:
+        return self._k.e.intrinsic("smax", [a, b])
+
+    def _timing(self, instruction: Instruction) -> Timing:
+        form = instruction.form
+        letter = next((letter for letter in ("a", "b", "d") if letter in form.types), "")
+        special = next((operand.name for operand in instruction.operands if isinstance(operand, Special)), "")
+        space = next(iter(form.addresses.values()), "")
+        return timing_of(self._chip, instruction.name, form.types.get(letter, ""), space, special if instruction.opcode == "mov" else "")
