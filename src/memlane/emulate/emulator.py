@@ -15,6 +15,7 @@ from memlane.emulate.initial import fill
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.memory import Buffer, Memory
+from memlane.emulate.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.variables import static_shared_bytes
 from memlane.errors import BadLaunch
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
@@ -131,10 +132,10 @@ class Emulator(Target):
         """Nothing is ever pending."""
 
     def run_steps(self, schedule: Schedule) -> Timeline:
-        raise NotImplementedError
+        return run_schedule(self, schedule)
 
     def graph_of(self, schedule: Schedule) -> Graph:
-        raise NotImplementedError
+        return ScheduleGraph(self, schedule)
 
 
 _kernels: dict[tuple[int, str, Compiled, int], tuple[Module, Chip, CompiledKernel]] = {}

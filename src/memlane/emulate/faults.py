@@ -20,6 +20,7 @@ from memlane.emulate.layout import (
     SPACE_NUMBERS,
     TRAP,
     WARP,
+    WINDOWS,
     WINDOW_BYTES,
 )
 from memlane.emulate.memory import Allocation
@@ -96,6 +97,9 @@ class _Fault:
         if space in sizes:
             text, nbytes = sizes[space]
             return f"outside {text.format(nbytes)}"
+        for name, start in WINDOWS.items():
+            if start <= address < start + WINDOW_BYTES:
+                return self._outside(name, address)
         neighbour = self._emulator.memory.neighbour(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is nowhere near an allocation"
@@ -126,7 +130,7 @@ class _Fault:
                 thread = number * LANES + lane
                 if thread < self._launch.threads_per_block:
                     groups.setdefault(self._state(warp, lane, waiting_for), []).append(thread)
-        return "; ".join(f"{len(threads)} threads {what} ({self._few(threads)})" for what, threads in groups.items())
+        return "; ".join(f"{self._counted(threads)} {what}" for what, threads in groups.items())
 
     def _expected(self, base: int) -> Any:
         return self._slots[base : base + BLOCK.itemsize].view(BLOCK)[0]["expected"]
@@ -138,22 +142,20 @@ class _Fault:
         for barrier in range(BARRIERS):
             if int(warp["at_barrier"][barrier]) & bit:
                 needs = f", which needs {expected[barrier]} threads" if expected[barrier] else ""
-                return f"wait at barrier {barrier}{needs}, before {self._place(warp, lane)}"
+                return f"wait at barrier {barrier} ({self._stop(warp, lane)}){needs}"
         if int(warp["at_sync"]) & bit:
-            return f"wait for other lanes of their warp at {self._place(warp, lane)}"
+            return f"wait for other lanes of their warp ({self._stop(warp, lane)})"
         if int(warp["at_warp_barrier"]) & bit:
-            return f"wait at a barrier of their warp, before {self._place(warp, lane)}"
+            return f"wait at a barrier of their warp ({self._stop(warp, lane)})"
         return "can go on"
 
-    def _place(self, warp: Any, lane: int) -> str:
-        """The source line where a lane goes on."""
-        place = int(warp["pcs"][lane])
-        first = self._compiled.first_instruction.get(place)
-        return self.line(first) if first is not None else "the end"
+    def _stop(self, warp: Any, lane: int) -> str:
+        """The source line of the instruction at which a lane waits."""
+        return self.line(self._compiled.instructions[int(warp["stopped_at"][lane])])
 
-    def _few(self, threads: list[int]) -> str:
-        names = [str(_position(thread, self._launch.block)) for thread in threads[:3]]
-        return ", ".join(names) + (", ..." if len(threads) > 3 else "")
+    def _counted(self, threads: list[int]) -> str:
+        first = _position(threads[0], self._launch.block)
+        return f"thread {first}" if len(threads) == 1 else f"{len(threads)} threads, the first {first},"
 
 
 def _position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:

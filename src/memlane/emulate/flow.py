@@ -88,7 +88,9 @@ class Flow:
     def weights(self) -> tuple[tuple[int, int], ...]:
         """For each tally, how many instructions it stands for."""
         by_place = [(p.number, sum(s.instruction.guard is None and not s.resumes for s in p.steps)) for p in self._places]
-        guarded = [(len(self._places) + s.index, 1) for p in self._places for s in p.steps if s.instruction.guard is not None and not s.resumes]
+        guarded = [
+            (len(self._places) + s.index, 1) for p in self._places for s in p.steps if s.instruction.guard is not None and not s.resumes
+        ]
         return (*by_place, *guarded)
 
     def go(self, number: int) -> None:
@@ -131,7 +133,7 @@ class Flow:
         k, e = self._k, self._k.e
         missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
         with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
-            together = k.call(gather, k.warp, constant(I32, self._place.number), members)
+            together = k.call(gather, k.warp, constant(I32, self._place.number), members, constant(I32, k.index))
             with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
                 self.pick_again()
         k.change_mask(e.get(k.warp, WARP, "mask"))

@@ -37,8 +37,6 @@ class CompiledKernel:
     """By index, for messages and counts."""
     weights: tuple[tuple[int, int], ...]
     """What the counting layer's tallies of executed lanes count for: number of the tally, and instructions it stands for."""
-    first_instruction: dict[int, Instruction]
-    """By place, for messages."""
 
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
@@ -55,7 +53,6 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     flow = _write_places(k, body, needed)
     compile_helpers(list(program.required.values()))
     engine().add(str(program), optimize=False)
-    first = {place.number: place.steps[0].instruction for place in body.places if place.steps}
     return CompiledKernel(
         step=engine().address(name),
         warp_bytes=registers.nbytes,
@@ -63,7 +60,6 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
         layers=layers,
         instructions=tuple(function.body.instructions()),
         weights=flow.weights(),
-        first_instruction=first,
     )
 
 

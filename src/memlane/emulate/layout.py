@@ -17,6 +17,7 @@ WINDOW_BYTES = 1 << 32
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 PARAM_WINDOW = 0x7C00_0000_0000
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 """Where shared, local and parameter memory appear among generic addresses; `cvta` adds, `cvta.to` subtracts."""
 FIRST_ADDRESS = 0x7000_0000_0000
 """The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
@@ -151,6 +152,7 @@ WARP = np.dtype(
         ("outstanding", "i8"),
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
+        ("stopped_at", "u4", LANES),
         ("tid_x", "u4", LANES),
         ("tid_y", "u4", LANES),
         ("tid_z", "u4", LANES),
@@ -161,6 +163,8 @@ WARP = np.dtype(
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
+
+`stopped_at` is the index of the barrier instruction at which a lane waits.
 
 For the clock layer, `time` is the earliest cycle in which the warp may issue again, and `outstanding` when its last memory access completes.
 """

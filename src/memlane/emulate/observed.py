@@ -24,9 +24,7 @@ LAUNCH_GAP = 1000
 class Observed:
     """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
 
-    def __init__(
-        self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int
-    ) -> None:
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
         self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
         self._pages: list[npt.NDArray[Any]] = []
         layers = compiled.layers

@@ -12,7 +12,7 @@ from memlane.emulate.caches import ATOMIC, access_helper
 from memlane.emulate.clock import Clock
 from memlane.emulate.counting import counting
 from memlane.emulate.layers import Compiled
-from memlane.emulate.layout import BLOCK, CONTEXT, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACE_NUMBERS, WARP, WINDOW_BYTES
+from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP, WINDOW_BYTES, WINDOWS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 
@@ -22,7 +22,6 @@ _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
 """warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
 NEW_PAGE = ir.FunctionType(VOID, [])
 """A function of Python that gives the launch room for more rows."""
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 @cache
@@ -38,9 +37,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
     `kind` is one of the kinds of access in `caches`. Without the clock layer, cycles are 0.
     """
 
-    def build(
-        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value
-    ) -> None:
+    def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
         if layers.counts:
@@ -73,7 +70,7 @@ def _groups(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tu
     kind = vector(I64)
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     left, groups = lanes, []
-    for name, start in _WINDOWS.items():
+    for name, start in WINDOWS.items():
         inside = e.mask_of(e.icmp_unsigned("<", e.sub(places, constant(kind, start)), constant(kind, WINDOW_BYTES)))
         groups.append((name, e.and_(left, inside), start))
         left = e.and_(left, e.not_(inside))
@@ -85,9 +82,7 @@ def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
     """The same for lanes that all reach one state space."""
     rules = counting(chip)
 
-    def build(
-        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value
-    ) -> None:
+    def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
         sectors = wavefronts = constant(I64, 0)
         if space == "global" and layers.counts:
             sectors = invoke(e, rules.sectors, addresses, distance, lanes, nbytes)
@@ -102,13 +97,36 @@ def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
         if layers.clock:
             complete = _complete(e, chip, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
         if layers.accesses:
-            invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS[space]), lanes, issue, complete, e.trunc(sectors, I32), e.trunc(wavefronts, I32))
+            invoke(
+                e,
+                keep_row,
+                warp,
+                site,
+                constant(I32, SPACE_NUMBERS[space]),
+                lanes,
+                issue,
+                complete,
+                e.trunc(sectors, I32),
+                e.trunc(wavefronts, I32),
+            )
         e.ret(complete)
 
     return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
 
 
-def _complete(e: Emit, chip: Chip, space: str, kind: str, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, issue: Value, wavefronts: Value) -> Value:
+def _complete(
+    e: Emit,
+    chip: Chip,
+    space: str,
+    kind: str,
+    warp: Value,
+    addresses: Value,
+    distance: Value,
+    lanes: Value,
+    nbytes: Value,
+    issue: Value,
+    wavefronts: Value,
+) -> Value:
     """The cycle in which the last value is there; takes the wavefronts' places in the load-store unit."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
@@ -155,7 +173,9 @@ def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) 
 
 
 @helper("keep_row", VOID, POINTER, I32, I32, I32, I64, I64, I32, I32)
-def keep_row(e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issue: Value, complete: Value, sectors: Value, wavefronts: Value) -> None:
+def keep_row(
+    e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issue: Value, complete: Value, sectors: Value, wavefronts: Value
+) -> None:
     """Append a row to the accesses; Python provides a new page when one is full."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
@@ -179,5 +199,3 @@ def keep_row(e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issu
     for name, value in values.items():
         place, kind = e.place(row, ACCESS_DTYPE, name)
         e.store(e.trunc(value, kind) if value.type.width > kind.width else value, place)
-
-

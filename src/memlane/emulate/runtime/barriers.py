@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.emulate.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP
+from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import lanes_at, set_places
 from memlane.emulate.runtime.helper import helper, invoke
@@ -49,6 +49,11 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
                 _wake(e, context, warp)
 
 
+def _note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:
+    stops = e.at(warp, offset(WARP, "stopped_at"))
+    e.store_lanes(e.select(e.lanes_of(lanes), e.splat(site), e.load_lanes(stops, I32)), stops)
+
+
 def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:
     """Open the barrier if all threads it waits for have come: the number given, or all that have not exited."""
     arrived, expected = e.get(block, BLOCK, "arrived", barrier), e.get(block, BLOCK, "expected", barrier)
@@ -70,6 +75,7 @@ def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, pla
         invoke(e, fault, warp, constant(I32, BAD_BARRIER), site, e.lowest_bit(lanes), e.zext(barrier, I64), count, constant(I32, 0))
         e.ret_void()
     with e.if_then(waits):
+        _note_stop(e, warp, lanes, site)
         e.put(e.or_(e.get(warp, WARP, "waiting"), lanes), warp, WARP, "waiting")
         e.put(e.or_(e.get(warp, WARP, "at_barrier", barrier), lanes), warp, WARP, "at_barrier", barrier)
     e.bump(block, BLOCK, "arrived", e.popcount(lanes), barrier)
@@ -89,7 +95,7 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
     e.put(live, warp, WARP, "live")
     left = e.sub(e.get(block, BLOCK, "live"), e.popcount(lanes))
     e.put(left, block, BLOCK, "live")
-    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on when only they are left.
+    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on when they are alone.
     asleep = e.get(warp, WARP, "at_warp_barrier")
     alone = e.icmp_unsigned("==", e.and_(live, e.not_(asleep)), constant(I32, 0))
     woken = e.or_(e.get(warp, WARP, "at_sync"), e.select(alone, asleep, constant(I32, 0)))
@@ -100,8 +106,8 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
         _open_if_complete(e, block, barrier)
 
 
-@helper("gather", I32, POINTER, I32, I32)
-def gather(e: Emit, warp: Value, place: Value, members: Value) -> None:
+@helper("gather", I32, POINTER, I32, I32, I32)
+def gather(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> None:
     """The running lanes came to the warp-synchronous instruction at `place`. 1 if all live `members` are there now (the fragment is then
     all of them), 0 if the running lanes have to wait."""
     mask = e.get(warp, WARP, "mask")
@@ -110,6 +116,7 @@ def gather(e: Emit, warp: Value, place: Value, members: Value) -> None:
     missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
     with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
         set_places(e, warp, mask, place)
+        _note_stop(e, warp, mask, site)
         for field in ("waiting", "at_sync"):
             e.put(e.or_(e.get(warp, WARP, field), mask), warp, WARP, field)
         e.ret(constant(I32, 0))
@@ -119,8 +126,8 @@ def gather(e: Emit, warp: Value, place: Value, members: Value) -> None:
     e.ret(constant(I32, 1))
 
 
-@helper("meet", I32, POINTER, I32, I32)
-def meet(e: Emit, warp: Value, place: Value, members: Value) -> None:
+@helper("meet", I32, POINTER, I32, I32, I32)
+def meet(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> None:
     """The running lanes came to a barrier of the warp and go on at `place`. 1 if they may do so now: all live `members` are at such a
     barrier, not necessarily the same one; then the others may too. 0 if they have to wait."""
     mask = e.get(warp, WARP, "mask")
@@ -129,6 +136,7 @@ def meet(e: Emit, warp: Value, place: Value, members: Value) -> None:
     missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
     with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
         set_places(e, warp, mask, place)
+        _note_stop(e, warp, mask, site)
         e.put(together, warp, WARP, "at_warp_barrier")
         e.put(e.or_(e.get(warp, WARP, "waiting"), mask), warp, WARP, "waiting")
         e.ret(constant(I32, 0))

@@ -191,5 +191,3 @@ def _end(e: Emit, context: Value) -> None:
             invoke(e, fault, first, constant(I32, DEADLOCK), zero, zero, constant(I64, 0), zero, zero)
             e.ret(constant(I32, BROKEN))
     e.ret(constant(I32, BROKEN))
-
-

@@ -16,19 +16,15 @@ from memlane.emulate.layout import (
     BLOCK,
     CONTEXT,
     LANES,
-    LOCAL_WINDOW,
     MISALIGNED,
     OUTSIDE,
-    PARAM_WINDOW,
-    SHARED_WINDOW,
     SPACE_NUMBERS,
     WARP,
     WINDOW_BYTES,
+    WINDOWS,
 )
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
-
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 class _Places:
@@ -57,7 +53,7 @@ class _Places:
     def generic_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
         """The bounds for generic addresses like `address`."""
         chosen = self.bounds(e, "global")
-        for space, start in _WINDOWS.items():
+        for space, start in WINDOWS.items():
             low, nbytes, delta, stride = self.bounds(e, space)
             inside = e.icmp_unsigned("<", e.sub(address, constant(I64, start)), constant(I64, WINDOW_BYTES))
             here = (e.add(low, constant(I64, start)), nbytes, e.sub(delta, constant(I64, start)), stride)
@@ -79,7 +75,7 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
         fail(MISALIGNED)
     places = _Places(e, warp, site)
     with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["generic"]))):
-        for name, start in _WINDOWS.items():
+        for name, start in WINDOWS.items():
             low, length, delta, stride = places.bounds(e, name)
             inner = e.sub(address, constant(I64, start))
             with e.if_then(e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES))):

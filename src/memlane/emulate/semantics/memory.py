@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from memlane.emulate.accounting import account
 from memlane.emulate.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import CONTEXT, LANES, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Symbol, Vector
 
 _SECTION = "data-movement-and-conversion-instructions-"
-
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 @semantics(_SECTION + "mov")
@@ -116,7 +114,7 @@ def hint(k: Lowering) -> None:
 def cvta(k: Lowering) -> None:
     space = k.slot_of("space").partition("::")[0]
     address = k.read("a")
-    window = _WINDOWS.get(space, 0)
+    window = WINDOWS.get(space, 0)
     if window and address.type.element.width != 64:
         raise k.unsupported()
     move = k.e.sub if k.instruction.has("to") else k.e.add
@@ -129,7 +127,7 @@ def isspacep(k: Lowering) -> None:
     space = k.slot_of("ss").partition("::")[0]
     address = k.read("a", "u64")
     inside = {
-        name: e.icmp_unsigned("<", e.sub(address, constant(kind, start)), constant(kind, WINDOW_BYTES)) for name, start in _WINDOWS.items()
+        name: e.icmp_unsigned("<", e.sub(address, constant(kind, start)), constant(kind, WINDOW_BYTES)) for name, start in WINDOWS.items()
     }
     if space in inside:
         return k.write("p", e.mask_of(inside[space]))

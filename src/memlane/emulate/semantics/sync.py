@@ -53,7 +53,7 @@ def bar_warp_sync(k: Lowering) -> None:
     missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.active))
     waiting = e.or_(missing, e.get(k.warp, WARP, "at_warp_barrier"))
     with e.if_then(e.icmp_unsigned("!=", waiting, constant(I32, 0)), likely=False):
-        together = k.call(meet, k.warp, constant(I32, following), members)
+        together = k.call(meet, k.warp, constant(I32, following), members, constant(I32, k.index))
         with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
             k.flow.pick_again()
     k.flow.go(following)

@@ -1,0 +1,68 @@
+"""Schedules on the emulator: executed one step after another, timed as if lanes ran side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memlane.launch import Copy, Launch, Observation, Schedule, Stream, Timeline
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+
+def run_schedule(emulator: Emulator, schedule: Schedule) -> Timeline:
+    """Run the steps in order. Their times are modelled: a launch takes what the clock layer says, a copy its bytes over the rated
+    bandwidth; a step starts when those it waits for have ended, and takes as long as it would alone."""
+    starts: list[float] = []
+    ends: list[float] = []
+    lane_ends: dict[int, float] = {}
+    for step in schedule.steps:
+        start = max([lane_ends.get(step.lane, 0.0), *(ends[number] for number in step.after)])
+        action = step.action
+        took = _copy(emulator, action) if isinstance(action, Copy) else _launch(emulator, action)
+        starts.append(start)
+        ends.append(start + took)
+        lane_ends[step.lane] = ends[-1]
+    return Timeline(schedule, tuple(starts), tuple(ends), modelled=True)
+
+
+def _launch(emulator: Emulator, launch: Launch) -> float:
+    """Execute a launch with the clock layer; how long it took, in ns."""
+    seen: list[Observation] = []
+
+    def report(observation: Observation) -> None:
+        seen.append(observation)
+        if launch.layers.report is not None:
+            launch.layers.report(observation)
+
+    emulator.launch(replace(launch, layers=replace(launch.layers, clock=True, report=report)))
+    (observation,) = seen
+    assert observation.cycles is not None
+    return observation.cycles * 1000 / emulator.chip.clock_mhz
+
+
+def _copy(emulator: Emulator, copy: Copy) -> float:
+    """Execute a copy; how long it takes at the chip's rate for reading and writing, in ns."""
+    data = np.empty(copy.nbytes, np.uint8)
+    emulator.read(copy.source, data)
+    emulator.write(copy.destination, data)
+    return 2 * copy.nbytes / (emulator.chip.copy_gb_per_s or emulator.chip.dram_gb_per_s)
+
+
+@dataclass(frozen=True)
+class ScheduleGraph:
+    """A schedule to be executed again and again, without the cost of timing it."""
+
+    emulator: Emulator
+    schedule: Schedule
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Execute all steps."""
+        for step in self.schedule.steps:
+            if isinstance(step.action, Copy):
+                _copy(self.emulator, step.action)
+            else:
+                self.emulator.launch(step.action)

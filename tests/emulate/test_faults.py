@@ -1,0 +1,174 @@
+"""What goes wrong in a kernel is said with its place, its thread and what it did."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from running import emulator, program, run
+
+from memlane.errors import BadAccess, Deadlock, KernelTrap, UnsupportedPtx
+from memlane.ptx import parse
+
+SOURCE = '.file 1 "store.cu"\n'
+
+
+def launch(body: str, *, grid: object = 1, block: object = 32, before: str = "", shared: int = 0, nbytes: int = 4096) -> str:
+    """The message of the error that a kernel ends in."""
+    target = emulator()
+    out, _other = target.empty(nbytes, np.uint8), target.empty(100, np.uint8)
+    kernel = target.load(parse(program(body, before=before), "test.ptx"))["k"]
+    with pytest.raises((BadAccess, Deadlock, KernelTrap)) as caught:
+        kernel[grid, block, target.default_stream, shared](out)
+    return str(caught.value).replace(hex(out.address), "OUT")
+
+
+def test_a_store_behind_an_allocation() -> None:
+    text = launch(
+        """
+        .loc 1 17 5
+        mov.u32 %r1, %tid.y;
+        mad.wide.u32 %rd1, %r1, 4112, %out;
+        @!%p1 st.global.u32 [%rd1+4], %r1;
+        ret;""".replace("@!%p1 ", ""),
+        grid=(2, 2),
+        block=(8, 2, 2),
+        before=SOURCE,
+    )
+    assert text.startswith("kernel k, store.cu:17: block (0, 0, 0), thread (0, 1, 0) wrote 4 bytes at 0x")
+    assert text.endswith("(st.global.u32), 20 bytes behind the 4096-byte allocation at OUT")
+
+
+def test_a_load_before_an_allocation() -> None:
+    text = launch("ld.global.nc.f32 %f1, [%out+-8]; st.global.f32 [%out], %f1; ret;", before=SOURCE)
+    assert "test.ptx:" in text
+    assert "block (0, 0, 0), thread (0, 0, 0) read 4 bytes at 0x" in text
+    assert text.endswith("(ld.global.nc.f32), 8 bytes before the 4096-byte allocation at OUT")
+
+
+def test_an_access_that_reaches_beyond_its_allocation() -> None:
+    assert launch("ld.global.u64 %rd1, [%out]; st.global.u64 [%out], %rd1; ret;", nbytes=4).endswith(
+        "reaching beyond the 4-byte allocation at OUT"
+    )
+
+
+def test_a_null_pointer() -> None:
+    text = launch("mov.u64 %rd1, 0; atom.global.add.u32 %r1, [%rd1], 1; ret;")
+    assert "updated 4 bytes at 0x0 (atom.global.add.u32), which is nowhere near an allocation" in text
+
+
+def test_freed_memory() -> None:
+    target = emulator()
+    out, gone = target.zeros(1, np.uint64), target.empty(64, np.uint8)
+    stale = gone.address
+    del gone
+    kernel = target.load(parse(program("ld.global.u64 %rd1, [%out]; ld.global.u32 %r1, [%rd1]; st.global.u32 [%out], %r1; ret;")))["k"]
+    out.copy_from(np.array([stale], np.uint64))
+    with pytest.raises(BadAccess, match="read 4 bytes"):
+        kernel[1, 1](out)
+
+
+def test_a_misaligned_access() -> None:
+    text = launch("st.global.v2.u32 [%out+12], {%r1, %r1}; ret;")
+    assert text.endswith("wrote 8 bytes at 0x70000000000c (st.global.v2.u32), which is not a multiple of 8")
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_shared_memory_has_bounds(full: bool) -> None:
+    text = launch(
+        f"mul.lo.u32 %r1, %tid, {4 if full else 8}; st.shared.u32 [%r1], %tid; ret;",
+        before=".extern .shared .align 4 .b8 s[];",
+        block=32 if full else 17,
+        shared=124 if full else 128,
+    )
+    thread, address = (31, 124) if full else (16, 128)
+    nbytes = 124 if full else 128
+    assert (
+        f"thread ({thread}, 0, 0) wrote 4 bytes at {address:#x} (st.shared.u32), outside the block's {nbytes} bytes of shared memory"
+        in text
+    )
+
+
+def test_generic_addresses_have_the_bounds_of_their_space() -> None:
+    body = "mov.u64 %rd1, s; cvta.shared.u64 %rd2, %rd1; st.u32 [%rd2+64], %tid; ret;"
+    assert "outside the block's 64 bytes of shared memory" in launch(body, before=".shared .align 4 .b8 s[64];")
+
+
+def test_local_memory_has_bounds() -> None:
+    text = launch(".local .align 4 .b8 depot[8]; mov.u64 %rd1, depot; st.local.u32 [%rd1+16], %tid; ret;")
+    assert "outside the thread's 16 bytes of local memory" in text
+
+
+def test_trap() -> None:
+    text = launch("setp.eq.u32 %p1, %tid, 37; @%p1 trap; ret;", block=64)
+    assert "block (0, 0, 0), thread (37, 0, 0) executed trap" in text
+    assert run("setp.eq.u32 %p1, %tid, 99; @%p1 trap; st.global.u32 [%mine], 5; ret;").tolist() == [5] * 32
+
+
+def test_a_barrier_that_not_all_threads_reach() -> None:
+    text = launch(
+        """
+        .loc 1 3 1
+        setp.lt.u32 %p1, %tid, 40;
+        @%p1 bra SECOND;
+        .loc 1 5 1
+        bar.sync 0;
+        bra END;
+    SECOND:
+        .loc 1 7 1
+        bar.sync 1;
+    END:
+        ret;""",
+        block=64,
+        before=SOURCE,
+    )
+    assert text == (
+        "kernel k: block (0, 0, 0) cannot go on: 40 threads, the first (0, 0, 0), wait at barrier 1 (store.cu:7); "
+        "24 threads, the first (40, 0, 0), wait at barrier 0 (store.cu:5)"
+    )
+
+
+def test_a_shuffle_whose_lanes_never_come() -> None:
+    body = """
+        setp.lt.u32 %p1, %tid, 4;
+        @%p1 bra ALONE;
+        shfl.sync.bfly.b32 %r1, %tid, 1, 31, -1;
+        ret;
+    ALONE:
+        bar.sync 0;
+        ret;"""
+    text = launch(body)
+    assert "4 threads, the first (0, 0, 0), wait at barrier 0 (test.ptx:24:9)" in text
+    assert "28 threads, the first (4, 0, 0), wait for other lanes of their warp (test.ptx:21:9)" in text
+
+
+def test_a_barrier_number_that_does_not_exist() -> None:
+    assert "used barrier 16; there are barriers 0 to 15" in launch("bar.sync 16; ret;")
+
+
+def test_an_endless_loop_is_reported() -> None:
+    target = emulator(patience=3)
+    out = target.zeros(8, np.uint32)
+    kernel = target.load(parse(program("AGAIN: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret;")))["k"]
+    with pytest.raises(Deadlock, match="has been looping for 3 turns"):
+        kernel[1, 32](out)
+
+
+def test_an_unsupported_instruction_is_named_when_its_kernel_is_launched() -> None:
+    target = emulator()
+    out = target.zeros(8, np.uint32)
+    kernel = target.load(parse(program("add.rz.f32 %f1, %f2, %f3; ret;"), "test.ptx"))["k"]
+    with pytest.raises(UnsupportedPtx) as caught:
+        kernel[1, 32](out)
+    assert str(caught.value).startswith("test.ptx:18:5: the emulator does not model add.rz.f32")
+    assert "^^^" in str(caught.value)
+
+
+def test_a_launch_that_failed_leaves_the_emulator_usable() -> None:
+    target = emulator()
+    out = target.zeros(32, np.uint64)
+    bad = target.load(parse(program("st.global.u32 [%out+-4], %tid; ret;")))["k"]
+    good = target.load(parse(program("st.global.u32 [%mine], %tid; ret;")))["k"]
+    with pytest.raises(BadAccess):
+        bad[1, 32](out)
+    good[1, 32](out)
+    assert out.numpy().tolist() == list(range(32))
