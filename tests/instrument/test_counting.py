@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from kernels import EXAMPLES, example, kernel
-from running import CHIP, Run
+from running import CHIP, Run, Shape
 
 from memlane import chip
 from memlane.chip import access
@@ -117,7 +118,7 @@ def test_generic_addresses_are_counted_where_they_lead() -> None:
     assert (device.wavefronts, device.ideal_wavefronts, device.sectors, device.ideal_sectors) == (0, 0, 8, 4)
 
 
-CASES = {
+CASES: dict[str, tuple[str, Shape, Shape, Callable[[np.random.Generator], tuple[Any, ...]]]] = {
     "naive": ("transpose", (2, 2), (32, 32), lambda rng: (np.zeros((50, 50), "f4"), rng.random((50, 50), "f4"), 50)),
     "tiled": ("transpose", (2, 2), (32, 32), lambda rng: (np.zeros((64, 64), "f4"), rng.random((64, 64), "f4"), 64)),
     "shared_atomics": ("histogram", 2, 96, lambda rng: (np.zeros(256, "u4"), rng.integers(0, 256, 700, "u1"), 700)),

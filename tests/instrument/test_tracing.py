@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from memlane.record import Site
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<8>; .reg .f64 %d<4>; .reg .b128 %q<2>;"
 
 
-def timed(module: Module, scheme: str = "dependent", **selection: frozenset[object]) -> list[Site]:
+def timed(module: Module, scheme: str = "dependent", **selection: Set[object]) -> list[Site]:
     """The sites that carry a probe."""
     sites = trace(module, TraceOptions(scheme, Selection(**selection))).sites  # type: ignore[arg-type]
     return [site for site in sites if site.scheme]

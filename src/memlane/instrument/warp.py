@@ -53,16 +53,7 @@ setp.eq.u64 {r}absent, {r}buffer, 0;
 mov.u32 {r}lane, %laneid;
 setp.eq.u32 {r}first, {r}lane, 0;
 mov.u32 {r}number, 0;
-@!{r}first bra {label}numbered;
-ld.global.u64 {r}slices, [{r}buffer+{_HEADER["slices"]}];
-atom.global.add.u64 {r}taken, [{r}buffer+{_HEADER["head"]}], 1;
-setp.lt.u64 {r}own, {r}taken, {r}slices;
-cvt.u32.u64 {r}number, {r}taken;
-add.u32 {r}number, {r}number, 1;
-selp.b32 {r}number, {r}number, 0, {r}own;
-{label}numbered:
-shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
-ld.global.u32 {r}bytes, [{r}buffer+{_HEADER["slice_bytes"]}];
+{_take(r, label)}ld.global.u32 {r}bytes, [{r}buffer+{_HEADER["slice_bytes"]}];
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
 selp.b32 {r}next, 0, 0x80000000, {r}first;
@@ -74,6 +65,21 @@ ld.global.u32 {r}capacity, [{r}buffer+{_HEADER["capacity"]}];
 bar.warp.sync {r}lanes;
 {label}entered:
 }}
+"""
+
+
+def _take(r: str, label: str) -> str:
+    """Lane 0 asks for the next slice and tells the others: its number from 1, or 0 if there is none left."""
+    return f"""\
+@!{r}first bra {label}numbered;
+ld.global.u64 {r}slices, [{r}buffer+{_HEADER["slices"]}];
+atom.global.add.u64 {r}taken, [{r}buffer+{_HEADER["head"]}], 1;
+setp.lt.u64 {r}own, {r}taken, {r}slices;
+cvt.u32.u64 {r}number, {r}taken;
+add.u32 {r}number, {r}number, 1;
+selp.b32 {r}number, {r}number, 0, {r}own;
+{label}numbered:
+shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
 """
 
 
