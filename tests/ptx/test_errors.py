@@ -107,6 +107,12 @@ def test_an_error_shows_the_line_with_carets() -> None:
     )
 
 
+@pytest.mark.parametrize("body", ["{" * 20_000, "mov.b32 %r1, " + "{" * 20_000, "call " + "(" * 20_000])
+def test_nesting_without_end_is_refused(body: str) -> None:
+    with pytest.raises(PtxSyntaxError, match="nested too deeply"):
+        ptx.parse(module_text(body), "k.ptx")
+
+
 def test_an_unsupported_instruction_is_no_syntax_error() -> None:
     assert not issubclass(UnsupportedPtx, PtxSyntaxError)
 

@@ -126,7 +126,7 @@ def test_optional_operands_and_why_nothing_matches() -> None:
 
 def test_facts_of_a_row_come_before_those_of_the_op() -> None:
     form = TOY.match("toy", ("plain", "u16"), ("value",))
-    assert (form.types, form.writes, form.effect) == ({"d": "u32"}, {"d"}, "store")
+    assert (dict(form.types), set(form.writes), form.effect) == ({"d": "u32"}, {"d"}, "store")
     with pytest.raises(NoMatch):
         TOY.match("toy", ("plain", "u32"), ("value",))
 

@@ -51,7 +51,11 @@ def parse(text: str, name: str = "<ptx>") -> Module:
     Raises `PtxSyntaxError`, `UnsupportedPtx` for an instruction that is not in the table, and `PtxTypeError` for one with the wrong
     operands; each points at its place.
     """
-    return _Parser(Source(name, text)).module()
+    parser = _Parser(Source(name, text))
+    try:
+        return parser.module()
+    except RecursionError:
+        raise parser.cursor.error("braces or brackets are nested too deeply") from None
 
 
 def parse_statements(text: str, name: str = "<statements>") -> tuple[Statement, ...]:

@@ -274,8 +274,6 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
                 f"`{operand.name}` is declared as `.{declared[0]}`, but `{instruction.name}` needs `.{wanted}` there",
                 operand.name,
             )
-        elif operand.negated and wanted != "pred":
-            yield f"only a predicate can be negated, but `{instruction.name}` needs `.{wanted}` there", operand_text(operand)
     elif isinstance(operand, Immediate):
         needed = SCALAR_TYPES[wanted]
         if operand.kind != "int" and needed.kind in "us":
