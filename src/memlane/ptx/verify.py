@@ -43,6 +43,7 @@ Complaint = tuple[str, str]
 """What is wrong, and the piece of the instruction to point at."""
 
 _ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
+_MAY_BE_REPEATED = frozenset({"extern", "common", "weak"})
 _LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
 
 
@@ -87,15 +88,18 @@ class _Scope:
 def verify(module: Module) -> None:
     """Check a module. Raises `PtxTypeError`, which points at the first thing that is wrong."""
     scope = _Scope()
+    defined: set[str] = set()
     for item in module.items:
         if isinstance(item, Function):
             if scope.symbols.get(item.name, "function") != "function":
                 raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
             scope.symbols[item.name] = "function"
         elif isinstance(item, Variable):
-            if scope.symbols.get(item.name, "variable") != "variable" or _defined_before(module, item):
+            if scope.symbols.get(item.name, "variable") != "variable" or item.name in defined:
                 raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
             scope.symbols[item.name] = "variable"
+            if _MAY_BE_REPEATED.isdisjoint(item.linkage):
+                defined.add(item.name)
         elif (alias := _ALIAS.match(item.text)) is not None:
             scope.symbols[alias[1]] = "function"
     seen: set[str] = set()
@@ -105,14 +109,6 @@ def verify(module: Module) -> None:
                 raise PtxTypeError(f"the function `{item.name}` is defined twice", item.span)
             seen.add(item.name)
             _verify_function(item, item.body, scope)
-
-
-def _defined_before(module: Module, variable: Variable) -> bool:
-    """Whether the module defines the name elsewhere too; `.extern` and `.common` declarations may be repeated."""
-    if not {"extern", "common", "weak"}.isdisjoint(variable.linkage):
-        return False
-    same = [item for item in module.items if isinstance(item, Variable) and item.name == variable.name and "extern" not in item.linkage]
-    return same[0] is not variable
 
 
 def _verify_function(function: Function, body: Block, outer: _Scope) -> None:
