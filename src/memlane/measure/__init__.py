@@ -2,7 +2,7 @@
 
 memory                                      save and restore what a launch may change
 probed <- arena                             a module with probes; the memory that they write
-observed, join <- assemble <- tracer        from records to a trace
+observed, join, runs <- assemble <- tracer  from records to a trace
 counter, timing
 """
 

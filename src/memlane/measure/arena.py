@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,9 @@ DEVICE_SHARE = 16
 """A buffer for a kernel with loops takes at most this part (a 16th) of the memory of the chip ..."""
 EMULATOR_BYTES = 1 << 30
 """... and on the emulator at most this much, for it is the host's."""
+SPARE_BYTES = {True: 1 << 24, False: 1 << 28}
+"""A buffer has at least this much on the emulator and on a GPU, so that launches overlap and graphs start again in it: it is emptied, and
+with that the device waited for, only when it is full."""
 LEADERS_PER_SITE = 4
 """Without loops lane 0 records each site once at most; other lanes lead only when a warp diverges, into as many parts at a site as this."""
 RECORDS_IN_LOOPS = (64, 1 << 15)
@@ -52,12 +55,25 @@ class Arena:
         """
         warps = launch.blocks * launch.warps_per_block
         capacity, overflow = self._records(launch, warps)
-        if self._buffer is not None and self._buffer.fits(warps, capacity, overflow):
-            self._buffer.reserved += warps
-            return
-        pending = self._drain()
-        self._buffer = self._allocate(buffer_layout(pending + warps, capacity, overflow))
-        self._buffer.reserved = pending + warps
+        if self._buffer is None or not self._buffer.fits(warps, capacity, overflow):
+            previous = self._buffer
+            pending = self._drain()
+            layout = buffer_layout(pending + warps, capacity, overflow)
+            if previous is not None and pending:
+                layout = self._as_promised(layout, previous.layout)
+            self._buffer = self._allocate(layout)
+            self._buffer.reserved = pending
+        self._buffer.reserved += warps
+
+    @property
+    def _budget(self) -> int:
+        """Bytes that a buffer may have for the sake of loops."""
+        return EMULATOR_BYTES if self._target.modelled else self._target.chip.dram_bytes // DEVICE_SHARE
+
+    def _as_promised(self, layout: BufferLayout, previous: BufferLayout) -> BufferLayout:
+        """The layout with slices as large as those that launches still to come found when they were sent out, if memory allows."""
+        larger = replace(layout, capacity=max(layout.capacity, previous.capacity), overflow=max(layout.overflow, previous.overflow))
+        return larger if larger.nbytes <= self._budget else layout
 
     def _records(self, launch: Launch, warps: int) -> tuple[int, int]:
         """Records of a warp led by lane 0 and by other lanes."""
@@ -66,12 +82,13 @@ class Arena:
             return self._records_per_warp, self._records_per_warp
         if not self._probed.loops(launch.kernel.name):
             return sites, LEADERS_PER_SITE * sites
-        budget = EMULATOR_BYTES if self._target.modelled else self._target.chip.dram_bytes // DEVICE_SHARE
         least, most = RECORDS_IN_LOOPS
-        records = min(most, max(least, budget // (warps * _RECORD_BYTES)))
+        records = min(most, max(least, self._budget // (warps * _RECORD_BYTES)))
         return records - records // 4, records // 4
 
-    def _allocate(self, layout: BufferLayout) -> _Buffer:
+    def _allocate(self, least: BufferLayout) -> _Buffer:
+        spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes
+        layout = replace(least, slices=max(least.slices, spare))
         address, owner = self._target.allocate(layout.nbytes)
         self._target.clear(address, layout.nbytes)
         self._target.write(address, initial_header(layout))
@@ -88,8 +105,8 @@ class Arena:
         self._target.read(buffer.address, header)
         asked = int(header.view(HEADER_DTYPE)["head"][0])
         used = min(asked, buffer.layout.slices)
-        held = np.empty(HEADER_BYTES + (used + 1) * buffer.layout.slice_bytes, np.uint8)
-        self._target.read(buffer.address, held)
+        held = np.zeros(buffer.layout.nbytes, np.uint8)  # Pages that nothing is read into take no memory.
+        self._target.read(buffer.address, held[: HEADER_BYTES + (used + 1) * buffer.layout.slice_bytes])
         self._collected.append(decode(held))
         return max(0, buffer.reserved - asked)
 

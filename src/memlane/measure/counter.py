@@ -25,6 +25,8 @@ class Counter:
     def __init__(self, *, only_launch: int | None = None) -> None:
         self.seen = 0
         """Launches that were observed."""
+        self.counted = 0
+        """Launches that were sent out to be counted."""
         self._only = only_launch
         self._observations: list[tuple[int, Observation]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
@@ -36,6 +38,7 @@ class Counter:
         self.seen += 1
         if self._only is not None and number != self._only:
             return launch
+        self.counted += 1
         self._target = launch.kernel.target
         if launch.kernel.target.observes:
             return replace(launch, layers=Layers(counts=True, report=lambda seen: self._observations.append((number, seen))))

@@ -10,7 +10,7 @@ from memlane.errors import BadLaunch
 from memlane.instrument import Traced, TraceOptions
 from memlane.instrument import trace as instrument
 from memlane.launch import Launch, LoadedModule
-from memlane.ptx import Block, Function, Instruction, Label, Symbol
+from memlane.ptx import Block, Function, Instruction, Label, Symbol, flatten_scopes
 
 _SLOT_ALIGNMENT = 16
 
@@ -62,26 +62,25 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
 
 def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:
     """Whether one of the instructions lies between a branch and a label before it that the branch leads to."""
-    assert kernel.body is not None
+    flat = flatten_scopes(kernel)  # Inner blocks may use the names of labels again.
+    assert flat.body is not None
     labels: dict[str, int] = {}
     branches: list[tuple[int, str | None]] = []
-    _collect(kernel.body, 0, labels, branches)
+    _collect(flat.body, labels, branches)
     first = min(labels.values(), default=0)
     # An indirect branch may lead to any label.
     spans = [(first if target is None else labels.get(target, at + 1), at) for at, target in branches]
     return any(start <= index <= at for index in indices for start, at in spans)
 
 
-def _collect(block: Block, count: int, labels: dict[str, int], branches: list[tuple[int, str | None]]) -> int:
-    """Note where labels stand and branches lead, in instructions from the start of the kernel; the count behind the block."""
-    for statement in block.statements:
-        if isinstance(statement, Block):
-            count = _collect(statement, count, labels, branches)
-        elif isinstance(statement, Label):
+def _collect(body: Block, labels: dict[str, int], branches: list[tuple[int, str | None]]) -> None:
+    """Note where labels stand and branches lead, in instructions from the start of the kernel."""
+    count = 0
+    for statement in body.statements:
+        if isinstance(statement, Label):
             labels[statement.name] = count
         elif isinstance(statement, Instruction):
             if statement.form.effect == "branch":
                 target = statement.operands[0]
                 branches.append((count, target.name if isinstance(target, Symbol) and statement.opcode == "bra" else None))
             count += 1
-    return count

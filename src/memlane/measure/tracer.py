@@ -8,8 +8,9 @@ from memlane.errors import MemlaneError
 from memlane.instrument import Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Target, observing, unobserved
 from memlane.measure.arena import Arena
-from memlane.measure.assemble import LaunchRecord, assemble_trace
+from memlane.measure.assemble import assemble_trace
 from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.runs import LaunchRecord
 from memlane.record import Trace
 
 
