@@ -20,7 +20,7 @@ demo: $(STAMP) ## trace the example transposes on the emulator and explain what 
 	$(BIN)/memlane explain transpose.parquet
 
 test: $(STAMP) ## run the tests that need no GPU
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not gpu"
 
 check: $(STAMP) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check src tests examples benchmarks

@@ -6,7 +6,7 @@ import pytest
 
 from memlane.diagnose import Finding, explain
 from memlane.record import SiteCounts
-from synthetic import PADDED, TILED, counted, counts, site
+from tests.synthetic import PADDED, TILED, counted, counts, site
 
 
 def findings(*entries: SiteCounts) -> list[Finding]:

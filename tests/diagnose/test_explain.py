@@ -10,7 +10,7 @@ import pytest
 
 from memlane.diagnose import RULES, explain, uncounted_launches
 from memlane.errors import RecordError
-from synthetic import NAIVE, TILED, counted, counts, launch, site, transpose
+from tests.synthetic import NAIVE, TILED, counted, counts, launch, site, transpose
 
 
 def test_a_trace_gives_both_findings_of_the_transposes_worst_first() -> None:

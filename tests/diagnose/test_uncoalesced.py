@@ -6,7 +6,7 @@ import pytest
 
 from memlane.diagnose import Finding, explain
 from memlane.record import SiteCounts
-from synthetic import SOURCE, counted, counts, site
+from tests.synthetic import SOURCE, counted, counts, site
 
 
 def findings(*entries: SiteCounts) -> list[Finding]:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import callable_of
 
 from memlane.chip import Chip, load, names
 from memlane.emulate.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Caches, Level, access_helper, l1_bytes
+from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
 BASE = 1 << 46

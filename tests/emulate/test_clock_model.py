@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import callable_of
 
 from memlane.chip import load, names
 from memlane.emulate.clock import PIPES, SLOTS, Clock, interval_of
 from memlane.emulate.latency import Timing, latency_of, timing_of
+from tests.emulate.machine import callable_of
 
 H200 = load("h200")
 

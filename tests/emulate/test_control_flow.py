@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from running import emulator, program, run
 
 from memlane.emulate.order import nested_order
 from memlane.ptx import parse
+from tests.emulate.running import emulator, program, run
 
 LANES = np.arange(32)
 

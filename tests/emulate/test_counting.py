@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import callable_of
 
 from memlane.chip import BankRule, Chip, CoalescingRule, access, load, names
 from memlane.emulate.counting import counting
+from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
 H200 = load("h200")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from running import emulator, example, kernel_named
+
+from tests.emulate.running import emulator, example, kernel_named
 
 RANDOM = np.random.default_rng(11)
 

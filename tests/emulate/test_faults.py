@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from running import emulator, program, run
 
 from memlane.errors import BadAccess, Deadlock, KernelTrap, UnsupportedPtx
 from memlane.ptx import parse
+from tests.emulate.running import emulator, program, run
 
 SOURCE = '.file 1 "store.cu"\n'
 

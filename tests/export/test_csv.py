@@ -15,7 +15,7 @@ import pytest
 from memlane.errors import CommandError, RecordError
 from memlane.export import export, exporters
 from memlane.record import ACCESS_SCHEMA, Trace
-from synthetic import SOURCE, transpose
+from tests.synthetic import SOURCE, transpose
 
 HEADER = (
     "launch kernel file line op space site bytes_per_lane block sm warp active_mask execution "

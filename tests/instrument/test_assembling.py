@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels import EXAMPLES, example, kernel
 
 from memlane import chip
 from memlane.compile import assemble
 from memlane.errors import MissingDependency
 from memlane.instrument import SCHEMES, TraceOptions, count, trace
 from memlane.ptx import Module, verify
+from tests.instrument.kernels import EXAMPLES, example, kernel
 
 
 def assembled(module: Module) -> int:

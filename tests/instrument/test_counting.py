@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels import EXAMPLES, example, kernel
-from running import CHIP, Run, Shape
 
 from memlane import chip
 from memlane.chip import access
 from memlane.errors import ChipError, MemlaneError, RecordError
 from memlane.instrument import CountOptions, Selection, count, read_counters
 from memlane.ptx import parse, print_module, verify
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.instrument.running import CHIP, Run, Shape
 
 WORDS = 2048
 LOADS = {1: ("u8", ""), 2: ("u16", ""), 4: ("b32", ""), 8: ("b64", ""), 16: ("b32", ".v4")}

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from kernels import EXAMPLES, example, kernel
-from running import Run
 
 from memlane.instrument import SCHEMES, Selection, buffer_layout
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.instrument.running import Run
 
 WITHOUT_LANE_0 = """
     .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<4>;

@@ -6,12 +6,12 @@ from collections.abc import Callable, Set
 from pathlib import Path
 
 import pytest
-from kernels import EXAMPLES, SCALE, example, instructions, kernel
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions, trace
 from memlane.ptx import Directive, Label, Module, memory_access, parse, print_module, verify
 from memlane.record import Site
+from tests.instrument.kernels import EXAMPLES, SCALE, example, instructions, kernel
 
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<8>; .reg .f64 %d<4>; .reg .b128 %q<2>;"
 

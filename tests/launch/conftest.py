@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fake_target import PTX, FakeTarget
 
 from memlane.launch import LoadedModule
 from memlane.ptx import parse
+from tests.launch.fake_target import PTX, FakeTarget
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fake_target import FakeTarget
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from memlane.errors import BadLaunch
 from memlane.launch import Argument, LoadedModule
 from memlane.launch.arguments import pack
 from memlane.ptx import Variable
+from tests.launch.fake_target import FakeTarget
 
 
 def bound(kernels: LoadedModule, name: str, *args: object) -> tuple[Argument, ...]:

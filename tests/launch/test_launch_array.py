@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_target import FakeTarget
 
 from memlane.errors import BadLaunch
+from tests.launch.fake_target import FakeTarget
 
 
 @pytest.mark.parametrize("host", [np.arange(6, dtype="i2").reshape(2, 3), np.array(2.5), np.zeros((0, 4)), np.eye(3)[:, ::2], np.eye(3).T])

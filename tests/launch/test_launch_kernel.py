@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_target import FakeTarget
 
 from memlane.errors import BadLaunch
 from memlane.launch import LoadedModule, Stream, plain_name
+from tests.launch.fake_target import FakeTarget
 
 
 @pytest.mark.parametrize(

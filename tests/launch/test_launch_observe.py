@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fake_target import FakeTarget
-
 from memlane.launch import Copy, Launch, LoadedModule, Schedule, Step, observing, unobserved
+from tests.launch.fake_target import FakeTarget
 
 
 @dataclass

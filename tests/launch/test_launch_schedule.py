@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fake_target import FakeTarget
-
 from memlane.launch import Copy, LoadedModule, Schedule, Step, Timeline
+from tests.launch.fake_target import FakeTarget
 
 
 def test_a_schedule_prints_as_it_runs(kernels: LoadedModule) -> None:

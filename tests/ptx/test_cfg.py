@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from modules import CASES, kernel
 
 from memlane import ptx
 from memlane.errors import PtxTypeError
 from memlane.ptx import ControlFlow, Liveness
+from tests.ptx.modules import CASES, kernel
 
 DIAMOND = """
     setp.eq.s32 %p1, %r1, 0;

@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from modules import CASES, HEAD, module_text
 
 from memlane import ptx
 from memlane.errors import PtxSyntaxError, PtxTypeError, SourceError, UnsupportedPtx
+from tests.ptx.modules import CASES, HEAD, module_text
 
 IN_A_BODY = [
     ("frobnicate.u32 %r1;", UnsupportedPtx, 6, 1, "the instruction `frobnicate.u32` is not supported"),

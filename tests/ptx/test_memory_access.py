@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from modules import CASES, first
 
 from memlane import ptx
 from memlane.ptx import Address, Register, Sink, memory_access, memory_accesses, overwrites, registers_read, registers_written
+from tests.ptx.modules import CASES, first
 
 LOADS_AND_STORES = [
     # text, kind, space, type, vector, bytes, read-only, has a result

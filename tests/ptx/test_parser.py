@@ -8,10 +8,10 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from modules import CASES, EXAMPLES, HEAD, first, kernel, module_text
 
 from memlane import ptx
 from memlane.ptx import Address, Immediate, Pair, Register, Sink, Special, Symbol, TextureAddress, Vector
+from tests.ptx.modules import CASES, EXAMPLES, HEAD, first, kernel, module_text
 
 AWKWARD = ptx.parse(next(path for path in CASES if path.stem == "awkward").read_text(), "awkward.ptx")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from modules import CASES, EXAMPLES
 
 from memlane import ptx
+from tests.ptx.modules import CASES, EXAMPLES
 
 
 def test_there_are_modules_to_try() -> None:

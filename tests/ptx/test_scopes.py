@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from modules import CASES, kernel
-
 from memlane import ptx
 from memlane.ptx import ControlFlow, Register, RegisterDecl, flatten_scopes, print_statements
+from tests.ptx.modules import CASES, kernel
 
 
 def flat(body: str, params: str = ".param .u64 a") -> list[str]:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from examples_of_rows import instruction_from, registers
 from hypothesis import given
 from hypothesis import strategies as st
-from modules import CASES, first
 
 from memlane import ptx
 from memlane.compile import assemble
 from memlane.ptx import TABLE
 from memlane.ptx.forms import EFFECTS, NoMatch, Op, Row, Table, op
+from tests.ptx.examples_of_rows import instruction_from, registers
+from tests.ptx.modules import CASES, first
 
 ROWS = [row for opcode in TABLE.opcodes for row in TABLE.rows(opcode)]
 

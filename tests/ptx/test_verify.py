@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from modules import HEAD, module_text
 
 from memlane import ptx
 from memlane.errors import PtxTypeError
+from tests.ptx.modules import HEAD, module_text
 
 REFUSED = [
     ("@%r1 mov.u32 %r1, 0;", 2, "the guard `%r1` must be a predicate, but it is declared as `.b32`"),

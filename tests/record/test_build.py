@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.record import ACCESS_SCHEMA, build_trace
-from synthetic import NAIVE, launch, site
+from tests.synthetic import NAIVE, launch, site
 
 SITES = (site(0, "ld.global.f32", 4), site(1, "st.shared.f64", 5), site(2, "atom.global.u32", 9))
 LAUNCHES = (launch(0, NAIVE), launch(1, NAIVE))

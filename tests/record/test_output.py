@@ -12,7 +12,7 @@ import pytest
 
 from memlane.errors import RecordError
 from memlane.record import check_output, replacing
-from synthetic import transpose
+from tests.synthetic import transpose
 
 
 def write(path: Path, data: bytes, force: bool = False) -> None:
@@ -73,7 +73,7 @@ def test_no_space_left_leaves_the_old_file_and_says_so(tmp_path: Path, monkeypat
 LIMITED = """
 import resource, sys
 sys.path.insert(0, {tests!r})
-from synthetic import transpose
+from tests.synthetic import transpose
 from memlane.errors import RecordError
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:

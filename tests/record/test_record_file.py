@@ -15,7 +15,7 @@ import pytest
 
 from memlane.errors import RecordError
 from memlane.record import ACCESS_SCHEMA, Trace, load, save
-from synthetic import transpose
+from tests.synthetic import transpose
 
 
 @pytest.fixture

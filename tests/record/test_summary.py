@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memlane.record import LineSummary, build_trace, kernel_label, summarise, total_by_place
-from synthetic import NAIVE, TILED, counted, launch, site, transpose
+from tests.synthetic import NAIVE, TILED, counted, launch, site, transpose
 
 
 def line(summaries: list[LineSummary], kernel: str, op: str) -> LineSummary:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from memlane.diagnose import explain
 from memlane.record import LineSummary, Site, SiteCounts
 from memlane.report import counts_document, findings_document, summary_document, to_json
-from synthetic import counts, launch, site, transpose
+from tests.synthetic import counts, launch, site, transpose
 
 Golden = Callable[[str, str], None]
 

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from memlane.diagnose import explain, uncounted_launches
 from memlane.record import ACCESS_SCHEMA, Trace
 from memlane.report import render_counts, render_findings, render_trace, to_text
-from synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
+from tests.synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
 
 Golden = Callable[[str, str], None]
 
