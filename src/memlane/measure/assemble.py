@@ -33,15 +33,15 @@ def assemble_trace(
     for probed, decodings in collected.items():
         grids += grids_of([record for record in records if record.probed is probed], decodings, probed.traced.kernels)
     grids.sort(key=lambda grid: grid.began)
-    sites, first_site = _site_table(list(collected))
+    table = _SiteTable.of(grids)
     parts = [
-        _columns(number, grid, rows, first_site[grid.record.probed])
+        _columns(number, grid, rows, table.numbers[grid.record.probed])
         for number, (grid, rows) in enumerate(zip(grids, _rows_of(grids), strict=True))
     ]
     return build_trace(
         _concatenated([part.columns for part in parts]),
-        sites=sites,
-        launches=[_launch_info(number, grid, scheme, sites, first_site[grid.record.probed]) for number, grid in enumerate(grids)],
+        sites=table.sites,
+        launches=[_launch_info(number, grid, scheme, table) for number, grid in enumerate(grids)],
         warps=np.concatenate([part.warps for part in parts]) if parts else np.zeros(0, WARP_DTYPE),
         chip=target.chip.name,
         target=target.name,
@@ -50,14 +50,26 @@ def assemble_trace(
     )
 
 
-def _site_table(modules: Sequence[ProbedModule]) -> tuple[list[Site], dict[ProbedModule, int]]:
-    """The sites of all modules under one numbering, and the number of the first of each module."""
-    sites: list[Site] = []
-    first: dict[ProbedModule, int] = {}
-    for probed in modules:
-        first[probed] = len(sites)
-        sites += [replace(site, id=len(sites) + site.id) for site in probed.traced.sites]
-    return sites, first
+@dataclass(frozen=True)
+class _SiteTable:
+    """The timed sites of all kernels that ran, under one numbering."""
+
+    sites: list[Site]
+    numbers: dict[ProbedModule, IntArray]
+    """By module: the number in `sites` of each of its own sites, -1 for those that did not take part."""
+
+    @classmethod
+    def of(cls, grids: Sequence[Grid]) -> _SiteTable:
+        sites: list[Site] = []
+        numbers: dict[ProbedModule, IntArray] = {}
+        for probed, kernel in dict.fromkeys((grid.record.probed, grid.record.launch.kernel.name) for grid in grids):
+            traced = probed.traced
+            own = numbers.setdefault(probed, np.full(len(traced.sites), -1, np.int64))
+            for site in sorted(traced.positions.get(kernel, ())):
+                if own[site] < 0:
+                    own[site] = len(sites)
+                    sites.append(replace(traced.sites[site], id=len(sites)))
+        return cls(sites, numbers)
 
 
 @dataclass(frozen=True)
@@ -66,13 +78,13 @@ class _Part:
     warps: npt.NDArray[Any]
 
 
-def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], first_site: int) -> _Part:
+def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntArray) -> _Part:
     """The rows of one run, which are `rows` of the decoded records."""
     records, decoded_warps = grid.decoded.records[rows], grid.decoded.warps
     of = decoded_warps[records["slice"]]
     columns: dict[str, npt.NDArray[Any]] = {
         "launch": np.full(len(records), number, np.int64),
-        "site": records["site"].astype(np.int64) + first_site,
+        "site": site_numbers[records["site"]],
         "block": of["block"].astype(np.int64),
         "warp": of["warp"].astype(np.int64),
         "sm": of["sm"].astype(np.int64),
@@ -144,12 +156,13 @@ def _sites_by_position(record: LaunchRecord) -> IntArray:
     return table
 
 
-def _launch_info(number: int, grid: Grid, scheme: str, sites: Sequence[Site], first_site: int) -> LaunchInfo:
+def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> LaunchInfo:
     launch = grid.record.launch
     counts: tuple[SiteCounts, ...] = ()
     if grid.observation is not None:
         positions = grid.record.probed.traced.positions.get(launch.kernel.name, {})
-        counts = site_counts(grid.observation, {position: sites[first_site + site] for site, position in positions.items()})
+        numbers = table.numbers[grid.record.probed]
+        counts = site_counts(grid.observation, {position: table.sites[numbers[site]] for site, position in positions.items()})
     return LaunchInfo(
         id=number,
         kernel=launch.kernel.title,
