@@ -78,7 +78,4 @@ class Observed:
         if layers.clock:
             cycles = int(context["end"][0] - context["base"][0])
             self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
-            if accesses is not None:
-                accesses["issue"] -= context["base"][0]
-                accesses["complete"] -= context["base"][0]
         return Observation(self._launch, counts, accesses, cycles, executed)

@@ -83,7 +83,8 @@ ACCESS_DTYPE = np.dtype(
     ],
     align=True,
 )
-"""`issue` and `complete` in cycles of the clock layer (0 without it): when the access left the warp and when its value was there.
+"""`issue` and `complete` in cycles of `%clock64` on the block's SM (0 without the clock layer): when the access left the warp and when
+its value was there.
 `space` is an index into `memlane.ptx.SPACES`-like order: 0 global, 1 shared, 2 local, 3 const, 4 param."""
 
 

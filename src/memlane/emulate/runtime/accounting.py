@@ -97,6 +97,8 @@ def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
         if layers.clock:
             complete = _complete(e, chip, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
         if layers.accesses:
+            # Rows tell the time of their multiprocessor, as `%clock64` does.
+            origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
             invoke(
                 e,
                 keep_row,
@@ -104,8 +106,8 @@ def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
                 site,
                 constant(I32, SPACE_NUMBERS[space]),
                 lanes,
-                issue,
-                complete,
+                e.add(issue, origin),
+                e.add(complete, origin),
                 e.trunc(sectors, I32),
                 e.trunc(wavefronts, I32),
             )
