@@ -55,7 +55,9 @@ class _Evidence:
 def _of_trace(trace: Trace, name: str) -> _Evidence:
     silent = uncounted_launches(trace)
     if silent and len(silent) == len(trace.launches):
-        raise RecordError(f"{name} holds no transaction counts, so there is nothing to explain; record it again with counts")
+        raise RecordError(
+            f"{name} holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`"
+        )
     counts = [entry for launch in trace.launches for entry in launch.counts]
     return _Evidence(trace.chip, "emulated" if trace.modelled else "counted on the device", counts, trace.sources)
 

@@ -15,7 +15,7 @@ from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.observed import site_counts
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
-from memlane.record import WARP_DTYPE, LaunchInfo, Site, SiteCounts, Trace, build_trace
+from memlane.record import WARP_DTYPE, LaunchInfo, Site, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = 0, 1, 255
 """Numbers of spaces in `memlane.launch.ACCESS_DTYPE`, and one that is none."""
@@ -158,10 +158,10 @@ def _sites_by_position(record: LaunchRecord) -> IntArray:
 
 def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> LaunchInfo:
     launch = grid.record.launch
-    counts: tuple[SiteCounts, ...] = ()
+    numbers = table.numbers[grid.record.probed]
+    counts = tuple(replace(one, site=table.sites[numbers[one.site.id]]) for one in grid.record.counted if numbers[one.site.id] >= 0)
     if grid.observation is not None:
         positions = grid.record.probed.traced.positions.get(launch.kernel.name, {})
-        numbers = table.numbers[grid.record.probed]
         counts = site_counts(grid.observation, {position: table.sites[numbers[site]] for site, position in positions.items()})
     return LaunchInfo(
         id=number,

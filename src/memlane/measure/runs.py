@@ -15,6 +15,7 @@ from memlane.instrument import Decoded
 from memlane.launch import Launch, Observation
 from memlane.measure.join import IntArray
 from memlane.measure.probed import ProbedModule
+from memlane.record import SiteCounts
 
 Extent = tuple[int, int]
 
@@ -34,6 +35,8 @@ class LaunchRecord:
     probed: ProbedModule
     observations: list[tuple[int, Observation]] = field(default_factory=list)
     """With the turn at which each was made."""
+    counted: tuple[SiteCounts, ...] = ()
+    """Transactions from a counting launch, under the sites of the original module; where the target cannot observe."""
 
     def observed(self, observation: Observation) -> None:
         """What the emulator reports when a run of the launch has finished."""

@@ -45,8 +45,9 @@ class Tally:
         return replace(launch, kernel=twin[launch.kernel.name])
 
     def collect(self) -> list[tuple[int, Counts]]:
-        """The counts of each launch under its number, after all of them have finished."""
-        return [(tallied.number, self._counts(tallied)) for tallied in self._launches]
+        """The counts of each launch since the last call under its number, after all of them have finished."""
+        launches, self._launches = self._launches, []
+        return [(tallied.number, self._counts(tallied)) for tallied in launches]
 
     def _counts(self, tallied: _Tallied) -> Counts:
         counters = np.empty(self._counted.nbytes, np.uint8)

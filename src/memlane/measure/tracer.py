@@ -9,9 +9,11 @@ from memlane.instrument import Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Target, observing, unobserved
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
+from memlane.measure.memory import Snapshot
 from memlane.measure.probed import ProbedModule, probe
 from memlane.measure.runs import LaunchRecord
-from memlane.record import Trace
+from memlane.measure.tallied import Tally
+from memlane.record import SiteCounts, Trace
 
 
 class Tracer:
@@ -24,11 +26,26 @@ class Tracer:
     The traced launches compute what the plain ones would. One tracer serves one target.
     """
 
-    def __init__(self, options: TraceOptions | None = None, *, only_launch: int | None = None, records_per_warp: int | None = None) -> None:
-        """`only_launch`: trace the launch of that number, from 0, and leave the others alone. `records_per_warp`: room for the records of a
-        warp; by default the number of its sites where none lies in a loop, else as many as fit a fixed share of memory. What finds no room
-        is counted as lost."""
+    def __init__(
+        self,
+        options: TraceOptions | None = None,
+        *,
+        only_launch: int | None = None,
+        records_per_warp: int | None = None,
+        counts: bool = False,
+    ) -> None:
+        """`only_launch`: trace the launch of that number, from 0, and leave the others alone.
+
+        `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
+        fit a fixed share of memory. What finds no room is counted as lost.
+
+        `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given are
+        put back in between; what the kernel changes elsewhere (module variables, memory behind pointers in memory) it changes twice. The
+        emulator sees the transactions in the traced launch itself and always counts.
+        """
         self.options = options or TraceOptions()
+        self._counts = counts
+        self._tallies: dict[LoadedModule, Tally] = {}
         self.seen = 0
         """Launches that were observed."""
         self.traced = 0
@@ -59,9 +76,23 @@ class Tracer:
         probed, arena = self._prepare(launch.kernel.loaded)
         record = LaunchRecord(launch, probed)
         self._records.append(record)
+        if self._counts and not launch.kernel.target.observes:
+            record.counted = self._count(launch)
         arena.make_room(launch)
         layers = Layers(counts=True, accesses=True, report=record.observed) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
+
+    def _count(self, launch: Launch) -> tuple[SiteCounts, ...]:
+        """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
+        loaded = launch.kernel.loaded
+        if loaded not in self._tallies:
+            self._tallies[loaded] = Tally(loaded)
+        tally = self._tallies[loaded]
+        before = Snapshot(launch)
+        launch.kernel.target.launch(tally.counting(len(self._records), launch))
+        [(_, counts)] = tally.collect()
+        before.restore()
+        return counts.sites
 
     def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
         if loaded not in self._probed:
@@ -80,14 +111,19 @@ class Tracer:
 
 
 def trace(
-    call: KernelCall, *args: object, scheme: str = "dependent", selection: Selection | None = None, records_per_warp: int | None = None
+    call: KernelCall,
+    *args: object,
+    scheme: str = "dependent",
+    selection: Selection | None = None,
+    records_per_warp: int | None = None,
+    counts: bool = False,
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
     Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`
-    as for `Tracer`. On the emulator the trace carries the transactions of each access too.
+    and `counts` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
     """
-    tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp)
+    tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp, counts=counts)
     with observing(tracer):
         call(*args)
     return tracer.finish()
