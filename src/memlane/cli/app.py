@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 
 import typer
-from click.exceptions import Abort, ClickException, Exit
 
 from memlane.cli import count, doctor, explain, export, trace
 from memlane.errors import MemlaneError
@@ -32,16 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     An error that a user can cause is one message on standard error. Any other exception is a bug and keeps its traceback.
     """
     try:
-        result = app(args=None if argv is None else list(argv), standalone_mode=False)
+        # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
+        app(args=None if argv is None else list(argv), prog_name="memlane")
     except MemlaneError as error:
         print(f"memlane: {error}", file=sys.stderr)
         return error.exit_code
-    except ClickException as error:
-        error.show()
-        return error.exit_code
-    except Exit as stop:
-        return stop.exit_code
-    except (Abort, KeyboardInterrupt):
-        print("memlane: interrupted", file=sys.stderr)
-        return 130
-    return int(result or 0)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from memlane.cli import options as o
-from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
+from memlane.cli.programs import CompileOptions, LaunchOptions, Program
 from memlane.errors import CommandError
 from memlane.measure import Counter
 from memlane.report import counts_document, render_counts, to_json
@@ -33,16 +33,15 @@ def count(
 ) -> None:
     """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
     counter = Counter(only_launch=launch)
-    if source.suffix in SOURCE_SUFFIXES:
-        compile_options = CompileOptions(define, include, std, arch, instantiate)
-        run_kernel(source, compile_options, LaunchOptions.parse(kernel, grid, block, arg, shared), target, counter)
-    else:
-        run_script(source, arguments or (), target, counter)
+    program = Program(
+        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
+    )
+    program.run(target, counter)
     if not counter.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)
-    results = counter.finish()
-    if not results:
+    if not counter.counted:
         raise CommandError(f"{source} made {counter.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    results = counter.finish()
     if as_json:
         typer.echo(to_json(counts_document(results)))
     else:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memlane.cli.specs import ArgumentSpec, parse_argument, parse_extent
+from memlane.cli.specs import parse_argument, parse_extent
 from memlane.compile import cuda
-from memlane.errors import CommandError
-from memlane.launch import Observer, Target, observing
+from memlane.errors import CommandError, MemlaneError
+from memlane.launch import LoadedModule, Observer, Target, observing
 from memlane.ptx import Module, parse
 from memlane.targets import override, target
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
+OLDEST_COMPILED = (7, 5)
+"""The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +34,55 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The one launch that a .cu or .ptx file gets."""
+    """The one launch that a .cu or .ptx file gets, as it stands on the command line."""
 
-    kernel: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    arguments: tuple[ArgumentSpec, ...]
-    shared_bytes: int
+    kernel: str = ""
+    grid: str = ""
+    block: str = ""
+    arguments: Sequence[str] = ()
+    shared_bytes: int = 0
 
-    @classmethod
-    def parse(cls, kernel: str, grid: str, block: str, arguments: Sequence[str], shared_bytes: int) -> LaunchOptions:
-        return cls(
-            kernel, parse_extent("--grid", grid), parse_extent("--block", block), tuple(map(parse_argument, arguments)), shared_bytes
-        )
+
+@dataclass(frozen=True)
+class Program:
+    """What is to be run: a script with its arguments, or a .cu or .ptx file with how to compile and launch it."""
+
+    path: Path
+    arguments: Sequence[str] = ()
+    compile: CompileOptions = CompileOptions()
+    launch: LaunchOptions = LaunchOptions()
+
+    def run(self, target_name: str, observer: Observer) -> None:
+        """Run it with every launch under `observer`. CommandError for a file that is not there, and for options that it has no use for."""
+        if not self.path.is_file():
+            raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
+        if self.path.suffix in SOURCE_SUFFIXES:
+            if self.arguments:
+                raise CommandError(
+                    f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
+                )
+            run_kernel(self.path, self.compile, self.launch, target_name, observer)
+            return
+        given = {**vars(self.compile), **vars(self.launch)}
+        without = {**vars(CompileOptions()), **vars(LaunchOptions())}
+        for name, value in given.items():
+            if value and value != without[name]:
+                option = _OPTION.get(name, f"--{name}")
+                raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
+        run_script(self.path, self.arguments, target_name, observer)
+
+
+_OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
+"""Options that are not called as their field is."""
 
 
 def load_source(path: Path, options: CompileOptions, default_arch: str) -> Module:
     """The module in a .cu or .ptx file."""
-    if not path.exists():
-        raise CommandError(f"no file {path}")
     if path.suffix == ".ptx":
-        return parse(path.read_text(), str(path))
+        try:
+            return parse(path.read_text(encoding="utf-8"), str(path))
+        except UnicodeDecodeError:
+            raise CommandError(f"{path} is no text, so no PTX") from None
     return cuda(
         path,
         arch=options.arch or default_arch,
@@ -65,6 +96,8 @@ def load_source(path: Path, options: CompileOptions, default_arch: str) -> Modul
 def arch_of(target: Target) -> str:
     """The architecture to compile for: `sm_90` for compute capability 9.0."""
     major, minor = target.chip.compute_capability
+    if target.modelled:
+        major, minor = max((major, minor), OLDEST_COMPILED)
     return f"sm_{major}{minor}"
 
 
@@ -72,21 +105,29 @@ def run_kernel(path: Path, compile_options: CompileOptions, options: LaunchOptio
     """Launch the one kernel of a .cu or .ptx file under `observer`."""
     where = target(target_name or None)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
-    if not options.kernel and len(loaded) > 1:
-        raise CommandError(
-            f"{path} has several kernels: {', '.join(k.title for k in loaded.module.kernels.values())}; choose one with --kernel"
-        )
-    kernel = loaded[options.kernel or next(iter(loaded), "")]
-    values = [spec.on(where) for spec in options.arguments]
+    kernel = loaded[options.kernel or _only_kernel(path, loaded)]
+    grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
+    values = [parse_argument(text).on(where) for text in options.arguments]
     with observing(observer):
-        kernel[options.grid, options.block, None, options.shared_bytes](*values)
+        kernel[grid, block, None, options.shared_bytes](*values)
         where.sync()
 
 
+def _only_kernel(path: Path, loaded: LoadedModule) -> str:
+    """The name of the kernel where none was asked for."""
+    if len(loaded) == 1:
+        return next(iter(loaded))
+    if not loaded:
+        raise CommandError(f"{path} has no kernel")
+    titles = ", ".join(kernel.title for kernel in loaded.module.kernels.values())
+    raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
+
+
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer) -> None:
-    """Run a Python script as `python path arguments...` would, with every launch under `observer`."""
-    if not path.exists():
-        raise CommandError(f"no file {path}")
+    """Run a Python script as `python path arguments...` would, with every launch under `observer`.
+
+    CommandError for a script that stops with an exit code, and for one that raises: then its text is the traceback that Python would show.
+    """
     argv, search = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
@@ -94,9 +135,21 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
         with override(target_name or None), observing(observer):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as stop:
-        if stop.code not in (None, 0):
-            raise CommandError(
-                f"{path} stopped with exit code {stop.code}", exit_code=stop.code if isinstance(stop.code, int) else 1
-            ) from None
+        if isinstance(stop.code, str):
+            raise CommandError(f"{path} stopped: {stop.code}", exit_code=1) from None
+        if stop.code:
+            raise CommandError(f"{path} stopped with exit code {stop.code}", exit_code=stop.code) from None
+    except MemlaneError:
+        raise
+    except Exception as error:
+        raise CommandError(f"{path} failed\n{_traceback_in(path, error)}", exit_code=1) from error
     finally:
         sys.argv, sys.path[:] = argv, search
+
+
+def _traceback_in(path: Path, error: Exception) -> str:
+    """The traceback from the script on: what leads to it is how we run scripts."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()

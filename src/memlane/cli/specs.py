@@ -36,7 +36,11 @@ def parse_argument(text: str) -> ArgumentSpec:
     """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`. Raises CommandError that shows the form."""
     if match := _SPEC.match(text):
         shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
-        return ArgumentSpec(text, _fill(text, shape, _dtype(text, match["dtype"]), match["fill"] or "zeros"))
+        kind = _dtype(text, match["dtype"])
+        try:
+            return ArgumentSpec(text, _fill(text, shape, kind, match["fill"] or "zeros"))
+        except (MemoryError, OverflowError, ValueError):
+            raise CommandError(f"--arg {text}: {math.prod(shape) * kind.itemsize:,} bytes are more than this machine has") from None
     if match := _SCALAR.match(text):
         kind = _dtype(text, match["dtype"])
         try:

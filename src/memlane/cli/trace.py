@@ -10,7 +10,7 @@ from rich.console import Console
 
 from memlane.cli import options as o
 from memlane.cli.output import output_path
-from memlane.cli.programs import SOURCE_SUFFIXES, CompileOptions, LaunchOptions, run_kernel, run_script
+from memlane.cli.programs import CompileOptions, LaunchOptions, Program
 from memlane.errors import CommandError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.measure import Tracer
@@ -42,20 +42,20 @@ def trace(
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
     path = output_path(output, source, ".parquet")
+    place = path.absolute()  # The script may well change the working directory.
     check_output(path, force)
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
     tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch)
-    if source.suffix in SOURCE_SUFFIXES:
-        compile_options = CompileOptions(define, include, std, arch, instantiate)
-        run_kernel(source, compile_options, LaunchOptions.parse(kernel, grid, block, arg, shared), target, tracer)
-    else:
-        run_script(source, arguments or (), target, tracer)
+    program = Program(
+        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
+    )
+    program.run(target, tracer)
     if not tracer.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
     if not tracer.traced:
         raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     result = tracer.finish()
-    result.save(path, force=force)
+    result.save(place, force=force)
     Console().print(render_trace(result))
     typer.echo(f"Wrote {path}")
     typer.echo(f"Next: memlane explain {path}")
