@@ -1,0 +1,251 @@
+"""Does the trace say how long a memory access takes?
+
+Question 1: alone. One warp follows a ring of absolute 64-bit addresses in shared memory, L1, L2 and DRAM. The truth is the chain average
+of the kernel as it was compiled, without a probe: the cycles between two clock reads around the whole walk, the second ordered after the
+last value, divided by the number of loads. The trace of the same kernel over the same addresses in the same round gives one record for
+each load; their mean, less the empty window of the scheme (`window.py`), should be the truth. One round is: empty the L2 where
+DRAM is to answer, walk without probes, then the same with each scheme. Ten rounds, on ten stretches of the ring; intervals are 95 %
+of the mean over rounds, from its standard error.
+
+Prediction, from single measurements that led to the design: `dependent` reads 27 / 36 / 287 / 705 cycles against 23.7 / 34.3 / 283 / 713,
+within 5 cycles or 2 % everywhere. `consume` is as good or better. `simple` reads a few cycles at every level, as its second clock read does
+not wait. `paper` likewise at 13 or 14 before its window is taken off, as on this chip its fence does not wait.
+
+Question 2: under load. As many warps as fit walk at once, each lane on its own word (8 sectors a request). Little's law: the mean time in
+the system times the rate of arrivals is the mean number inside. It holds as an identity if all three numbers are taken from the
+same intervals, so they are not: the time is the mean of `end - start` over the records; the rate comes from geometry and other clocks (the
+loads which the launch makes on an SM by construction, over the time between the first and the last clock read of the kernel itself on that
+SM); the number inside is sampled from the records, at instants on each SM's clock. What this can refute: records that are lost, doubled,
+filed under another warp, SM or clock, or stamped outside their warp's walk. What it cannot: two stamps of one record that are late by the
+same time; question 1 is for that. A second row, without a reach, sets the recorded mean under load beside the chain average under load of
+the kernel without probes, in which every warp has exactly one load outstanding at any time: the probe itself changes the load, because
+between two loads of a warp it writes a record.
+
+Prediction: within 1 % where nothing is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
+from harness import Row, write
+from running import failed, machine, parser, run_cases
+from window import FILLERS, filled, run
+
+from memlane.instrument import SCHEMES
+from memlane.launch import DeviceArray, Launch
+from memlane.measure.probed import ProbedModule
+from memlane.record import Trace
+from memlane.targets import target
+
+SOURCES = [
+    "src/memlane/instrument",
+    "src/memlane/measure",
+    "src/memlane/ptx",
+    "src/memlane/driver",
+    "benchmarks/accuracy.py",
+    "benchmarks/chase.py",
+    "benchmarks/window.py",
+    "benchmarks/kernels/chase.cu",
+]
+ROUNDS = 10
+REACH_CYCLES, REACH_SHARE = 5.0, 0.02
+LOAD_STEPS = 96
+LITTLE_REACH = 0.10
+
+
+# -- alone ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Walks:
+    """What the rounds of one level gave: a mean time of one load for each round."""
+
+    truth: list[float] = field(default_factory=list)
+    recorded: dict[str, list[float]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def chain_average(launch: Launch, times: DeviceArray, steps: int) -> float:
+    """Cycles of one load of a walk that has just been launched, by the kernel's own clock reads."""
+    walked = read_times(times)[0]
+    return float(int(walked["end"]) - int(walked["begin"])) / steps
+
+
+def mean_cycles(trace: Trace, expected: int) -> float:
+    """Mean of end - start. Raises if a record is missing: a mean over some of the loads is none of all."""
+    cycles = _column(trace, "end") - _column(trace, "start")
+    if trace.lost or len(cycles) != expected:
+        raise RuntimeError(f"{len(cycles)} records for {expected} loads, {trace.lost} lost")
+    return float(cycles.mean())
+
+
+def _column(trace: Trace, name: str) -> npt.NDArray[np.int64]:
+    return np.asarray(trace.table[name].to_numpy(), np.int64)
+
+
+def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], rounds: int) -> Walks:
+    """The rounds of one level."""
+    ring, walks = chase.ring(level), Walks(recorded={scheme: [] for scheme in probed})
+    for number in range(rounds):
+        launch, times = chase.launch(level, ring, number * level.steps)
+        chase.prepare(level)
+        chase.target.launch(launch)
+        walks.truth.append(chain_average(launch, times, level.steps))
+        for scheme, twin in probed.items():
+            if scheme in walks.notes:
+                continue
+            chase.prepare(level)
+            try:
+                walks.recorded[scheme].append(mean_cycles(run(twin, launch, level.steps), level.steps))
+            except Exception as error:
+                walks.notes[scheme] = f"{type(error).__name__}: {error}"
+    return walks
+
+
+def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict[str, dict[str, float]]:
+    """By scheme: the mean record of each filler, after a first run that does not count."""
+    ring = chase.ring(level)
+    launch, _ = chase.launch(level, ring, 0)
+    found: dict[str, dict[str, float]] = {}
+    for scheme, twin in probed.items():
+        found[scheme] = {}
+        for filler in FILLERS:
+            try:
+                empty = filled(twin, launch.kernel.name, filler)
+                run(empty, launch, level.steps)
+                found[scheme][filler] = mean_cycles(run(empty, launch, level.steps), level.steps)
+            except Exception as error:
+                print(f"no window of {scheme} with filler {filler}: {error}", file=sys.stderr)
+    return found
+
+
+def accuracy_row(level: Level, scheme: str, walks: Walks, window: dict[str, float]) -> Row:
+    """Mean recorded less the window against the truth, for one scheme at one level."""
+    case = f"{scheme}, {level.name}"
+    if scheme in walks.notes or not window:
+        return failed(case, walks.notes.get(scheme, "no empty window could be measured"))
+    empty = min(window.values())
+    errors = [recorded - empty - truth for recorded, truth in zip(walks.recorded[scheme], walks.truth, strict=True)]
+    truth, recorded, error = (statistics.fmean(values) for values in (walks.truth, walks.recorded[scheme], errors))
+    reach = max(REACH_CYCLES, REACH_SHARE * truth) if scheme == "dependent" else None
+    peer = {"truth": truth, "truth, half interval": half_interval(walks.truth), "recorded": recorded, "window": empty}
+    peer |= {"net": recorded - empty, "error": error, "error, half interval": half_interval(errors), "error, %": 100 * error / truth}
+    fillers = ", ".join(f"{name} {value:.2f}" for name, value in window.items())
+    note = f"{len(errors)} rounds of {level.steps} loads; windows: {fillers}"
+    return Row(case, "error of the mean", abs(error), "cycles", reach, peer=rounded(peer), note=note)
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean, from the standard error."""
+    return 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in values.items() if not math.isnan(value)}
+
+
+def alone(level: Level, options: argparse.Namespace) -> list[Row]:
+    """All schemes at one level."""
+    chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
+    probed = {scheme: chase.probed(scheme) for scheme in SCHEMES}
+    walks = walk_alone(chase, level, probed, 2 if options.quick else ROUNDS)
+    found = windows(chase, next(one for one in levels(options) if one.name == ("shared" if level.name == "shared" else "L1")), probed)
+    return [accuracy_row(level, scheme, walks, found[scheme]) for scheme in SCHEMES]
+
+
+# -- under load ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """The three numbers of Little's law on one SM, in cycles of its clock."""
+
+    latency: float
+    rate: float
+    """Loads for each cycle."""
+    outstanding: float
+
+
+def loads_by_sm(trace: Trace, walked: npt.NDArray[np.void], steps: int, samples: int = 2000) -> list[Load]:
+    """Little's law on each SM. `walked`: what the warps of the traced launch noted themselves."""
+    sms, starts, ends = _column(trace, "sm"), _column(trace, "start"), _column(trace, "end")
+    found = []
+    for sm in np.unique(walked["sm"]):
+        warps, own = walked[walked["sm"] == sm], sms == sm
+        first, last = int(warps["begin"].min()), int(warps["end"].max())
+        instants = np.linspace(first, last, samples, endpoint=False) + (last - first) / samples / 2
+        began = np.searchsorted(np.sort(starts[own]), instants, side="right")
+        ended = np.searchsorted(np.sort(ends[own]), instants, side="right")
+        latency = float((ends[own] - starts[own]).mean())
+        found.append(Load(latency, len(warps) * steps / (last - first), float((began - ended).mean())))
+    return found
+
+
+def loaded(level: Level, options: argparse.Namespace) -> list[Row]:
+    """Little's law for `dependent` at one level with the SMs full."""
+    chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
+    steps = 8 if options.quick else LOAD_STEPS
+    twin = chase.probed("dependent")
+    ring = chase.ring(level)
+    launch, _ = chase.launch(level, ring, 0)
+    resident = chase.target.resident_blocks(twin.loaded[launch.kernel.name], BLOCK, launch.shared_bytes)
+    blocks = 2 if options.quick else resident * chase.target.chip.sm_count
+    launch, times = chase.launch(level, ring, 0, steps=steps, warps=blocks * BLOCK // 32)
+    chase.prepare(level)
+    chase.target.launch(launch)
+    walked = read_times(times)
+    unprobed = float((walked["end"] - walked["begin"]).mean()) / steps
+    chase.prepare(level)
+    trace = run(twin, launch, steps)
+    walked = read_times(times)
+    found = loads_by_sm(trace, walked, steps)
+    deviations = [abs(one.latency * one.rate / one.outstanding - 1) for one in found]
+    latency = float((_column(trace, "end") - _column(trace, "start")).mean())
+    peer = {
+        "mean latency, cycles": latency,
+        "loads per cycle and SM": statistics.fmean(one.rate for one in found),
+        "latency x rate": statistics.fmean(one.latency * one.rate for one in found),
+        "outstanding per SM": statistics.fmean(one.outstanding for one in found),
+        "warps per SM": len(walked) / len(found),
+        "worst SM, %": 100 * max(deviations),
+    }
+    note = f"{len(found)} SMs, {len(trace.table)} records, {trace.lost} lost"
+    case = f"under load, {level.name}"
+    return [
+        Row(case, "Little's law, mean deviation", statistics.fmean(deviations), "share", LITTLE_REACH, peer=rounded(peer), note=note),
+        Row(case, "recorded mean over chain average without probes", latency / unprobed, "ratio", peer=rounded({"unprobed": unprobed})),
+    ]
+
+
+# -- the benchmark -------------------------------------------------------------------------------------------------------------
+
+
+def levels(options: argparse.Namespace) -> tuple[Level, ...]:
+    return QUICK_LEVELS if options.quick else LEVELS
+
+
+def run_case(name: str, options: argparse.Namespace) -> list[Row]:
+    kind, _, wanted = name.partition(", ")
+    level = next(level for level in levels(options) if level.name == wanted)
+    return alone(level, options) if kind == "alone" else loaded(level, options)
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    names = [f"alone, {level.name}" for level in LEVELS] + [f"under load, {name}" for name in ("shared", "L2", "DRAM")]
+    rows = run_cases(names, run_case, options)
+    if options.rows is None:
+        write("accuracy", rows, **machine(options))
+
+
+if __name__ == "__main__":
+    main()

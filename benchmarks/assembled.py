@@ -1,0 +1,107 @@
+"""Which memory instructions a kernel has, in PTX and as assembled."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from memlane.compile import assemble
+from memlane.instrument import site_table
+from memlane.ptx import Module
+
+GROUPS = ("global load", "global store", "global atomic", "shared")
+
+_SECTION = re.compile(r"^\.text\.(\S+):$")
+_OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_SASS_GROUPS = {
+    "LDG": "global load",
+    "LD": "global load",
+    "STG": "global store",
+    "ST": "global store",
+    "RED": "global atomic",
+    "REDG": "global atomic",
+    "ATOM": "global atomic",
+    "ATOMG": "global atomic",
+    "LDS": "shared",
+    "STS": "shared",
+    "ATOMS": "shared",
+}
+_PTX_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "atomic"}
+
+Instructions = dict[str, Counter[str]]
+"""By group: how many instructions of each opcode."""
+
+
+def group_of(space: str, kind: str) -> str:
+    """The group of a site; generic accesses go with global memory, where those of the examples lead."""
+    return "shared" if space == "shared" else f"global {_PTX_KINDS[kind]}"
+
+
+def in_ptx(module: Module, kernel: str) -> Instructions:
+    """Of the kernel with that PTX name."""
+    found: Instructions = {group: Counter() for group in GROUPS}
+    for site in site_table(module).of_kernel[kernel].values():
+        if site.space in ("global", "generic", "shared"):
+            found[group_of(site.space, site.kind)][site.op] += 1
+    return found
+
+
+def in_sass(text: str) -> dict[str, Instructions]:
+    """Of every kernel, from what nvdisasm prints."""
+    kernels: dict[str, Instructions] = {}
+    current: Instructions = {group: Counter() for group in GROUPS}
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            current = kernels.setdefault(section[1], {group: Counter() for group in GROUPS})
+        elif opcode := _OPCODE.match(line):
+            group = _SASS_GROUPS.get(opcode[1].partition(".")[0])
+            if group:
+                current[group][opcode[1]] += 1
+    return kernels
+
+
+def disassemble(module: Module, arch: str) -> str:
+    """The listing of the assembled module. FileNotFoundError without a disassembler."""
+    program = shutil.which("nvdisasm") or next(map(str, Path(sys.prefix).glob("lib/python*/site-packages/nvidia/cu*/bin/nvdisasm")), None)
+    if program is None:
+        raise FileNotFoundError("there is no nvdisasm; pip install nvidia-cuda-nvdisasm")
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder) / "module.cubin"
+        cubin.write_bytes(assemble(module, arch=arch).data)
+        return subprocess.run([program, "-c", str(cubin)], capture_output=True, text=True, check=True).stdout
+
+
+def same(ptx: Counter[str], sass: Counter[str]) -> bool:
+    """Whether there are as many instructions of each width."""
+    return Counter(_widths(ptx, _ptx_width)) == Counter(_widths(sass, _sass_width))
+
+
+def _widths(counts: Counter[str], width: object) -> list[int]:
+    assert callable(width)
+    return [width(opcode) for opcode, number in counts.items() for _ in range(number)]
+
+
+def _ptx_width(op: str) -> int:
+    """Bytes of one lane of `ld.global.v4.f32`."""
+    parts = op.split(".")
+    vector = next((int(part[1:]) for part in parts if re.fullmatch(r"v[248]", part)), 1)
+    bits = re.search(r"(\d+)", parts[-1])
+    return vector * (int(bits[1]) if bits else 32) // 8
+
+
+def _sass_width(opcode: str) -> int:
+    """Bytes of one lane of `LDG.E.128`."""
+    for part in opcode.split(".")[1:]:
+        if sized := re.fullmatch(r"[US]?(8|16|64|128)", part):
+            return int(sized[1]) // 8
+    return 4
+
+
+def describe(counts: Counter[str]) -> str:
+    """`16 LDS + 4 LDS.128`."""
+    return " + ".join(f"{number} {opcode}" for opcode, number in sorted(counts.items())) or "none"

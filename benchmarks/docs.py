@@ -1,0 +1,199 @@
+"""Write the tables of the documentation from the result files, between their markers. With `--check` only say whether they are up to date.
+
+    <!-- table: accuracy -->
+    (written by this script)
+    <!-- end of table -->
+
+A table whose benchmark has no result file yet says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import RESULTS, ROOT
+
+DOCS = ROOT / "docs"
+
+Document = Mapping[str, Any]
+ResultRow = Mapping[str, Any]
+
+_BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+# -- cells ---------------------------------------------------------------------------------------------------------------------
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """Whole numbers in full with separators, others with four significant digits."""
+    if value is None:
+        return "not measured"
+    if unit == "share" or unit == "%":
+        return f"{100 * value if unit == 'share' else value:.2g} %"
+    text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{text} {unit}".strip()
+
+
+def verdict(row: ResultRow) -> str:
+    """What was to be reached, and whether it was."""
+    if row["reach"] is None:
+        return "compares"
+    sign = "at least" if row["better"] == "higher" else "at most"
+    return f"{sign} {number(row['reach'], row['unit'])}: {'yes' if row['holds'] else '**no**'}"
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; all columns but the first are set to the right."""
+    rule = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in (head, rule, *lines)) + "\n"
+
+
+def provenance(document: Document) -> str:
+    """Where and from what the numbers come."""
+    where = [document["chip"]]
+    where += [f"driver {document['driver']}"] if document["driver"] else []
+    where += [f"CUDA {document['cuda']}"] if document["cuda"] else []
+    return f"\nMeasured on {', '.join(where)}, {document['date']}, commit `{document['commit'][:12]}`, by `{document['command']}`.\n"
+
+
+def footnotes(rows: Iterable[ResultRow]) -> str:
+    """The notes of the rows that miss their reach."""
+    missed = [f"- {row['case']}, {row['metric']}: {row['note'] or 'not explained yet'}\n" for row in rows if not row["holds"]]
+    return "\nMissed:\n\n" + "".join(missed) if missed else ""
+
+
+# -- tables --------------------------------------------------------------------------------------------------------------------
+
+
+def accuracy(document: Document) -> str:
+    rows = [row for row in document["rows"] if "truth" in row["peer"]]
+    lines = []
+    for row in rows:
+        peer = row["peer"]
+        interval = f" ± {number(peer['error, half interval'])}" if "error, half interval" in peer else ""
+        cells = [number(peer[name]) for name in ("recorded", "window", "net", "truth")]
+        error = f"{peer['error']:+.2f}{interval} ({peer['error, %']:+.1f} %)"
+        lines.append([row["case"], *cells, error, verdict(row)])
+    return table(["scheme, level", "recorded", "window", "net", "truth", "error, cycles", "reach"], lines)
+
+
+def little(document: Document) -> str:
+    rows = [row for row in document["rows"] if "latency x rate" in row["peer"]]
+    names = ["mean latency, cycles", "loads per cycle and SM", "latency x rate", "outstanding per SM"]
+    lines = [[row["case"], *(number(row["peer"][name]) for name in names), number(row["value"], row["unit"]), verdict(row)] for row in rows]
+    return table(["", *names, "mean deviation", "reach"], lines)
+
+
+def counts(document: Document) -> str:
+    lines = []
+    for row in document["rows"]:
+        if "memlane" not in row["peer"]:
+            continue
+        peer = row["peer"]
+        group = row["metric"].removesuffix(": difference")
+        cells = [number(peer.get(name)) for name in ("requests", "its requests", "memlane", "Nsight Compute")]
+        lines.append([row["case"], group, *cells, verdict(row), row["note"]])
+    head = ["launch", "accesses", "requests (PTX)", "requests (SASS)", "memlane", "Nsight Compute", "reach", "what the assembler changed"]
+    return table(head, lines)
+
+
+def roads(document: Document) -> str:
+    rows = [row for row in document["rows"] if row["metric"] == "sites counted otherwise by the emulator"]
+    lines = [[row["case"], number(row["peer"].get("sites")), number(row["value"]), verdict(row)] for row in rows]
+    return table(["launch", "sites", "counted otherwise by the emulator", "reach"], lines)
+
+
+def overhead(document: Document) -> str:
+    lost = {row["case"]: row for row in document["rows"] if row["metric"] == "records lost"}
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "traced time over original time":
+            cells = [number(row["peer"][name]) for name in ("records", "original, us", "traced, us")]
+            lines.append([row["case"], *cells, number(row["value"]), number(lost[row["case"]]["value"])])
+    return table(["launch", "records", "original, us", "traced, us", "ratio", "lost"], lines)
+
+
+def outputs(document: Document) -> str:
+    lines = [[row["case"], number(row["peer"].get("compared")), number(row["value"]), verdict(row)] for row in document["rows"]]
+    return table(["example, road", "bytes compared", "bytes that differ", "reach"], lines)
+
+
+def emulator(document: Document) -> str:
+    lines = [[row["case"], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in document["rows"]]
+    return table(["what", "", "value", "reach"], lines)
+
+
+def rates(document: Document) -> str:
+    rows = {row["metric"]: row["peer"] for row in document["rows"] if row["case"] == "median of the examples"}
+    names = list(next(iter(rows.values()), {}))
+    lines = [[name, *(number(peer[name] / 1e6) for peer in rows.values())] for name in names]
+    return table(["example", *(f"{metric}, millions a second" for metric in rows)], lines)
+
+
+TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
+    "accuracy": ("h200/accuracy", accuracy),
+    "little": ("h200/accuracy", little),
+    "counts": ("h200/counts", counts),
+    "roads": ("h200/counts", roads),
+    "overhead": ("h200/overhead", overhead),
+    "outputs-h200": ("h200/outputs", outputs),
+    "outputs-cpu": ("cpu/outputs", outputs),
+    "emulator": ("cpu/emulator", emulator),
+    "rates": ("cpu/emulator", rates),
+}
+"""By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------------------
+
+
+def content(name: str, results: Path = RESULTS) -> str:
+    """What stands between the markers of a table."""
+    source, make = TABLES[name]
+    path = results / f"{source}.json"
+    if not path.exists():
+        return f"*Not measured yet: there is no `benchmarks/results/{source}.json`.*\n"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return f"{make(document)}{footnotes(_shown(document, make))}{provenance(document)}"
+
+
+def _shown(document: Document, make: Callable[[Document], str]) -> list[ResultRow]:
+    """Rows whose misses belong below a table: those that it shows, and those that no table can show because they have no value."""
+    shown = make(document)
+    return [row for row in document["rows"] if f"| {row['case']} |" in shown or row["metric"] == "not measured"]
+
+
+def rewritten(page: str, results: Path = RESULTS) -> str:
+    """The text of a page with its tables as the results have them now."""
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{content(block[2], results)}\n{block[3]}", page)
+
+
+def pages() -> list[Path]:
+    """The pages that have tables."""
+    return [path for path in sorted(DOCS.glob("*.md")) if _BLOCK.search(path.read_text(encoding="utf-8"))]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a table is out of date")
+    check = arguments.parse_args().check
+    old = 0
+    for path in pages():
+        before = path.read_text(encoding="utf-8")
+        after = rewritten(before)
+        if before != after:
+            old += 1
+            print(f"{path.relative_to(ROOT)} is out of date" if check else f"Wrote {path.relative_to(ROOT)}")
+            if not check:
+                path.write_text(after, encoding="utf-8")
+    return 1 if check and old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Does an instrumented kernel compute what the original computes, and the emulator what the GPU computes? Bit for bit.
+
+Every launch of every example is run on its original memory: as it is, instrumented with each scheme, counting, and (where the target is
+a GPU) on the emulator, with the arrays copied there and addresses stored in them translated. All arrays that the launch was given are
+compared byte by byte. Everything is assembled without fusing multiplications and additions, as the design defines "bit for bit"; without
+it the assembler may fuse differently around a probe. The examples' atomics are on integers, so their order does not matter.
+
+Prediction: no byte differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+
+from harness import Row, write
+from replay import Bytes, differing_bytes, each_launch, elsewhere, memory_of, outcome, read_memory, traced, translated
+from running import EXAMPLES, example, example_arguments, machine, parser, run_cases
+
+from memlane.driver import Device
+from memlane.instrument import SCHEMES
+from memlane.launch import Launch, Target
+from memlane.measure import Counter
+from memlane.record.site import kernel_label
+from memlane.targets import target
+
+SOURCES = [
+    "src/memlane/ptx",
+    "src/memlane/compile",
+    "src/memlane/instrument",
+    "src/memlane/emulate",
+    "src/memlane/driver",
+    "src/memlane/measure",
+    "examples",
+    "benchmarks/outputs.py",
+    "benchmarks/replay.py",
+]
+RECORDS_PER_WARP = 128
+
+
+class Tally:
+    """Differences of one comparison over the launches of an example."""
+
+    def __init__(self) -> None:
+        self.differing = self.compared = self.launches = 0
+        self.found: list[str] = []
+        self.failures: list[str] = []
+
+    def add(self, launch: Launch, expected: Sequence[Bytes], seen: Callable[[Launch], Sequence[Bytes]]) -> None:
+        """One launch: `seen` gives what the arrays hold another way. If it cannot, the comparison has failed."""
+        label = kernel_label(launch.kernel.title)
+        try:
+            differing = differing_bytes(expected, seen(launch))
+        except Exception as error:
+            self.failures.append(f"{label}: {type(error).__name__}: {error}"[:200])
+            return
+        self.launches += 1
+        self.differing += differing
+        self.compared += sum(nbytes for _, nbytes in memory_of(launch))
+        if differing:
+            self.found.append(f"{label}: {differing} bytes")
+
+    def row(self, case: str) -> Row:
+        """Without a value where a launch could not be compared."""
+        value = None if self.failures or not self.launches else float(self.differing)
+        note = "; ".join([f"{self.launches} launches", *self.found, *self.failures])[:600]
+        return Row(case, "differing bytes", value, "bytes", 0.0, peer={"compared": float(self.compared)}, note=note)
+
+
+def run_case(name: str, options: argparse.Namespace) -> list[Row]:
+    """All launches of one example."""
+    roads = comparisons(options)
+    tallies = {road: Tally() for road in roads}
+
+    def visit(number: int, launch: Launch) -> None:
+        launch = strict(launch)
+        expected = outcome(launch, lambda: launch.kernel.target.launch(launch))
+        for road, seen in roads.items():
+            tallies[road].add(launch, expected, seen)
+
+    each_launch(example(name), example_arguments(name, options.quick), options.target, visit)
+    return [tally.row(f"{name}, {road}") for road, tally in tallies.items()]
+
+
+def comparisons(options: argparse.Namespace) -> dict[str, Callable[[Launch], Sequence[Bytes]]]:
+    """The other roads to the same outputs, by name."""
+    roads: dict[str, Callable[[Launch], Sequence[Bytes]]] = {scheme: partial(instrumented, scheme=scheme) for scheme in SCHEMES}
+    roads["counting"] = counted
+    if options.target.startswith("cuda"):
+        roads["emulator"] = emulated
+    return roads
+
+
+def instrumented(launch: Launch, scheme: str) -> list[Bytes]:
+    """With probes of a scheme. The buffer is small, so that kernels with loops fill it: that must not change their outputs either."""
+    return outcome(launch, lambda: traced(launch, scheme, RECORDS_PER_WARP))
+
+
+def counted(launch: Launch) -> list[Bytes]:
+    """With the instructions that count."""
+    counter = Counter()
+
+    def run() -> None:
+        launch.kernel.target.launch(counter.launching(launch))
+        counter.finish()
+
+    return outcome(launch, run)
+
+
+def emulated(launch: Launch) -> list[Bytes]:
+    """On the emulator; with addresses as on the GPU."""
+    there = elsewhere(launch, target("emulator"))
+    there.kernel.target.launch(there)
+    there.kernel.target.sync()
+    back = {now: before[0] for now, before in zip(memory_of(there), memory_of(launch), strict=True)}
+    return [translated(held, back) for held in read_memory(there)]
+
+
+def strict(launch: Launch) -> Launch:
+    """The launch on a target that assembles without fusing, over the same memory."""
+    where = launch.kernel.target
+    if not isinstance(where, Device):
+        return launch
+    device = _without_fusing(where.name)
+    return replace(launch, kernel=device.load(launch.kernel.module)[launch.kernel.name], stream=device.default_stream)
+
+
+@cache
+def _without_fusing(name: str) -> Target:
+    return Device(int(name.partition(":")[2]), fmad=False)
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    rows = run_cases(EXAMPLES, run_case, options)
+    if options.rows is None:
+        write("outputs", rows, **machine(options))
+
+
+if __name__ == "__main__":
+    main()

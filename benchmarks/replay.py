@@ -1,0 +1,139 @@
+"""Every launch of an example script, with the memory as it was before it, ready to be run again in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.cli.programs import run_script
+from memlane.instrument import POINTER, TraceOptions, buffer_layout, initial_header
+from memlane.launch import Argument, Launch, LoadedModule, Target, unobserved
+from memlane.measure import Tracer
+from memlane.measure.memory import Snapshot
+from memlane.measure.probed import ProbedModule, probe
+from memlane.record import Trace
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass
+class Visitor:
+    """An observer that hands each launch to `visit`, puts the memory back, and lets the launch go its way."""
+
+    visit: Callable[[int, Launch], None]
+    seen: int = 0
+
+    def launching(self, launch: Launch) -> Launch:
+        with unobserved():
+            before = Snapshot(launch)
+            try:
+                self.visit(self.seen, launch)
+            finally:
+                before.restore()
+        self.seen += 1
+        return launch
+
+
+def each_launch(script: Path, arguments: Sequence[str], target: str, visit: Callable[[int, Launch], None]) -> int:
+    """Run a script on `target` and call `visit` with the number of each launch and the launch, just before it happens; how many there
+    were. `visit` may launch what it likes: the arrays that the launch was given are as before when it has returned."""
+    visitor = Visitor(visit)
+    run_script(script, arguments, target, visitor)
+    return visitor.seen
+
+
+def memory_of(launch: Launch) -> list[tuple[int, int]]:
+    """Address and size of each array that the launch was given, once each, in the order of the arguments."""
+    return list(dict.fromkeys(argument.memory for argument in launch.arguments if argument.memory))
+
+
+def read_memory(launch: Launch) -> list[Bytes]:
+    """What these arrays hold, after all work has finished."""
+    held = []
+    for address, nbytes in memory_of(launch):
+        host = np.empty(nbytes, np.uint8)
+        launch.kernel.target.read(address, host)
+        held.append(host)
+    return held
+
+
+def outcome(launch: Launch, action: Callable[[], object]) -> list[Bytes]:
+    """What the arrays of `launch` hold after `action`; they are as before when this returns."""
+    before = Snapshot(launch)
+    try:
+        action()
+        launch.kernel.target.sync()
+        return read_memory(launch)
+    finally:
+        before.restore()
+
+
+def traced(launch: Launch, scheme: str, records_per_warp: int | None = None) -> Trace:
+    """Send the launch out with probes; the memory is as it leaves it. `records_per_warp` as for `Tracer`."""
+    tracer = Tracer(TraceOptions(scheme), records_per_warp=records_per_warp)
+    launch.kernel.target.launch(tracer.launching(launch))
+    return tracer.finish()
+
+
+def elsewhere(launch: Launch, target: Target) -> Launch:
+    """The same launch on another target: arrays are copied with what they hold now. Addresses of these arrays that are stored in them, as
+    in a linked ring, are translated."""
+    places = memory_of(launch)
+    copies = [target.allocate(max(1, nbytes)) for _, nbytes in places]
+    moved = {place: address for place, (address, _) in zip(places, copies, strict=True)}
+    for place, held in zip(places, read_memory(launch), strict=True):
+        target.write(moved[place], translated(held, moved))
+    arguments = []
+    for argument in launch.arguments:
+        if argument.memory is not None:
+            offset = int.from_bytes(argument.data, "little") - argument.memory[0]
+            address = moved[argument.memory] + offset
+            memory = (moved[argument.memory], argument.memory[1])
+            argument = Argument(address.to_bytes(8, "little"), argument.text, copies, memory)
+        arguments.append(argument)
+    loaded: LoadedModule = target.load(launch.kernel.module)
+    return replace(launch, kernel=loaded[launch.kernel.name], arguments=tuple(arguments), stream=target.default_stream)
+
+
+def translated(held: Bytes, moved: dict[tuple[int, int], int]) -> Bytes:
+    """`held` with every aligned 64-bit word that is an address inside one of the places of `moved` turned into the address where that has
+    moved to."""
+    if held.nbytes % 8:
+        return held
+    words = held.copy().view(np.uint64)
+    result = words.copy()
+    for (address, nbytes), new in moved.items():
+        inside = (words >= np.uint64(address)) & (words < np.uint64(address + nbytes))
+        result[inside] = words[inside] - np.uint64(address) + np.uint64(new)
+    return result.view(np.uint8)
+
+
+def differing_bytes(one: Sequence[Bytes], other: Sequence[Bytes]) -> int:
+    """Bytes in which two outcomes differ."""
+    return sum(int(np.count_nonzero(a != b)) for a, b in zip(one, other, strict=True))
+
+
+class TracedLaunch:
+    """A launch with probes and a buffer that holds exactly what it records, so that it can be sent out again and again."""
+
+    def __init__(self, launch: Launch, scheme: str, trace: Trace) -> None:
+        """`trace`: of the same launch, to know how much it records."""
+        self._target = launch.kernel.target
+        self._probed: ProbedModule = probe(launch.kernel.loaded, TraceOptions(scheme))
+        room = int(trace.warps["kept"].max(initial=1))
+        self._layout = buffer_layout(launch.blocks * launch.warps_per_block, room, room)
+        self._address, self._owner = self._target.allocate(self._layout.nbytes)
+        pointer, _ = self._target.symbol(self._probed.loaded, POINTER)
+        self._target.write(pointer, np.array([self._address], np.uint64))
+        kernel: Any = self._probed.loaded[launch.kernel.name]
+        self.launch = replace(launch, kernel=kernel, shared_bytes=self._probed.shared_bytes(launch))
+
+    def reset(self) -> None:
+        """Empty the buffer."""
+        self._target.clear(self._address, self._layout.nbytes)
+        self._target.write(self._address, initial_header(self._layout))

@@ -1,0 +1,126 @@
+"""Running the cases of a benchmark so that one that fails does not take the others along.
+
+A kernel that goes wrong leaves a GPU's context unusable for the rest of its process. So on a GPU each case runs in a process of its own,
+under a time limit, and a case that fails is a row without a value, with the reason in its note. On the emulator all run in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from harness import ROOT, Row
+
+from memlane.driver import probe
+from memlane.launch import Target
+from memlane.targets import target
+
+EXAMPLES = ("chase", "copies", "histogram", "matmul", "reduction", "spmv", "stencil", "transpose")
+
+QUICK_SIZES = {
+    "chase": 16,
+    "copies": 4096,
+    "histogram": 2048,
+    "matmul": 32,
+    "reduction": 2048,
+    "spmv": 128,
+    "stencil": 8,
+    "transpose": 64,
+}
+"""Arguments of the example scripts that make them small."""
+
+RunCase = Callable[[str, argparse.Namespace], list[Row]]
+
+
+def parser(description: str | None, target_name: str = "cuda:0") -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    result = argparse.ArgumentParser(description=(description or "").strip().partition("\n")[0])
+    result.add_argument("--target", default=target_name, help=f"where to measure (default {target_name})")
+    result.add_argument("--quick", action="store_true", help="small sizes: seconds on the emulator; shows that it works, measures nothing")
+    result.add_argument("--limit", type=float, default=60.0, help="seconds that one case may take")
+    result.add_argument("--case", help="run only this case")
+    result.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    result.add_argument("--out", type=Path, help="directory of the result instead of benchmarks/results/<chip>")
+    return result
+
+
+def example(name: str) -> Path:
+    """The script of an example."""
+    return ROOT / "examples" / f"{name}.py"
+
+
+def example_arguments(name: str, quick: bool) -> list[str]:
+    return [str(QUICK_SIZES[name])] if quick else []
+
+
+def run_cases(names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> list[Row]:
+    """The rows of all cases, in order; or, in the process of one case, of that one, which are also left where the parent finds them.
+    `forward`: further options for the processes of the cases."""
+    if options.case is not None:
+        names = [name for name in names if name == options.case]
+    if options.rows is not None:
+        rows = [row for name in names for row in run(name, options)]
+        options.rows.write_text(json.dumps([asdict(row) for row in rows]))
+        return rows
+    alone = options.target.startswith("cuda")
+    rows = []
+    for name in names:
+        began = time.perf_counter()
+        rows += _in_own_process(name, options, forward) if alone else _here(name, run, options)
+        print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+def _here(name: str, run: RunCase, options: argparse.Namespace) -> list[Row]:
+    try:
+        return run(name, options)
+    except Exception as error:
+        return [failed(name, f"{type(error).__name__}: {error}")]
+
+
+def _in_own_process(name: str, options: argparse.Namespace, forward: Sequence[str]) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.json"
+        command = [sys.executable, sys.argv[0], "--target", options.target, "--case", name, "--rows", str(rows)]
+        command += [*forward, *(["--quick"] if options.quick else [])]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
+        except subprocess.TimeoutExpired:
+            return [failed(name, f"took longer than {options.limit:g} s")]
+        if done.returncode != 0 or not rows.exists():
+            print(done.stderr[-4000:], file=sys.stderr)
+            return [failed(name, (done.stderr.strip().splitlines() or ["no message"])[-1])]
+        return [Row(**row) for row in json.loads(rows.read_text())]
+
+
+def failed(name: str, reason: str) -> Row:
+    """What stands for a case that could not be measured. It has a reach so that it does not pass for a result."""
+    return Row(name, "not measured", None, "", reach=0.0, note=reason[:300])
+
+
+def machine(options: argparse.Namespace) -> dict[str, object]:
+    """Chip, driver and CUDA version for the head of the result file; results from the emulator belong to the CPU."""
+    if not options.target.startswith("cuda"):
+        return {"chip": "cpu", "directory": options.out}
+    where: Target = target(options.target)
+    return {"chip": where.chip.name, "driver": _driver_version(), "cuda": _cuda_version(), "directory": options.out}
+
+
+def _driver_version() -> str:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def _cuda_version() -> str:
+    version = probe().driver
+    return "unknown" if version is None else ".".join(map(str, version))
