@@ -30,6 +30,12 @@ def trace(
     space: Annotated[list[str], typer.Option("--space", help="Only accesses to this state space; repeat for several.")] = [],
     kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic or reduction; repeat for several.")] = [],
     line: Annotated[list[int], typer.Option("--line", help="Only accesses of this source line; repeat for several.")] = [],
+    counts: Annotated[
+        bool,
+        typer.Option(
+            "--counts", help="On a GPU, count transactions too, by a launch of its own before each traced one; the emulator always does."
+        ),
+    ] = False,
     launch: o.LaunchNumber = None,
     define: o.Define = [],
     include: o.Include = [],
@@ -45,7 +51,7 @@ def trace(
     place = path.absolute()  # The script may well change the working directory.
     check_output(path, force)
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch)
+    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
