@@ -69,7 +69,7 @@ def test_freed_memory() -> None:
 
 def test_a_misaligned_access() -> None:
     text = launch("st.global.v2.u32 [%out+12], {%r1, %r1}; ret;")
-    assert text.endswith("wrote 8 bytes at 0x70000000000c (st.global.v2.u32), which is not a multiple of 8")
+    assert "wrote 8 bytes at 0x70000000000c (st.global.v2.u32), which is not a multiple of 8, 12 bytes into the 4096-byte" in text
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -85,8 +85,13 @@ class _Fault:
         space = _SPACES[int(context["fault_space"])]
         head = f"{self.where()}: {self.who()} {verb} {nbytes} bytes at {address:#x} ({instruction.name})"
         if misaligned:
-            return f"{head}, which is not a multiple of {nbytes}"
+            return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
         return f"{head}, {self._outside(space, address)}"
+
+    def _inside(self, space: str, address: int) -> str:
+        """Where a misaligned address lies, for the end of a sentence."""
+        found = self._emulator.memory.at(address) if space in ("global", "const", "generic") else None
+        return "" if found is None else f", {address - found.low} bytes into {_allocation(found)}"
 
     def _outside(self, space: str, address: int) -> str:
         sizes = {
@@ -168,11 +173,15 @@ def _distance(address: int, allocation: Allocation) -> int:
 
 
 def _beside(address: int, allocation: Allocation) -> str:
-    label = f" of {allocation.label}" if allocation.label else ""
-    what = f"the {allocation.nbytes}-byte allocation{label} at {allocation.low:#x}"
+    what = _allocation(allocation)
     if address >= allocation.high:
         behind = address - allocation.high
         return f"{behind} bytes behind {what}" if behind else f"just behind {what}"
     if address < allocation.low:
         return f"{allocation.low - address} bytes before {what}"
     return f"reaching beyond {what}"
+
+
+def _allocation(allocation: Allocation) -> str:
+    label = f" of {allocation.label}" if allocation.label else ""
+    return f"the {allocation.nbytes}-byte allocation{label} at {allocation.low:#x}"
