@@ -14,6 +14,9 @@ from memlane.ptx import SCALAR_TYPES, Variable
 
 _TOKENS = re.compile(r"[{},]|generic\([^)]*\)(?:\s*[+-]\s*\w+)?|[^{},\s][^{},]*")
 
+_NAME = re.compile(r"(?:generic\(\s*([A-Za-z_$%][\w$]*)\s*\)|([A-Za-z_$%][\w$]*))\s*(?:\+\s*(\w+))?")
+"""`name`, `name+4`, `generic(name)+4`: the address of another variable."""
+
 
 def fill(variable: Variable, target: npt.NDArray[np.uint8], address_of: Callable[[str], int]) -> None:
     """Write the initial value of a variable; what it leaves out is zero, as the manual says.
@@ -64,11 +67,9 @@ def _bits(token: str, variable: Variable, address_of: Callable[[str], int]) -> i
         if len(token) == 18 and scalar.bits == 32:
             return _float_bits(struct.unpack("<d", bits.to_bytes(8, "little"))[0], 32)
         return bits & limit
-    generic = re.fullmatch(r"generic\((.*)\)", token)
-    name = generic[1].strip() if generic else token
-    match = re.fullmatch(r"([A-Za-z_$%.][\w$.]*)\s*(?:\+\s*(\w+))?", name)
-    if match and not re.fullmatch(r"[-+]?0[xX][0-9a-fA-F]+U?", token):
-        return (address_of(match[1]) + (int(match[2], 0) if match[2] else 0)) & limit
+    named = _NAME.fullmatch(token)
+    if named:
+        return (address_of(named[1] or named[2]) + (int(named[3], 0) if named[3] else 0)) & limit
     if scalar.kind == "f" or (re.search(r"[.eE]", token) and not token.lower().startswith("0x")):
         return _float_bits(float(token), scalar.bits)
     return _integer(token) & limit

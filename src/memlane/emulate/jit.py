@@ -8,15 +8,18 @@ from functools import cache
 import llvmlite.binding as llvm
 
 
+QUICK_ABOVE = 2_000_000
+"""Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
+thousands of blocks takes more than its square, and ten seconds of it are never won back."""
+
+
 class Engine:
     """Compiles modules and links them by symbol name, in the order they come."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
-        )
+        self.machine, self._quick = (_machine(level) for level in (2, 0))
         start = llvm.parse_assembly("")
         start.triple = self.machine.triple
         self._engine = llvm.create_mcjit_compiler(start, self.machine)
@@ -33,13 +36,22 @@ class Engine:
                 llvm.create_pass_builder(self.machine, options).getModulePassManager().run(
                     module, llvm.create_pass_builder(self.machine, options)
                 )
-            self._engine.add_module(module)
+            if len(text) > QUICK_ABOVE:
+                self._engine.add_object_file(llvm.ObjectFileRef.from_data(self._quick.emit_object(module)))
+            else:
+                self._engine.add_module(module)
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:
         """Entry address of a function."""
         with self._lock:
             return int(self._engine.get_function_address(name))
+
+
+def _machine(level: int) -> llvm.TargetMachine:
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, jit=True
+    )
 
 
 @cache
