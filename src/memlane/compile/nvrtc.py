@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,8 @@ class Request:
     options: tuple[str, ...] = ()
     expressions: tuple[str, ...] = ()
     """Names of kernels with their template arguments, to be instantiated."""
+    directory: str = field(default_factory=os.getcwd)
+    """Where the compiler works. It writes that into the names of files, so what it says in one directory does not hold in another."""
 
 
 @dataclass(frozen=True)
