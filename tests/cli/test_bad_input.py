@@ -1,0 +1,411 @@
+"""Bad input, through the command line: a clear error, and nothing lost.
+
+Each error is one line on standard error (below it, where there is one, the source line that it points to), an exit code that is not 0,
+and no traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memlane.cli import main
+from memlane.driver import Probe
+from memlane.record import load
+from memlane.targets import names
+from tests.cli.conftest import EXAMPLES, Answer, Command
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+FILL = f"""{HEAD}
+.visible .entry fill(.param .u64 out, .param .u32 value)
+{{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [value];
+    mov.u32 %r2, %tid.x;
+    mad.wide.u32 %rd2, %r2, 4, %rd1;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}}
+"""
+WRONG_KERNELS = """\
+__global__ void beyond(float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i + n] = 1.0f;
+}
+__global__ void askew(float* out) {
+    *reinterpret_cast<float*>(reinterpret_cast<char*>(out) + threadIdx.x) = 1.0f;
+}
+__global__ void stuck(int* out) {
+    __shared__ int seen[64];
+    seen[threadIdx.x] = threadIdx.x;
+    if (threadIdx.x < 32) {
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+    }
+    out[threadIdx.x] = seen[threadIdx.x ^ 1];
+}
+"""
+TWO_STREAMS_AND_A_GRAPH = f"""
+import numpy as np
+import memlane as ml
+from memlane.launch import Schedule, Step
+
+target = ml.target()
+kernels = target.load(ml.cuda({str(EXAMPLES / "transpose.cu")!r}))
+n = 64
+host = np.arange(n * n, dtype="f4").reshape(n, n)
+a = target.array(host)
+outs = [target.zeros((n, n)) for _ in range(3)]
+one, other = target.stream(), target.stream()
+small, large = (1, 1), (2, 2)
+block = (32, 32)
+
+kernels["naive"][small, block, one](outs[0], a, 32)
+kernels["padded"][large, block, other](outs[1], a, n)
+kernels["naive"][large, block, one](outs[0], a, n)
+graph = target.graph(Schedule((
+    Step(kernels["tiled"][small, block].bind(outs[2], a, 32)),
+    Step(kernels["naive"][small, block].bind(outs[2], a, 32)),
+)))
+graph.replay()
+graph.replay()
+kernels["padded"][small, block, other](outs[1], a, 32)
+target.sync()
+assert np.array_equal(outs[0].numpy(), host.T)
+"""
+TRANSPOSE, CUDA = EXAMPLES / "ptx" / "transpose.ptx", EXAMPLES / "transpose.cu"
+NAIVE = ("--kernel", "naive", "--grid", "2,2", "--block", "32,32")
+ARGUMENTS = ("--arg", "out:f4[64,64]", "--arg", "in:f4[64,64]=random:7", "--arg", "64:i4")
+ONE_WARP = ("--grid", 1, "--block", 32)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record file, made once."""
+    path = tmp_path_factory.mktemp("record") / "made.parquet"
+    assert main(["trace", str(TRANSPOSE), "--target", "emulator", *NAIVE, *ARGUMENTS, "--output", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def record(memlane: Command, recorded: Path) -> Path:
+    """A copy of it in the working directory."""
+    return Path(shutil.copy(recorded, "made.parquet"))
+
+
+def refused(answer: Answer, *parts: str, code: int = 1, quoted: bool = False) -> None:
+    """The command failed with one line that holds each of `parts`; `quoted`: and below it the lines of the source that it points to."""
+    assert answer.code == code, answer
+    assert answer.err.startswith("memlane: ")
+    assert "Traceback" not in answer.err
+    assert quoted or answer.err.count("\n") == 1, answer.err
+    for part in parts:
+        assert part in answer.err
+    assert "Wrote" not in answer.out
+
+
+@pytest.fixture
+def written(memlane: Command) -> Callable[[str, str], Path]:
+    """`written(name, text)` writes a file into the working directory."""
+
+    def write(name: str, text: str) -> Path:
+        path = Path(name)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+Write = Callable[[str, str], Path]
+
+
+# -- what cannot be read ---------------------------------------------------------------------------------------------------------
+
+
+def test_malformed_ptx(memlane: Command, written: Write) -> None:
+    path = written("broken.ptx", f"{HEAD}.entry k() {{\n    mov.b32 %r1 @\n    ret;\n}}\n")
+    refused(memlane("trace", path), "broken.ptx:5:17: expected `,` or `;`", "    mov.b32 %r1 @\n", "^", quoted=True)
+
+
+def test_unsupported_instruction(memlane: Command, written: Write) -> None:
+    path = written("strange.ptx", f"{HEAD}.entry k() {{\n    frobnicate.b32 %r1;\n    ret;\n}}\n")
+    refused(memlane("count", path), "strange.ptx:5:5: the instruction `frobnicate.b32` is not supported", quoted=True)
+
+
+def test_instruction_that_the_emulator_does_not_model(memlane: Command, written: Write) -> None:
+    path = written("tensor.ptx", f"{HEAD}.entry k() {{\n    wgmma.fence.sync.aligned;\n    ret;\n}}\n")
+    answer = memlane("trace", path, "--grid", 1, "--block", 32)
+    refused(answer, "tensor.ptx:5:5: the emulator does not model wgmma.fence.sync.aligned", quoted=True)
+
+
+def test_file_that_is_no_text(memlane: Command) -> None:
+    Path("noise.ptx").write_bytes(b"\x7fELF\xff\xfe")
+    refused(memlane("trace", "noise.ptx"), "noise.ptx is no text, so no PTX", code=2)
+
+
+def test_file_that_does_not_exist(memlane: Command) -> None:
+    for name in ("nowhere.py", "nowhere.cu", "nowhere.ptx"):
+        refused(memlane("trace", name), f"no file {name}", code=2)
+    refused(memlane("trace", "."), ". is a directory; name a file", code=2)
+
+
+def test_cu_file_that_does_not_compile(memlane: Command, written: Write) -> None:
+    path = written("wrong.cu", "__global__ void k(float* x) {\n    x[0] = y;\n}\n")
+    refused(memlane("trace", path), "wrong.cu does not compile", 'wrong.cu(2): error: identifier "y" is undefined', quoted=True)
+
+
+# -- what cannot be launched -----------------------------------------------------------------------------------------------------
+
+
+def test_kernel_name_that_does_not_exist(memlane: Command) -> None:
+    answer = memlane("trace", TRANSPOSE, "--kernel", "naif", "--grid", 1, "--block", 32)
+    refused(answer, "no kernel 'naif'", "it has: naive(float*, float const*, int), tiled(", "padded(")
+
+
+@pytest.mark.parametrize("option", ["--grid", "--block"])
+def test_launch_without_its_shape(memlane: Command, written: Write, option: str) -> None:
+    given = {"--grid": ("--block", 32), "--block": ("--grid", 1)}[option]
+    refused(memlane("trace", written("fill.ptx", FILL), *given), f"{option} is missing: write {option} X[,Y[,Z]]", code=2)
+
+
+def test_wrong_argument_count(memlane: Command, written: Write) -> None:
+    answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]")
+    refused(answer, "kernel fill takes 2 arguments (u64, u32), 1 given")
+
+
+def test_wrong_argument_type(memlane: Command, written: Write) -> None:
+    path = written("fill.ptx", FILL)
+    refused(memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "u4[32]"), "argument 2 of fill is an array", "u32, a number")
+    refused(
+        memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "1.5:f4"), "argument 2 of fill is the float 1.5", "pass an integer"
+    )
+
+
+def test_wrong_argument_size(memlane: Command, written: Write) -> None:
+    answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u8")
+    refused(answer, "argument 2 of fill is uint64, 8 bytes, but the parameter is u32, 4 bytes")
+
+
+def test_argument_that_says_nothing(memlane: Command, written: Write) -> None:
+    path = written("fill.ptx", FILL)
+    refused(memlane("trace", path, *ONE_WARP, "--arg", "32"), "--arg 32: write [NAME:]DTYPE[SHAPE]", code=2)
+    refused(memlane("trace", path, *ONE_WARP, "--arg", "f4[99999999,9999999]"), "bytes are more than this machine has", code=2)
+
+
+def test_block_larger_than_the_chip_allows(memlane: Command) -> None:
+    answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "64,32", *ARGUMENTS)
+    refused(answer, "a block of 64x32x1 has 2048 threads; h200 allows at most 1024")
+    answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "1,1,128", *ARGUMENTS)
+    refused(answer, "block.z is 128; h200 allows at most 64")
+
+
+def test_more_shared_memory_than_the_chip_has(memlane: Command) -> None:
+    answer = memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "--shared", 1 << 20)
+    refused(answer, "asks for 1048576 bytes of dynamic shared memory; h200 has room for 232448")
+
+
+# -- what goes wrong while it runs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_out_of_bounds_access_on_the_emulator(memlane: Command, written: Write, command: str) -> None:
+    path = written("wrong.cu", WRONG_KERNELS)
+    answer = memlane(command, path, "--kernel", "beyond", "--grid", 2, "--block", 64, "--arg", "f4[128]", "--arg", "32:i4")
+    refused(answer, "kernel beyond(float*, int), wrong.cu:3: block (1, 0, 0), thread (32, 0, 0) wrote 4 bytes at 0x")
+    refused(answer, "just behind the 512-byte allocation at 0x7")
+
+
+def test_misaligned_access_on_the_emulator(memlane: Command, written: Write) -> None:
+    path = written("wrong.cu", WRONG_KERNELS)
+    answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 64, "--arg", "f4[128]")
+    refused(answer, "wrong.cu:6: block (0, 0, 0), thread (1, 0, 0) wrote 4 bytes at 0x", "which is not a multiple of 4")
+    refused(answer, "1 bytes into the 512-byte allocation at 0x7")
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_barrier_that_not_all_threads_reach(memlane: Command, written: Write, command: str) -> None:
+    path = written("wrong.cu", WRONG_KERNELS)
+    answer = memlane(command, path, "--kernel", "stuck", "--grid", 1, "--block", 64, "--arg", "i4[64]")
+    refused(answer, "kernel stuck(int*): block (0, 0, 0) cannot go on", "32 threads, the first (0, 0, 0), wait at barrier 1 (wrong.cu:12)")
+    refused(answer, "32 threads, the first (32, 0, 0), have exited")
+
+
+# -- scripts ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_script_that_launches_nothing(memlane: Command, written: Write, command: str) -> None:
+    answer = memlane(command, written("idle.py", "print('working')\n"))
+    refused(answer, f"idle.py launched no kernel through memlane, so there is nothing to {command}")
+    assert answer.out == "working\n"
+    assert not Path("idle.parquet").exists()
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_launch_number_that_does_not_exist(memlane: Command, command: str) -> None:
+    answer = memlane(command, EXAMPLES / "matmul.py", "--launch", 7, "--", 16)
+    refused(answer, "made 1 launches, numbered from 0; there is no launch 7")
+
+
+def test_script_that_fails(memlane: Command, written: Write) -> None:
+    answer = memlane("trace", written("failing.py", "def f():\n    assert 1 > 2, 'no'\n\nf()\n"))
+    assert answer.code == 1
+    assert answer.err.startswith('memlane: failing.py failed\nTraceback (most recent call last):\n  File "failing.py", line 4')
+    assert answer.err.endswith("AssertionError: no\n")
+    assert "runpy" not in answer.err
+
+
+def test_script_that_stops(memlane: Command, written: Write) -> None:
+    refused(memlane("trace", written("stopping.py", "raise SystemExit(3)\n")), "stopping.py stopped with exit code 3", code=3)
+    refused(memlane("trace", written("stopping.py", "raise SystemExit('no data')\n")), "stopping.py stopped: no data")
+
+
+def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, written: Write) -> None:
+    script = written("idle.py", "")
+    refused(memlane("trace", script, "--grid", 4), "--grid is for .cu and .ptx files; idle.py is run as a Python script", code=2)
+    refused(memlane("count", script, "--arg", "1:i4"), "--arg is for .cu and .ptx files", code=2)
+    refused(memlane("trace", script, "-DN=4"), "--define is for .cu and .ptx files", code=2)
+    refused(memlane("trace", TRANSPOSE, *NAIVE, "--", "64"), "give the arguments of its kernel with --arg, not '64'", code=2)
+
+
+# -- options ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "choices"),
+    [
+        ("--scheme", "slow", "there is no scheme 'slow'; choose among dependent, consume, simple, paper"),
+        ("--space", "far", "accesses have no space 'far'; choose among global, shared, local, const, tex, generic"),
+        ("--kind", "peek", "accesses have no kind 'peek'; choose among load, store, atomic, reduction"),
+        ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:h100, emulator:h200"),
+        ("--target", "emulator:z80", "no chip 'z80' to emulate"),
+        ("--arch", "sm_1", "sm_1"),
+        ("--std", "c++3", "invalid value for --std"),
+    ],
+)
+def test_unknown_value_names_the_choices(memlane: Command, option: str, value: str, choices: str) -> None:
+    answer = memlane("trace", CUDA, *NAIVE, *ARGUMENTS, option, value)
+    refused(answer, choices, quoted=option in ("--arch", "--std"))
+
+
+def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -> None:
+    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: csv", code=2)
+
+
+@pytest.mark.parametrize("words", [(), ("trace",), ("paint",), ("trace", "x.py", "--launch", "first"), ("export", "x.parquet")])
+def test_wrong_command_line(memlane: Command, words: tuple[str, ...]) -> None:
+    answer = memlane(*words)
+    assert answer.code == 2
+    assert "Usage: memlane" in answer.err + answer.out
+    assert "Traceback" not in answer.err
+
+
+def test_no_gpu_where_one_was_asked_for(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "memlane.driver.device.probe", lambda: Probe(True, library=False, problem="there is no CUDA driver on this machine")
+    )
+    for number in ("cuda", "cuda:1"):
+        answer = memlane("trace", EXAMPLES / "matmul.py", "--target", number)
+        refused(answer, f"no {number if ':' in number else 'cuda:0'}: there is no CUDA driver on this machine; ml.target('emulator')")
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["explain", "export"])
+def test_truncated_record_file(memlane: Command, record: Path, command: str) -> None:
+    whole = record.read_bytes()
+    record.write_bytes(whole[: len(whole) // 2])
+    refused(memlane(command, record, *(("--to", "csv") if command == "export" else ())), "is truncated", "record it again")
+    assert not Path("made.csv").exists()
+
+
+@pytest.mark.parametrize("command", ["explain", "export"])
+def test_foreign_record_file(memlane: Command, command: str) -> None:
+    options = ("--to", "csv") if command == "export" else ()
+    Path("notes.parquet").write_text("no Parquet at all, but long enough to be")
+    refused(memlane(command, "notes.parquet", *options), "notes.parquet is no Parquet file, so no memlane record")
+    pq.write_table(pa.table({"x": [1]}), "other.parquet")
+    refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but no memlane record")
+    refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file")
+
+
+def test_output_file_that_exists(memlane: Command, record: Path) -> None:
+    before = record.read_bytes()
+    refused(memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", record), "exists; give --force")
+    Path("made.csv").write_text("mine")
+    refused(memlane("export", record, "--to", "csv"), "made.csv exists; give --force")
+    assert record.read_bytes() == before
+    assert Path("made.csv").read_text() == "mine"
+
+
+def test_output_file_that_exists_is_found_before_anything_runs(memlane: Command, written: Write) -> None:
+    written("slow.parquet", "old")
+    answer = memlane("trace", written("slow.py", "print('ran')\n"))
+    refused(answer, "slow.parquet exists; give --force")
+    assert answer.out == ""
+
+
+def test_output_directory_that_does_not_exist(memlane: Command) -> None:
+    answer = memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", "nowhere/out.parquet")
+    refused(answer, "nowhere/out.parquet cannot be written: there is no directory nowhere")
+
+
+@pytest.mark.parametrize("command", ["trace", "export"])
+def test_no_space_left_keeps_the_old_file(memlane: Command, record: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills up when the data is to be made durable, as it does where space is given out late."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("memlane.record.output.os.fsync", full)
+    old = Path("old.out")
+    old.write_text("old")
+    words = ("trace", TRANSPOSE, *NAIVE, *ARGUMENTS) if command == "trace" else ("export", record, "--to", "csv")
+    refused(
+        memlane(*words, "-o", old, "--force"), "old.out cannot be written: No space left on device; the file that was there is unchanged"
+    )
+    assert old.read_text() == "old"
+    assert sorted(path.name for path in Path().iterdir()) == ["made.parquet", "old.out"]
+
+
+# -- several launches at once ----------------------------------------------------------------------------------------------------
+
+
+def test_two_streams_and_a_replayed_graph_tracing_at_once(memlane: Command, written: Write) -> None:
+    """The launches keep apart: each has its own grid, stream and number of accesses, and a graph that runs twice counts twice."""
+    path = written("mixed.py", TWO_STREAMS_AND_A_GRAPH)
+    answer = memlane("trace", path)
+    assert answer.code == 0, answer.err
+    trace = load("mixed.parquet")
+    rows = np.bincount(trace.table["launch"].to_numpy(), minlength=len(trace.launches))
+    launches = [
+        (one.kernel.partition("(")[0], one.grid[0], one.stream, int(count)) for one, count in zip(trace.launches, rows, strict=True)
+    ]
+    first, second = trace.launches[0].stream, trace.launches[1].stream
+    assert len({0, first, second}) == 3
+    warps = 32
+    assert launches == [
+        ("naive", 1, first, 1 * warps * 2),
+        ("padded", 2, second, 2 * 2 * warps * 4),
+        ("naive", 2, first, 2 * 2 * warps * 2),
+        *[("tiled", 1, 0, 1 * warps * 4), ("naive", 1, 0, 1 * warps * 2)] * 2,
+        ("padded", 1, second, 1 * warps * 4),
+    ]
+    assert sum(one.lost for one in trace.launches) == 0
+
+
+def test_counting_two_streams_and_a_replayed_graph(memlane: Command, written: Write) -> None:
+    answer = memlane("count", written("mixed.py", TWO_STREAMS_AND_A_GRAPH), "--json")
+    assert answer.code == 0, answer.err
+    counted = json.loads(answer.out)
+    assert [one["grid"][0] for one in counted["launches"]] == [1, 2, 2, 1, 1, 1, 1, 1]
