@@ -7,5 +7,6 @@ barriers.py   barriers of a block and of a warp, exits
 access.py     loads and stores through checked addresses
 atomics.py    read-modify-write
 arithmetic.py division, which has no vector instruction
+rounding.py   arithmetic rounded in a given direction
 schedule.py   which warp of which block runs next
 """

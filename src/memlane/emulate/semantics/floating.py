@@ -1,4 +1,4 @@
-"""Floating-point arithmetic in single and double precision, rounded to nearest.
+"""Floating-point arithmetic in single and double precision.
 
 Single-precision results that are no number are the canonical one, 0x7fffffff. Approximate instructions are computed with correctly rounded
 operations or the C library: nearer to the true value than the hardware, not equal to it.
@@ -6,19 +6,21 @@ operations or the C library: nearer to the true value than the hardware, not equ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import llvmlite.ir as ir
 
 from memlane.emulate.build import F32, FLOATS, I32, INTEGERS, Value, constant, vector
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.arithmetic import lanewise
+from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES
 
 _SECTION = "floating-point-instructions-"
 
 CANONICAL_NAN = 0x7FFFFFFF
+SCALAR_BITS = {kind: bits for bits, kind in FLOATS.items()}
 
 
 def real(kind: ir.Type, number: float) -> Value:
@@ -55,10 +57,23 @@ def _operands(k: Lowering, letters: str) -> list[Value]:
     return [flushed(k, value) for value in values] if k.instruction.has("ftz") else values
 
 
+def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
+    """`fadd`, `fsub`, `fmul`, `fdiv`, `fma` or `sqrt`, rounded as the instruction says."""
+    e, direction = k.e, k.slot_of("rnd")
+    if direction in ("rz", "rm", "rp"):
+        kind = values[0].type
+        operands, bits = k.scratch("operands"), SCALAR_BITS[kind.element]
+        for number, value in enumerate(values):
+            e.store(value, e.at(operands, number * kind.count * bits // 8), align=bits // 8)
+        k.call(directed(operation, bits, kind.count, direction), operands, k.scratch("d"))
+        return e.load(k.scratch("d"), typ=kind, align=bits // 8)
+    if operation in ("fma", "sqrt"):
+        return e.intrinsic(operation, values)
+    return {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
+
+
 def _finish(k: Lowering, value: Value) -> None:
     """Flush, clamp and store a result."""
-    if k.slot_of("rnd") in ("rz", "rm", "rp"):
-        raise k.unsupported(f"{k.instruction.name}: only rounding to nearest")
     if k.instruction.has("ftz"):
         value = flushed(k, value)
     if k.instruction.has("sat"):
@@ -70,38 +85,38 @@ def _finish(k: Lowering, value: Value) -> None:
 
 @semantics(_SECTION + "add")
 def add(k: Lowering) -> None:
-    _finish(k, k.e.fadd(*_operands(k, "ab")))
+    _finish(k, rounded(k, "fadd", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "sub")
 def sub(k: Lowering) -> None:
-    _finish(k, k.e.fsub(*_operands(k, "ab")))
+    _finish(k, rounded(k, "fsub", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "mul")
 def mul(k: Lowering) -> None:
-    _finish(k, k.e.fmul(*_operands(k, "ab")))
+    _finish(k, rounded(k, "fmul", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "fma", _SECTION + "mad")
 def fma(k: Lowering) -> None:
-    _finish(k, k.e.intrinsic("fma", _operands(k, "abc")))
+    _finish(k, rounded(k, "fma", _operands(k, "abc")))
 
 
 @semantics(_SECTION + "div")
 def div(k: Lowering) -> None:
-    _finish(k, k.e.fdiv(*_operands(k, "ab")))
+    _finish(k, rounded(k, "fdiv", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "rcp", _SECTION + "rcp-approx-ftz-f64")
 def rcp(k: Lowering) -> None:
     (a,) = _operands(k, "a")
-    _finish(k, k.e.fdiv(real(a.type, 1.0), a))
+    _finish(k, rounded(k, "fdiv", [real(a.type, 1.0), a]))
 
 
 @semantics(_SECTION + "sqrt")
 def sqrt(k: Lowering) -> None:
-    _finish(k, k.e.intrinsic("sqrt", _operands(k, "a")))
+    _finish(k, rounded(k, "sqrt", _operands(k, "a")))
 
 
 @semantics(_SECTION + "rsqrt", _SECTION + "rsqrt-approx-ftz-f64")
