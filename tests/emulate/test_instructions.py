@@ -7,9 +7,9 @@ import struct
 
 import numpy as np
 import pytest
-from tests.emulate.running import emulator, program
 
 from memlane.ptx import parse
+from tests.emulate.running import emulator, program
 
 M1 = 0xFFFFFFFF
 

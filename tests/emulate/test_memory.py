@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -256,7 +258,7 @@ def test_addresses_are_aligned_apart_and_never_used_again() -> None:
         assert array.address % 256 == 0
         seen.append((array.address, nbytes))
         del array
-    for (low, nbytes), (following, _) in zip(seen, seen[1:], strict=False):
+    for (low, nbytes), (following, _) in itertools.pairwise(seen):
         assert following - (low + nbytes) >= 256
     with pytest.raises(DeviceError, match="do not lie in an allocation"):
         target.read(seen[0][0], np.zeros(1, np.uint8))

@@ -37,8 +37,8 @@ class Loaded:
 class Emulator(Target):
     """Runs kernels on the CPU, exactly and repeatably.
 
-    Launches run at once, one after another in the order of the calls, whatever their streams; errors are raised by the launch. Fresh device,
-    shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
+    Launches run at once, one after another in the order of the calls, whatever their streams; errors are raised by the launch. Fresh
+    device, shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
     """
 
     modelled = True

@@ -20,8 +20,8 @@ from memlane.emulate.layout import (
     SPACE_NUMBERS,
     TRAP,
     WARP,
-    WINDOWS,
     WINDOW_BYTES,
+    WINDOWS,
 )
 from memlane.emulate.memory import Allocation
 from memlane.errors import BadAccess, Deadlock, KernelTrap
@@ -119,8 +119,8 @@ class _Fault:
     def endless(self) -> str:
         block = _position(int(self._context["fault_block"]), self._launch.grid)
         return (
-            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread passing "
-            "a barrier or ending; if it does end, give the emulator more patience"
+            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread "
+            "passing a barrier or ending; if it does end, give the emulator more patience"
         )
 
     def _waiting(self) -> str:

@@ -112,7 +112,7 @@ class Flow:
 
     def leave(self, lanes: Value) -> None:
         """`lanes` exit; the others, if the instruction is guarded, go on."""
-        k, e = self._k, self._k.e
+        k, _e = self._k, self._k.e
         if k.instruction.guard is not None:
             self.skip_if_idle(self.successors[0] if self.successors else self.end)
         k.call(leave, k.warp, lanes)

@@ -7,7 +7,6 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-
 QUICK_ABOVE = 2_000_000
 """Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
 thousands of blocks takes more than its square, and ten seconds of it are never won back."""

@@ -150,6 +150,7 @@ WARP = np.dtype(
         ("subcore", "u4"),
         ("time", "i8"),
         ("outstanding", "i8"),
+        ("next_clock", "i8"),
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
         ("stopped_at", "u4", LANES),
@@ -166,7 +167,8 @@ spent their budget and let the others go first; `frontier` is the lowest of the 
 
 `stopped_at` is the index of the barrier instruction at which a lane waits.
 
-For the clock layer, `time` is the earliest cycle in which the warp may issue again, and `outstanding` when its last memory access completes.
+For the clock layer, `time` is the earliest cycle in which the warp may issue again, `outstanding` when its last memory access completes,
+and `next_clock` when it may read its clock again.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from bisect import bisect_right, insort
 from dataclasses import dataclass
@@ -79,8 +80,7 @@ class Memory:
         found = self.at(address)
         if found is None or address + nbytes > found.high:
             raise DeviceError(f"{nbytes} bytes at {address:#x} do not lie in an allocation of this emulator")
-        pointer = (np.ctypeslib.ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low)
-        return np.frombuffer(pointer, np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address."""

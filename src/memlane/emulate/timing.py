@@ -59,8 +59,13 @@ class Scoreboard:
         for name in dict.fromkeys(reads(step.instruction)):
             ready = self._ready_time(name)
             when = when if ready is None else self._later(when, ready)
+        reads_clock = self._special(step.instruction).startswith("%clock")
+        if reads_clock:  # one read of the clock every few cycles: what two reads with one instruction between them show
+            when = self._later(when, e.get(self._k.warp, WARP, "next_clock"))
         self.start = invoke(e, self._clock.issue(timing.pipe), self._sm, self._subcore, when)
         self._complete = e.add(self.start, constant(I64, timing.latency))
+        if reads_clock:
+            e.put(self._complete, self._k.warp, WARP, "next_clock")
         waits = step.instruction.form.effect in ("branch", "fence")
         self._time = self._complete if waits else e.add(self.start, constant(I64, timing.issues))
 
@@ -99,6 +104,10 @@ class Scoreboard:
     def _timing(self, instruction: Instruction) -> Timing:
         form = instruction.form
         letter = next((letter for letter in ("a", "b", "d") if letter in form.types), "")
-        special = next((operand.name for operand in instruction.operands if isinstance(operand, Special)), "")
         space = next(iter(form.addresses.values()), "")
-        return timing_of(self._chip, instruction.name, form.types.get(letter, ""), space, special if instruction.opcode == "mov" else "")
+        return timing_of(self._chip, instruction.name, form.types.get(letter, ""), space, self._special(instruction))
+
+    def _special(self, instruction: Instruction) -> str:
+        """The special register that a move reads."""
+        source = instruction.operand("a") if instruction.opcode == "mov" else None
+        return source.name if isinstance(source, Special) else ""

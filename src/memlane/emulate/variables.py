@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memlane.emulate.body import Body
-from memlane.ptx import Address, Function, Instruction, Module, Operand, Symbol, Variable, Vector
+from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector
 
 DYNAMIC_ALIGNMENT = 16
 """The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for."""
@@ -68,7 +68,7 @@ def _declared(function: Function) -> list[Variable]:
         for statement in block.statements if block is not None else ():
             if isinstance(statement, Variable):
                 found.append(statement)
-            elif hasattr(statement, "statements"):
+            elif isinstance(statement, Block):
                 waiting.append(statement)
     return found
 

@@ -1,7 +1,8 @@
 """Which warp runs next in the clock layer: always the one whose time is earliest, over all resident blocks of all multiprocessors.
 
 Warps that can run wait in a heap, ordered by time. A warp runs until its time passes that of the next one by `SLACK` cycles; what it
-reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock`), so a little slack changes little.
+reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock`), so that a little slack changes
+little.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Places:
             low, nbytes, delta, stride = self.bounds(e, space)
             inside = e.icmp_unsigned("<", e.sub(address, constant(I64, start)), constant(I64, WINDOW_BYTES))
             here = (e.add(low, constant(I64, start)), nbytes, e.sub(delta, constant(I64, start)), stride)
-            chosen = tuple(e.select(inside, new, old) for new, old in zip(here, chosen, strict=True))  # type: ignore[assignment]
+            chosen = tuple(e.select(inside, new, old) for new, old in zip(here, chosen, strict=True))
         return chosen
 
 
@@ -76,7 +76,7 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
     places = _Places(e, warp, site)
     with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["generic"]))):
         for name, start in WINDOWS.items():
-            low, length, delta, stride = places.bounds(e, name)
+            _low, length, delta, stride = places.bounds(e, name)
             inner = e.sub(address, constant(I64, start))
             with e.if_then(e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES))):
                 with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
