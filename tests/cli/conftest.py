@@ -32,10 +32,10 @@ Command = Callable[..., Answer]
 
 @pytest.fixture
 def memlane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`memlane("trace", path, ...)` runs the command line, without a GPU and in an empty directory; 100 columns wide."""
+    """`memlane("trace", path, ...)` runs the command line, without a GPU and in an empty directory; 120 columns wide."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLANE_TARGET", "emulator:h200")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "120")
 
     def run(*words: object) -> Answer:
         capsys.readouterr()

@@ -20,7 +20,6 @@ import pytest
 from memlane.cli import main
 from memlane.driver import Probe
 from memlane.record import load
-from memlane.targets import names
 from tests.cli.conftest import EXAMPLES, Answer, Command
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

@@ -45,5 +45,8 @@ def count(
     if as_json:
         typer.echo(to_json(counts_document(results)))
     else:
-        for counts in results:
-            Console().print(render_counts(counts))
+        console = Console()
+        for number, counts in enumerate(results):
+            if number:
+                console.print()
+            console.print(render_counts(counts, counter.sources))

@@ -27,6 +27,8 @@ class Counter:
         """Launches that were observed."""
         self.counted = 0
         """Launches that were sent out to be counted."""
+        self.sources: dict[str, str] = {}
+        """Texts of the source files of their modules, by the names that sites use."""
         self._only = only_launch
         self._observations: list[tuple[int, Observation]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
@@ -39,6 +41,7 @@ class Counter:
         if self._only is not None and number != self._only:
             return launch
         self.counted += 1
+        self.sources.update(launch.kernel.module.sources)
         self._target = launch.kernel.target
         if launch.kernel.target.observes:
             return replace(launch, layers=Layers(counts=True, report=lambda seen: self._observations.append((number, seen))))
