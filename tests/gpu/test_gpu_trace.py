@@ -1,0 +1,81 @@
+"""Tracing and counting on a device."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from memlane.driver import Device
+from memlane.instrument import SCHEMES, TraceOptions
+from memlane.launch import LoadedModule, Schedule, Step, Target, observing
+from memlane.measure import Tracer, count, trace
+
+pytestmark = pytest.mark.gpu
+BLOCK = 128
+WARPS = BLOCK // 32
+
+
+def test_two_streams_and_a_replayed_graph_at_once(gpu: Device, on_gpu: LoadedModule) -> None:
+    add_one = on_gpu["add_one"]
+    source, target = gpu.array(np.arange(64 * BLOCK, dtype=np.float32)), gpu.zeros(64 * BLOCK)
+    first, second = gpu.stream(), gpu.stream()
+    tracer = Tracer()
+    with observing(tracer):
+        graph = gpu.graph(Schedule(tuple(Step(add_one[grid, BLOCK].bind(target, source, grid * BLOCK)) for grid in (4, 5))))
+        for grid in (8, 16):
+            add_one[grid, BLOCK, first](target, source, grid * BLOCK)
+            graph.replay(second)
+            add_one[2 * grid, BLOCK, second](target, source, 2 * grid * BLOCK)
+        graph.replay(first)
+    recorded = tracer.finish()
+    assert Multiset(launch.grid[0] for launch in recorded.launches) == {8: 1, 16: 2, 32: 1, 4: 3, 5: 3}
+    assert recorded.lost == 0
+    rows = recorded.table.to_pydict()
+    per_launch: dict[int, Multiset[tuple[int, int]]] = {}
+    for launch, block, warp in zip(rows["launch"], rows["block"], rows["warp"], strict=True):
+        per_launch.setdefault(launch, Multiset())[block, warp] += 1
+    for launch in recorded.launches:
+        everywhere = {(block, warp): 2 for block in range(launch.grid[0]) for warp in range(WARPS)}
+        assert per_launch[launch.id] == everywhere
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_a_traced_launch_computes_what_the_plain_one_does(scheme: str, gpu: Device, on_gpu: LoadedModule) -> None:
+    source, out = gpu.array(np.arange(1000, dtype=np.uint32)), gpu.zeros(1000, "u4")
+    recorded = trace(on_gpu["add_one"][8, BLOCK], out, source, 1000, scheme=scheme)
+    assert np.array_equal(out.numpy(), np.arange(1000) + 1)
+    assert len(recorded.table) == 2 * 32
+    assert recorded.launches[0].scheme == scheme == TraceOptions(scheme).scheme
+
+
+def test_warps_of_one_multiprocessor_share_a_clock(gpu: Device, on_gpu: LoadedModule) -> None:
+    """Per SM, warps that began later on the global timer, by more than its resolution, began later on the clock."""
+    source, out = gpu.array(np.zeros(1 << 16, np.uint32)), gpu.zeros(1 << 16, "u4")
+    warps = trace(on_gpu["add_one"][512, BLOCK], out, source, 1 << 16).warps
+    for sm in np.unique(warps["sm"]):
+        own = np.sort(warps[warps["sm"] == sm], order="begin_ns")
+        for before, after in pairwise(own):
+            if after["begin_ns"] - before["begin_ns"] > 64:
+                assert after["begin_cycles"] > before["begin_cycles"]
+
+
+def test_counting_equals_the_emulator(on_gpu: LoadedModule, on_emulator: LoadedModule) -> None:
+    found = []
+    for kernels in (on_gpu, on_emulator):
+        target: Target = kernels.target
+        source, out = target.zeros(1000, "u4"), target.zeros(1000, "u4")
+        found.append(count(kernels["add_one"][8, BLOCK], out, source, 1000))
+    measured, emulated = found
+    assert measured.how == "counted on the device"
+    assert measured.sites == emulated.sites
+    assert measured.branches == emulated.branches
+
+
+def test_counts_with_a_trace_leave_memory_as_one_launch_does(gpu: Device, on_gpu: LoadedModule) -> None:
+    values = gpu.array(np.arange(1000, dtype=np.uint32))
+    recorded = trace(on_gpu["add_one"][8, BLOCK], values, values, 1000, counts=True)
+    assert np.array_equal(values.numpy(), np.arange(1000) + 1)
+    assert [(one.site.kind, one.sectors) for one in recorded.launches[0].counts] == [("load", 125), ("store", 125)]
