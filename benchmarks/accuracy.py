@@ -3,13 +3,14 @@
 Question 1: alone. One warp follows a ring of absolute 64-bit addresses in shared memory, L1, L2 and DRAM. The truth is the chain average
 of the kernel as it was compiled, without a probe: the cycles between two clock reads around the whole walk, the second ordered after the
 last value, divided by the number of loads. The trace of the same kernel over the same addresses in the same round gives one record for
-each load; their mean, less the empty window of the scheme (`window.py`), should be the truth. One round is: empty the L2 where
-DRAM is to answer, walk without probes, then the same with each scheme. Ten rounds, on ten stretches of the ring; intervals are 95 %
-of the mean over rounds, from its standard error.
+each load; their mean, less the empty window of the scheme (`window.py`), should be the truth. One round is: empty the L2 where DRAM is to
+answer, walk without probes, then the same with each scheme, beginning with another one each time. Ten rounds, on ten stretches of the
+ring; intervals are 95 % of the mean over rounds, from its standard error.
 
 Prediction, from single measurements that led to the design: `dependent` reads 27 / 36 / 287 / 705 cycles against 23.7 / 34.3 / 283 / 713,
-within 5 cycles or 2 % everywhere. `consume` is as good or better. `simple` reads a few cycles at every level, as its second clock read does
-not wait. `paper` likewise at 13 or 14 before its window is taken off, as on this chip its fence does not wait.
+within 5 cycles or 2 % everywhere. `consume` is as good or better. `simple` and `paper` end when the access has been issued, and begin
+before its address is there: in shared memory and L1 they read a few cycles, in L2 and DRAM the wait for the access *before*, less the work
+between the two. That looks like a latency and is none. (On this chip the fence of `paper` does not wait; 2012's did.)
 
 Question 2: under load. As many warps as fit walk at once, each lane on its own word (8 sectors a request). Little's law: the mean time in
 the system times the rate of arrivals is the mean number inside. It holds as an identity if all three numbers are taken from the
@@ -38,12 +39,12 @@ import numpy.typing as npt
 from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
 from harness import Row, write
 from running import failed, machine, parser, run_cases
-from window import FILLERS, filled, run
+from window import FILLERS, SWITCHED_OFF, extrapolated, filled, run
 
 from memlane.instrument import SCHEMES
 from memlane.launch import DeviceArray, Launch
 from memlane.measure.probed import ProbedModule
-from memlane.record import Trace
+from memlane.record import COMPLETE, Trace
 from memlane.targets import target
 
 SOURCES = [
@@ -74,7 +75,7 @@ class Walks:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def chain_average(launch: Launch, times: DeviceArray, steps: int) -> float:
+def chain_average(times: DeviceArray, steps: int) -> float:
     """Cycles of one load of a walk that has just been launched, by the kernel's own clock reads."""
     walked = read_times(times)[0]
     return float(int(walked["end"]) - int(walked["begin"])) / steps
@@ -93,54 +94,82 @@ def _column(trace: Trace, name: str) -> npt.NDArray[np.int64]:
 
 
 def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], rounds: int) -> Walks:
-    """The rounds of one level."""
+    """The rounds of one level. Who walks first in a round finds the address translations colder, so each round begins with another; a round
+    before them does not count."""
     ring, walks = chase.ring(level), Walks(recorded={scheme: [] for scheme in probed})
-    for number in range(rounds):
-        launch, times = chase.launch(level, ring, number * level.steps)
-        chase.prepare(level)
-        chase.target.launch(launch)
-        walks.truth.append(chain_average(launch, times, level.steps))
-        for scheme, twin in probed.items():
+    walkers: list[str | None] = [None, *probed]
+    for number in range(-1, rounds):
+        launch, times = chase.launch(level, ring, (number + 1) * level.steps)
+        first = number % len(walkers)
+        for scheme in [*walkers[first:], *walkers[:first]]:
             if scheme in walks.notes:
                 continue
             chase.prepare(level)
             try:
-                walks.recorded[scheme].append(mean_cycles(run(twin, launch, level.steps), level.steps))
+                mean = _walk(launch, times, level.steps, None if scheme is None else probed[scheme])
             except Exception as error:
+                if scheme is None:
+                    raise
                 walks.notes[scheme] = f"{type(error).__name__}: {error}"
+                continue
+            if number >= 0:
+                (walks.truth if scheme is None else walks.recorded[scheme]).append(mean)
     return walks
 
 
-def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict[str, dict[str, float]]:
-    """By scheme: the mean record of each filler, after a first run that does not count."""
+def _walk(launch: Launch, times: DeviceArray, steps: int, probed: ProbedModule | None) -> float:
+    """Mean cycles of one load: by the kernel's own clock reads without probes, by the records with them."""
+    if probed is not None:
+        return mean_cycles(run(probed, launch, steps), steps)
+    launch.kernel.target.launch(launch)
+    return chain_average(times, steps)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The empty window of a scheme, in cycles, and what it was made of."""
+
+    cycles: float
+    records: dict[int, float]
+    """Mean record by filler of `window.py`."""
+
+    def __str__(self) -> str:
+        names = [f"chain of {filler} {mean:.2f}" if filler else f"switched off {mean:.2f}" for filler, mean in self.records.items()]
+        return ", ".join(names)
+
+
+def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict[str, Window]:
+    """By scheme, from the mean records of the fillers, after a first run of each that does not count."""
     ring = chase.ring(level)
     launch, _ = chase.launch(level, ring, 0)
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, Window] = {}
     for scheme, twin in probed.items():
-        found[scheme] = {}
-        for filler in FILLERS:
-            try:
+        records = {}
+        try:
+            for filler in FILLERS:
                 empty = filled(twin, launch.kernel.name, filler)
                 run(empty, launch, level.steps)
-                found[scheme][filler] = mean_cycles(run(empty, launch, level.steps), level.steps)
-            except Exception as error:
-                print(f"no window of {scheme} with filler {filler}: {error}", file=sys.stderr)
+                records[filler] = mean_cycles(run(empty, launch, level.steps), level.steps)
+        except Exception as error:
+            print(f"no window of {scheme}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        waits = all(twin.traced.sites[site].completeness == COMPLETE for site in twin.traced.positions[launch.kernel.name])
+        found[scheme] = Window(extrapolated(records) if waits else records[SWITCHED_OFF], records)
     return found
 
 
-def accuracy_row(level: Level, scheme: str, walks: Walks, window: dict[str, float]) -> Row:
+def accuracy_row(level: Level, scheme: str, walks: Walks, window: Window | None) -> Row:
     """Mean recorded less the window against the truth, for one scheme at one level."""
     case = f"{scheme}, {level.name}"
-    if scheme in walks.notes or not window:
+    if scheme in walks.notes or window is None:
         return failed(case, walks.notes.get(scheme, "no empty window could be measured"))
-    empty = min(window.values())
+    empty = window.cycles
     errors = [recorded - empty - truth for recorded, truth in zip(walks.recorded[scheme], walks.truth, strict=True)]
     truth, recorded, error = (statistics.fmean(values) for values in (walks.truth, walks.recorded[scheme], errors))
     reach = max(REACH_CYCLES, REACH_SHARE * truth) if scheme == "dependent" else None
     peer = {"truth": truth, "truth, half interval": half_interval(walks.truth), "recorded": recorded, "window": empty}
     peer |= {"net": recorded - empty, "error": error, "error, half interval": half_interval(errors), "error, %": 100 * error / truth}
-    fillers = ", ".join(f"{name} {value:.2f}" for name, value in window.items())
-    note = f"{len(errors)} rounds of {level.steps} loads; windows: {fillers}"
+    note = f"{len(errors)} rounds of {level.steps} loads; window from: {window}"
     return Row(case, "error of the mean", abs(error), "cycles", reach, peer=rounded(peer), note=note)
 
 
@@ -159,7 +188,7 @@ def alone(level: Level, options: argparse.Namespace) -> list[Row]:
     probed = {scheme: chase.probed(scheme) for scheme in SCHEMES}
     walks = walk_alone(chase, level, probed, 2 if options.quick else ROUNDS)
     found = windows(chase, next(one for one in levels(options) if one.name == ("shared" if level.name == "shared" else "L1")), probed)
-    return [accuracy_row(level, scheme, walks, found[scheme]) for scheme in SCHEMES]
+    return [accuracy_row(level, scheme, walks, found.get(scheme)) for scheme in SCHEMES]
 
 
 # -- under load ----------------------------------------------------------------------------------------------------------------

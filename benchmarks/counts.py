@@ -8,9 +8,9 @@ drop one of two that are alike. Whether it did is decided by the requests (equal
 instructions of the disassembled kernel; where they differ both numbers stand there with the instructions and no reach. Neither have
 atomics, whose transactions are the choice of units that add for themselves.
 
-Prediction: all sectors equal; shared wavefronts equal for the transposes, the reductions and the chase; the matrix product differs, as
-ptxas reads four neighbours of a row of the first tile at once; histograms in shared memory differ, as ptxas has an instruction of its own
-for counting.
+Prediction: all sectors equal; shared wavefronts equal for the transposes, the reductions and the chase; the matrix product
+is equal too if the assembler leaves its loads alone (ptxas 13.0 has been seen to read four neighbours of a row of the first tile at
+once); histograms in shared memory differ, as ptxas has an instruction of its own for counting.
 """
 
 from __future__ import annotations

@@ -109,41 +109,45 @@ def all_examples(options: argparse.Namespace) -> list[Row]:
 # -- compiling and parsing -----------------------------------------------------------------------------------------------------
 
 
-def synthetic(instructions: int, name: str = "synthetic") -> str:
-    """A kernel of about so many instructions: groups of arithmetic, a load, a store, and a branch over part of it."""
-    body = []
-    for group in range(max(1, instructions // 16)):
-        a, b, f = f"%r{1 + group % 7}", f"%r{1 + (group + 3) % 7}", f"%f{1 + group % 7}"
+def synthetic(instructions: int, name: str = "synthetic", first: int = 0) -> str:
+    """A kernel of about so many instructions: groups of a load, arithmetic, a branch over part of it, and a store.
+
+    Every result has a register of its own, as compilers number them, from `first` on: no two lines of two kernels are alike if their
+    numbers are not, and the speed of a parser that remembers lines is not flattered.
+    """
+    body: list[str] = []
+    before = "%r0"
+    for group in range(max(1, instructions // 12)):
+        a, b, c, d, e = (f"%r{first + 5 * group + number}" for number in range(1, 6))
+        f, g, p, place = f"%f{first + 2 * group}", f"%f{first + 2 * group + 1}", f"%p{first + group}", f"[%rd2+{4 * group}]"
         body += [
-            f"ld.global.u32 {a}, [%rd2];",
-            f"add.s32 {b}, {a}, {group};",
-            f"mad.lo.s32 {a}, {b}, 5, {a};",
-            f"cvt.rn.f32.u32 {f}, {a};",
-            f"fma.rn.f32 {f}, {f}, 0f3F000000, 0f3F800000;",
-            f"xor.b32 {b}, {a}, {b};",
-            f"setp.gt.s32 %p1, {b}, {group};",
-            f"@%p1 bra $L{name}_{group};",
-            f"shl.b32 {b}, {b}, 1;",
-            f"min.s32 {a}, {a}, {b};",
-            f"mul.f32 {f}, {f}, {f};",
+            f"ld.global.u32 {a}, {place};",
+            f"add.s32 {b}, {a}, {before};",
+            f"mad.lo.s32 {c}, {b}, {group + 3}, {a};",
+            f"cvt.rn.f32.u32 {f}, {c};",
+            f"fma.rn.f32 {g}, {f}, 0f3F000000, 0f3F800000;",
+            f"xor.b32 {d}, {c}, {b};",
+            f"cvt.rzi.u32.f32 {e}, {g};",
+            f"setp.gt.s32 {p}, {d}, {e};",
+            f"@{p} bra $L{name}_{group};",
+            f"shl.b32 {e}, {d}, 1;",
             f"$L{name}_{group}:",
-            f"selp.b32 {b}, {a}, {b}, %p1;",
-            f"and.b32 {a}, {b}, 1023;",
-            f"sub.s32 {b}, {b}, {a};",
-            f"add.f32 {f}, {f}, {f};",
-            f"st.global.u32 [%rd2], {b};",
+            f"min.s32 {d}, {e}, {c};",
+            f"st.global.u32 {place}, {d};",
         ]
+        before = d
+    last = first + instructions
     lines = "\n    ".join(body)
     return f"""\
 .visible .entry {name}(.param .u64 {name}_param_0)
 {{
-    .reg .pred %p<2>;
-    .reg .b32 %r<10>;
-    .reg .f32 %f<10>;
+    .reg .pred %p<{last}>;
+    .reg .b32 %r<{last}>;
+    .reg .f32 %f<{last}>;
     .reg .b64 %rd<4>;
     ld.param.u64 %rd1, [{name}_param_0];
-    mov.u32 %r9, %tid.x;
-    mul.wide.u32 %rd3, %r9, 4;
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd3, %r0, 4;
     add.s64 %rd2, %rd1, %rd3;
     {lines}
     ret;
@@ -163,7 +167,7 @@ def compiling(options: argparse.Namespace) -> list[Row]:
         function = module.kernels["synthetic"]
         assert function.body is not None
         count = sum(1 for _ in function.body.instructions())
-        data = where.zeros(32, "u4")
+        data = where.zeros(32 + wanted, "u4")
         kernel = where.load(module)["synthetic"]
         first = best(1, lambda kernel=kernel, data=data: kernel[1, 32](data))  # type: ignore[misc]
         second = best(3, lambda kernel=kernel, data=data: kernel[1, 32](data))  # type: ignore[misc]
@@ -176,7 +180,7 @@ def parsing(options: argparse.Namespace) -> list[Row]:
     wanted = 2_000 if options.quick else 20_000
     kernels: list[str] = []
     while sum(kernel.count("\n") for kernel in kernels) < wanted:
-        kernels.append(synthetic(400, f"kernel_{len(kernels)}"))
+        kernels.append(synthetic(400, f"kernel_{len(kernels)}", 1000 * len(kernels)))
     text = module_text(*kernels)
     lines = text.count("\n") + 1
     seconds = best(1 if options.quick else 3, lambda: parse(text, "synthetic.ptx"))

@@ -9,12 +9,14 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -49,6 +51,39 @@ class Row:
         value = asdict(self)
         value["holds"] = self.holds
         return value
+
+
+DOCUMENT_KEYS = ("benchmark", "command", "commit", "chip", "driver", "cuda", "date", "rows")
+
+
+def problems(document: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a result file; empty if it is as `write` makes it."""
+    if sorted(document) != sorted(DOCUMENT_KEYS):
+        return [f"has the keys {', '.join(sorted(document))}, not {', '.join(sorted(DOCUMENT_KEYS))}"]
+    found = [f"{key} is no text" for key in DOCUMENT_KEYS[:-1] if not isinstance(document[key], str)]
+    if not re.fullmatch(r"[0-9a-f]{40}", document["commit"]):
+        found.append(f"commit {document['commit']!r} is no commit")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"]):
+        found.append(f"date {document['date']!r} is no date")
+    if not document["rows"]:
+        found.append("has no rows")
+    for row in document["rows"]:
+        found += [f"row {row.get('case')!r}, {row.get('metric')!r}: {problem}" for problem in _row_problems(row)]
+    return found
+
+
+def _row_problems(row: Mapping[str, Any]) -> list[str]:
+    names = [*(one.name for one in fields(Row)), "holds"]
+    if sorted(row) != sorted(names):
+        return [f"has the keys {', '.join(sorted(row))}"]
+    found = []
+    if row["better"] not in ("higher", "lower"):
+        found.append(f"better is {row['better']!r}")
+    if row["holds"] != Row(**{name: row[name] for name in names[:-1]}).holds:
+        found.append(f"holds is {row['holds']}, but the value is {row['value']} and the reach {row['reach']}")
+    if not row["holds"] and not row["note"]:
+        found.append("misses its reach and has no note that says why")
+    return found
 
 
 def commit() -> str:

@@ -20,11 +20,11 @@ from replay import Bytes, differing_bytes, each_launch, elsewhere, memory_of, ou
 from running import EXAMPLES, example, example_arguments, machine, parser, run_cases
 
 from memlane.driver import Device
+from memlane.emulate import Emulator
 from memlane.instrument import SCHEMES
 from memlane.launch import Launch, Target
 from memlane.measure import Counter
 from memlane.record.site import kernel_label
-from memlane.targets import target
 
 SOURCES = [
     "src/memlane/ptx",
@@ -111,7 +111,7 @@ def counted(launch: Launch) -> list[Bytes]:
 
 def emulated(launch: Launch) -> list[Bytes]:
     """On the emulator; with addresses as on the GPU."""
-    there = elsewhere(launch, target("emulator"))
+    there = elsewhere(launch, _emulator_beside(launch.kernel.target))
     there.kernel.target.launch(there)
     there.kernel.target.sync()
     back = {now: before[0] for now, before in zip(memory_of(there), memory_of(launch), strict=True)}
@@ -125,6 +125,12 @@ def strict(launch: Launch) -> Launch:
         return launch
     device = _without_fusing(where.name)
     return replace(launch, kernel=device.load(launch.kernel.module)[launch.kernel.name], stream=device.default_stream)
+
+
+@cache
+def _emulator_beside(target: Target) -> Target:
+    """One emulator of the chip of a target. Not by its name: while a script runs, every name means the target of the script."""
+    return Emulator(target.chip)
 
 
 @cache

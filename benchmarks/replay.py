@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.cli.programs import run_script
-from memlane.instrument import POINTER, TraceOptions, buffer_layout, initial_header
+from memlane.instrument import POINTER, TraceOptions, buffer_layout, decode, initial_header
 from memlane.launch import Argument, Launch, LoadedModule, Target, unobserved
 from memlane.measure import Tracer
 from memlane.measure.memory import Snapshot
@@ -137,3 +137,9 @@ class TracedLaunch:
         """Empty the buffer."""
         self._target.clear(self._address, self._layout.nbytes)
         self._target.write(self._address, initial_header(self._layout))
+
+    def records(self) -> int:
+        """Records in the buffer."""
+        held = np.empty(self._layout.nbytes, np.uint8)
+        self._target.read(self._address, held)
+        return len(decode(held).records)

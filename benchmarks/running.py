@@ -64,6 +64,8 @@ def run_cases(names: Sequence[str], run: RunCase, options: argparse.Namespace, f
     """The rows of all cases, in order; or, in the process of one case, of that one, which are also left where the parent finds them.
     `forward`: further options for the processes of the cases."""
     if options.case is not None:
+        if options.case not in names:
+            raise SystemExit(f"there is no case {options.case!r}; choose among: {'; '.join(names)}")
         names = [name for name in names if name == options.case]
     if options.rows is not None:
         rows = [row for name in names for row in run(name, options)]

@@ -1,19 +1,24 @@
-"""The empty window of a scheme: what its probe records around nothing.
+"""The empty window of a scheme: what its probe records beyond the access that it surrounds.
 
 The instrumented module is taken as it is, and each timed access in it is replaced by a filler that holds no access. Everything else,
-probes and records and loops, stays. There are two fillers, because nothing can be put between two clock reads without either being
-something or being moved away by the assembler:
+probes and records and loops, stays.
 
-    switched off    @never ld.global.u64 d, [a];     the access itself under a predicate that is false, which only the launch knows
-    arithmetic      xor.b64 d, a, zero;              one operation from the address to the value, with an operand that is 0
+    chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
+                                                            instruction each once assembled. `zero` is 0, which only the launch knows
+    switched off    @never ld.global.u64 d, [a];            the access itself under a predicate that is false
 
-Either one can only lengthen the window: by the time of its issue and what the machine spends on an access that is switched off, or by
-the latency of one operation. So the window is the smaller of the two means.
+The additions are of doubles, because the assembler rearranges those of integers; any bits of an address plus 0.0 are the same bits.
+`zero` has been through a shuffle, because the assembler would else fetch it again between the clock reads.
+
+A chain takes a time proportional to its length, so the records of a long and a longer one are extrapolated to length 0: what is left is
+what the probe adds to whatever it surrounds. The record of a switched-off access is no good for that where the probe waits: between the
+two clock reads stand instructions that an access would hide (they wait for the first clock value), and without one they are what is
+measured. It is the window of the probes that do not wait, whose record has no part for the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memlane.instrument.insert import placed, rewrite_body
@@ -24,10 +29,14 @@ from memlane.measure.probed import ProbedModule
 from memlane.ptx import Address, Function, Guard, Instruction, Register, Statement
 from memlane.record import Trace
 
-FILLERS = ("switched off", "arithmetic")
+SWITCHED_OFF = 0
+CHAINS = (16, 48)
+"""Lengths of the chains."""
+FILLERS = (SWITCHED_OFF, *CHAINS)
+"""A filler is named by the length of its chain, or by 0."""
 
 
-def filled(probed: ProbedModule, kernel: str, filler: str) -> ProbedModule:
+def filled(probed: ProbedModule, kernel: str, filler: int) -> ProbedModule:
     """`probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0."""
     module = probed.traced.module
     function = module.functions[kernel]
@@ -37,26 +46,35 @@ def filled(probed: ProbedModule, kernel: str, filler: str) -> ProbedModule:
         return _fill(instruction, filler) if index in places else (instruction,)
 
     prologue = f"""\
-.reg .b32 %filler_zero;
-.reg .b64 %filler_wide;
+.reg .b32 %filler_word;
+.reg .b64 %filler_zero;
 .reg .pred %filler_never;
-ld.param.u32 %filler_zero, [{function.params[-1].name}];
-cvt.u64.u32 %filler_wide, %filler_zero;
-setp.ne.u32 %filler_never, %filler_zero, 0;
+ld.param.u32 %filler_word, [{function.params[-1].name}];
+shfl.sync.idx.b32 %filler_word, %filler_word, 0, 31, -1;
+mov.b64 %filler_zero, {{%filler_word, %filler_word}};
+setp.ne.u32 %filler_never, %filler_word, 0;
 """
     new: Function = rewrite_body(function, prologue, rewrite)
     traced = replace(probed.traced, module=replace(module, items=tuple(new if item is function else item for item in module.items)))
     return ProbedModule(probed.original, traced, probed.original.target.load(traced.module))
 
 
-def _fill(access: Instruction, filler: str) -> Sequence[Statement]:
-    if filler == "switched off":
+def _fill(access: Instruction, filler: int) -> Sequence[Statement]:
+    if filler == SWITCHED_OFF:
         return (replace(access, guard=Guard("%filler_never")),)
     value, address = access.operands
     assert isinstance(value, Register)
     assert isinstance(address, Address)
     assert isinstance(address.base, Register)
-    return placed(f"xor.b64 {value.name}, {address.base.name}, %filler_wide;", access.location)
+    sources = [address.base.name, *[value.name] * (filler - 1)]
+    return placed("\n".join(f"add.f64 {value.name}, {source}, %filler_zero;" for source in sources), access.location)
+
+
+def extrapolated(records: Mapping[int, float]) -> float:
+    """The record of a chain of length 0, from those of `CHAINS`."""
+    short, long = CHAINS
+    slope = (records[long] - records[short]) / (long - short)
+    return records[short] - slope * short
 
 
 def run(probed: ProbedModule, launch: Launch, records_per_warp: int) -> Trace:

@@ -1,0 +1,107 @@
+"""The committed results, the tables made of them, and the rules for both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import docs
+import pytest
+from harness import RESULTS, ROOT, Row, median_ratio, problems
+from stale import sources_of
+
+BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "\nSOURCES = " in path.read_text())
+
+
+def document(*rows: Row) -> dict[str, Any]:
+    head = {"benchmark": "counts", "command": "python benchmarks/counts.py", "commit": "0" * 40, "chip": "h200", "driver": "580"}
+    return {**head, "cuda": "13.0", "date": "2026-11-21", "rows": [row.as_json() for row in rows]}
+
+
+def test_a_row_holds_on_the_right_side_of_its_reach() -> None:
+    assert Row("a", "b", 2.0, "s", 2.0).holds
+    assert not Row("a", "b", 2.1, "s", 2.0).holds
+    assert Row("a", "b", 2.1, "1/s", 2.0, "higher").holds
+    assert not Row("a", "b", None, "s", 2.0).holds
+    assert Row("a", "b", None, "s").holds
+
+
+def test_the_ratio_is_that_of_the_pairs() -> None:
+    assert median_ratio([2.0, 6.0, 12.0], [1.0, 2.0, 3.0]) == (3.0, 2.0, 4.0)
+
+
+def test_what_is_wrong_with_a_result_file_is_said() -> None:
+    good = document(Row("a", "b", 1.0, "s", 2.0), Row("c", "d", 3.0, "s", 2.0, note="slow"))
+    assert problems(good) == []
+    assert problems({**good, "commit": "unknown"}) == ["commit 'unknown' is no commit"]
+    assert problems({key: value for key, value in good.items() if key != "driver"})[0].startswith("has the keys benchmark")
+    wrong = {**good["rows"][0], "holds": False, "note": "?"}
+    assert problems({**good, "rows": [wrong]}) == ["row 'a', 'b': holds is False, but the value is 1.0 and the reach 2.0"]
+    silent = {**good["rows"][1], "note": ""}
+    assert problems({**good, "rows": [silent]}) == ["row 'c', 'd': misses its reach and has no note that says why"]
+
+
+def test_every_committed_result_fits_the_schema() -> None:
+    for path in sorted(RESULTS.glob("*/*.json")):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        assert problems(stored) == [], path
+        assert (stored["chip"], stored["benchmark"]) == (path.parent.name, path.stem), path
+
+
+@pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
+def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> None:
+    sources = sources_of(script)
+    assert f"benchmarks/{script.name}" in sources
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
+    assert [path.name for path in docs.pages()] == ["accuracy.md", "counts.md", "emulator.md", "overhead.md"]
+    for path in docs.pages():
+        text = path.read_text(encoding="utf-8")
+        assert docs.rewritten(text) == text, f"{path.name} is out of date: python benchmarks/docs.py"
+
+
+def test_every_table_stands_in_a_page() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in docs.pages())
+    assert [name for name in docs.TABLES if f"<!-- table: {name} -->" not in text] == []
+
+
+PEERS: dict[str, dict[str, float]] = {
+    "accuracy": {"recorded": 42.0, "window": 6.5, "net": 35.5, "truth": 34.25, "error": 1.25, "error, half interval": 0.1, "error, %": 3.6},
+    "counts": {"memlane": 4096.0, "Nsight Compute": 4096.0, "requests": 1024.0, "its requests": 1024.0},
+}
+
+
+def write_result(folder: Path, name: str, *rows: Row) -> None:
+    path = folder / f"{docs.TABLES[name][0]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document(*rows)))
+
+
+def test_a_table_shows_numbers_reaches_and_where_they_come_from(tmp_path: Path) -> None:
+    row = Row("dependent, L1", "error of the mean", 1.25, "cycles", 5.0, peer=PEERS["accuracy"])
+    write_result(tmp_path, "accuracy", row)
+    text = docs.content("accuracy", tmp_path)
+    assert "| dependent, L1 | 42 | 6.5 | 35.5 | 34.25 | +1.25 ± 0.1 (+3.6 %) | at most 5 cycles: yes |" in text
+    assert "Measured on h200, driver 580, CUDA 13.0, 2026-11-21, commit `000000000000`, by `python benchmarks/counts.py`." in text
+
+
+def test_a_miss_is_explained_below_its_table(tmp_path: Path) -> None:
+    rows = (
+        Row("naive", "shared, wavefronts: difference", 3.0, "", 0.0, peer=PEERS["counts"], note="a bank too many"),
+        Row("spmv", "not measured", None, "", 0.0, note="no room"),
+    )
+    write_result(tmp_path, "counts", *rows)
+    text = docs.content("counts", tmp_path)
+    assert "| at most 0: **no** |" in text
+    assert "- naive, shared, wavefronts: difference: a bank too many\n- spmv, not measured: no room\n" in text
+
+
+def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
+    page = "before\n<!-- table: overhead -->\nold\n<!-- end of table -->\nafter\n"
+    text = docs.rewritten(page, tmp_path)
+    assert text.startswith("before\n<!-- table: overhead -->\n\n*Not measured yet")
+    assert text.endswith("\n<!-- end of table -->\nafter\n")
+    assert docs.rewritten(text, tmp_path) == text
