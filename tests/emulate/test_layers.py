@@ -183,7 +183,8 @@ def test_a_load_does_not_wait_but_its_first_use_does() -> None:
     ("address", "wavefronts"), [("mul.lo.u32 %r2, %tid, 4", 1), ("mul.lo.u32 %r2, %tid, 8", 2), ("mul.lo.u32 %r2, %tid, 128", 32)]
 )
 def test_bank_conflicts_take_a_cycle_each(address: str, wavefronts: int) -> None:
-    body = f"{address}; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mov.u32 %r1, 0; bar.sync 0; {START} ld.shared.u32 %r1, [%r3]; {DEPENDENT} {REPORT}"
+    place = f"{address}; mov.u32 %r3, s; add.u32 %r3, %r3, %r2;"
+    body = f"{place} mov.u32 %r1, 0; bar.sync 0; {START} ld.shared.u32 %r1, [%r3]; {DEPENDENT} {REPORT}"
     values = clocked(body, before=".shared .align 4 .b8 s[4096];")
     assert int(values[0]) == 1 + round(LATENCY.shared) + wavefronts - 1 + round(LATENCY.predicate)
 

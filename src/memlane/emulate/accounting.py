@@ -11,8 +11,8 @@ _KINDS = {"store": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int) -> None:
-    """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it."""
-    if not (k.layers.counts or k.layers.clock):
+    """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none."""
+    if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses["a"] == "param":
         return
     known = "global" if space == "const" and k.layers.clock else space
     helper = accounting(k.chip, k.layers, known, _kind(k))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from memlane.emulate.inline import Written, write_out
 from memlane.emulate.order import nested_order
 from memlane.errors import PtxTypeError
 from memlane.ptx import (
@@ -19,11 +20,11 @@ from memlane.ptx import (
     Function,
     Instruction,
     Label,
+    Module,
     RegisterDecl,
     Statement,
     Symbol,
     Variable,
-    flatten_scopes,
     registers_read,
     registers_written,
 )
@@ -34,7 +35,7 @@ CARRY = "%cc"
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction and its index in `function.body.instructions()`."""
+    """One instruction and its index in `function.body.instructions()`; that of the call if it comes from a called function."""
 
     index: int
     instruction: Instruction
@@ -61,15 +62,15 @@ class Body:
     registers: dict[str, str]
     """Type of each register that an instruction names."""
     variables: tuple[Variable, ...]
-    """Shared and local variables declared in the function, in order."""
+    """Shared and local variables, and parameters of calls, declared in the function, in order."""
 
 
-def flatten(function: Function, *, stop_at_memory: bool = False) -> Body:
-    """Cut a function into places; with `stop_at_memory` each memory instruction begins one, for the clock layer."""
-    flat = flatten_scopes(function)
-    assert flat.body is not None
-    statements = flat.body.statements
-    stretches = _cut(statements, stop_at_memory)
+def flatten(module: Module, function: Function, *, stop_at_memory: bool = False) -> Body:
+    """Cut a kernel, the functions it calls written out, into places; with `stop_at_memory` each memory instruction begins one, for the
+    clock layer."""
+    written = write_out(module, function)
+    statements = [one.statement for one in written]
+    stretches = _cut(written, stop_at_memory)
     goals = {label: number for number, stretch in enumerate(stretches) for label in stretch.labels}
     tables = _branch_tables(statements)
     successors = [_successors(stretches, number, goals, tables) for number in range(len(stretches))]
@@ -99,11 +100,10 @@ def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
     return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction")
 
 
-def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch]:
+def _cut(written: Sequence[Written], stop_at_memory: bool) -> list[_Stretch]:
     stretches = [_Stretch()]
-    index = 0
-    for statement in statements:
-        current = stretches[-1]
+    for one in written:
+        statement, current = one.statement, stretches[-1]
         if isinstance(statement, Label):
             if current.steps:
                 stretches.append(current := _Stretch())
@@ -111,10 +111,9 @@ def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch
         elif isinstance(statement, Instruction):
             if current.steps and (_ends(current.steps[-1]) or _begins(statement, stop_at_memory)):
                 stretches.append(current := _Stretch())
-            current.steps.append(Step(index, statement))
+            current.steps.append(Step(one.index, statement))
             if statement.form.effect == "barrier" and statement.has("red"):
-                stretches.append(_Stretch(steps=[Step(index, statement, resumes=True)]))
-            index += 1
+                stretches.append(_Stretch(steps=[Step(one.index, statement, resumes=True)]))
     return stretches
 
 

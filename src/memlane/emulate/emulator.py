@@ -110,7 +110,7 @@ class Emulator(Target):
     def launch(self, launch: Launch) -> None:
         self._launches += 1
         function = launch.kernel.function
-        compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, function), self.chip)
+        compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, launch.kernel.module, function), self.chip)
         handle = launch.kernel.loaded.handle
         assert isinstance(handle, Loaded)
         observation = execute(self, launch, compiled, handle.addresses, self._launches)

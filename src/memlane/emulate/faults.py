@@ -26,7 +26,7 @@ from memlane.emulate.layout import (
 from memlane.emulate.memory import Allocation
 from memlane.errors import BadAccess, Deadlock, KernelTrap
 from memlane.launch import Launch
-from memlane.ptx import Instruction
+from memlane.ptx import Instruction, Symbol
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -43,7 +43,7 @@ def raise_fault(emulator: Emulator, launch: Launch, compiled: CompiledKernel, co
     if kind == ENDLESS:
         raise Deadlock(fault.endless())
     if kind == TRAP:
-        raise KernelTrap(f"{fault.where()}: {fault.who()} executed {fault.instruction.name}")
+        raise KernelTrap(f"{fault.where()}: {fault.who()} {fault.trap()}")
     if kind == BAD_BARRIER:
         number = int(context["fault_address"])
         raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
@@ -75,6 +75,13 @@ class _Fault:
         context = self._context
         thread = int(context["fault_warp"]) * LANES + int(context["fault_lane"])
         return f"block {_position(int(context['fault_block']), self._launch.grid)}, thread {_position(thread, self._launch.block)}"
+
+    def trap(self) -> str:
+        """How the kernel stopped itself."""
+        function = self.instruction.operand("function") if self.instruction.opcode == "call" else None
+        if isinstance(function, Symbol):
+            return "failed an assertion" if function.name == "__assertfail" else f"executed a trap in {function.name}"
+        return f"executed {self.instruction.name}"
 
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 

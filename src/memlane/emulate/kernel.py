@@ -42,7 +42,7 @@ class CompiledKernel:
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """Compile a kernel. Raises UnsupportedPtx at the first instruction that has no semantics."""
     assert function.body is not None
-    body = flatten(function, stop_at_memory=layers.clock)
+    body = flatten(module, function, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
     registers = assign_registers(body.registers, set().union(*needed), layers)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memlane.emulate.inline import called_functions
 from memlane.launch import Layers
-from memlane.ptx import Function, Special
+from memlane.ptx import Function, Module, Special
 
 _CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 
@@ -19,12 +20,13 @@ class Compiled:
     clock: bool
 
 
-def layers_for(layers: Layers, function: Function) -> Compiled:
-    """What `layers` asks for, and the clock where the kernel reads one."""
-    assert function.body is not None
+def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
+    """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one."""
+    bodies = [called.body for called in called_functions(module, function) if called.body is not None]
     reads_clock = any(
         isinstance(operand, Special) and operand.name in _CLOCKS
-        for instruction in function.body.instructions()
+        for body in bodies
+        for instruction in body.instructions()
         for operand in instruction.operands
     )
     return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or reads_clock)

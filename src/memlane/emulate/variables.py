@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memlane.emulate.body import Body
+from memlane.emulate.inline import called_functions
 from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector
 
 DYNAMIC_ALIGNMENT = 16
@@ -39,7 +40,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
     if dynamic:
         static = _align(static, max(DYNAMIC_ALIGNMENT, *(variable.alignment for variable in dynamic)))
         offsets.update({variable.name: ("shared", static) for variable in dynamic})
-    local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
+    local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space in ("local", "param")], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
     return Frame(offsets, params, static, _align(local, 16), symbols)
 
@@ -53,9 +54,9 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
 
 def static_shared_bytes(module: Module, function: Function) -> int:
     """Static shared memory of a kernel, without the padding before a dynamic part: a bound that needs no compilation."""
-    assert function.body is not None
-    names = _symbols(function.body.instructions())
-    own = [variable for variable in _declared(function) if variable.space == "shared"]
+    functions = called_functions(module, function)
+    names = _symbols(one for called in functions if called.body is not None for one in called.body.instructions())
+    own = [variable for called in functions for variable in _declared(called) if variable.space == "shared"]
     outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]
     return _lay_out("shared", [variable for variable in (*outer, *own) if not _is_dynamic(variable)], {})
 

@@ -50,7 +50,13 @@ def state_space(k: Lowering) -> str:
     space = k.instruction.form.addresses["a"]
     if space not in ("global", "shared", "local", "const", "param", "generic"):
         raise k.unsupported()
-    return space
+    address = k.instruction.operand("a")
+    return "local" if space == "param" and isinstance(address, Address) and _is_of_call(k, address) else space
+
+
+def _is_of_call(k: Lowering, address: Address) -> bool:
+    """Whether the address is that of a parameter of a call, which lies in local memory."""
+    return isinstance(address.base, Symbol) and k.frame.offsets.get(address.base.name, ("", 0))[0] == "local"
 
 
 def _components(k: Lowering, letter: str) -> tuple[Operand, ...]:
