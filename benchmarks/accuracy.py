@@ -37,8 +37,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
-from harness import Row, write
-from running import failed, machine, parser, run_cases
+from harness import Row
+from running import failed, measure, parser
 from window import FILLERS, SWITCHED_OFF, extrapolated, filled, run
 
 from memlane.instrument import SCHEMES
@@ -271,9 +271,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 def main() -> None:
     options = parser(__doc__).parse_args()
     names = [f"alone, {level.name}" for level in LEVELS] + [f"under load, {name}" for name in ("shared", "L2", "DRAM")]
-    rows = run_cases(names, run_case, options)
-    if options.rows is None:
-        write("accuracy", rows, **machine(options))
+    measure("accuracy", names, run_case, options)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from assembled import GROUPS, Instructions, describe, disassemble, group_of, in_ptx, in_sass, same
-from harness import Row, write
+from harness import Row
 from ncu import Profiled, find, profile, usable
-from running import EXAMPLES, example, example_arguments, failed, machine, parser, run_cases
+from running import EXAMPLES, example, example_arguments, failed, measure, parser
 
 from memlane.cli.programs import run_script
-from memlane.launch import Launch, plain_name
+from memlane.launch import Launch, LoadedModule, plain_name, unobserved
 from memlane.measure import Counter
+from memlane.measure.tallied import Tally
 from memlane.record import Counts
 from memlane.record.site import kernel_label
 
@@ -129,19 +130,17 @@ def compare(case: str, ours: Totals, theirs: Totals, ptx: Instructions, sass: In
         peer |= {"Nsight Compute": other}
         if group in theirs.requests:
             peer |= {"its requests": theirs.requests[group]}
-        expected, note = _expected(group, mine == other or ours.requests[group] == theirs.requests.get(group), ptx, sass)
-        rows.append(Row(case, metric, abs(mine - other), "", 0.0 if expected or mine == other else None, peer=peer, note=note))
+        expected = mine == other or must_agree(group, ours.requests[group] == theirs.requests.get(group), ptx, sass)
+        note = "" if mine == other else f"PTX: {describe(ptx[group])}; SASS: {describe(sass[group]) if sass else 'not disassembled'}"
+        rows.append(Row(case, metric, abs(mine - other), "", 0.0 if expected else None, peer=peer, note=note))
     return rows
 
 
-def _expected(group: str, exact: bool, ptx: Instructions, sass: Instructions | None) -> tuple[bool, str]:
-    """Whether the numbers of a group have to be equal, and if not, why."""
-    listed = f"PTX: {describe(ptx[group])}; SASS: {describe(sass[group]) if sass else 'not disassembled'}"
+def must_agree(group: str, same_requests: bool, ptx: Instructions, sass: Instructions | None) -> bool:
+    """Whether the assembled code has the accesses of the PTX, none of them atomic."""
     if any(op.startswith(("atom", "red")) for op in ptx[group]):
-        return False, f"atomics; {listed}"
-    if exact or (sass is not None and same(ptx[group], sass[group])):
-        return True, ""
-    return False, listed
+        return False
+    return same_requests or (sass is not None and same(ptx[group], sass[group]))
 
 
 def compare_roads(case: str, device: Counts, emulated: Counts) -> Row:
@@ -155,22 +154,33 @@ def compare_roads(case: str, device: Counts, emulated: Counts) -> Row:
     return Row(case, "sites counted otherwise by the emulator", float(differing), "sites", 0.0, peer={"sites": float(len(other))})
 
 
-class Watching(Counter):
-    """A counter that remembers the launches."""
+class OnDevice:
+    """An observer that sends every launch out with the instructions that count, also on a target that could see for itself."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.launches: list[Launch] = []
+        self._tallies: dict[LoadedModule, Tally] = {}
 
     def launching(self, launch: Launch) -> Launch:
+        with unobserved():
+            loaded = launch.kernel.loaded
+            if loaded not in self._tallies:
+                self._tallies[loaded] = Tally(loaded)
+            counting = self._tallies[loaded].counting(len(self.launches), launch)
         self.launches.append(launch)
-        return super().launching(launch)
+        return counting
+
+    def finish(self) -> list[Counts]:
+        """What each launch cost, in their order."""
+        self.launches[0].kernel.target.sync()
+        counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
+        return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     """All launches of one example."""
     script, arguments = example(name), example_arguments(name, options.quick)
-    device, emulator = Watching(), Counter()
+    device, emulator = OnDevice(), Counter()
     run_script(script, arguments, options.target, device)
     run_script(script, arguments, "emulator", emulator)
     pairs = list(zip(device.launches, device.finish(), emulator.finish(), strict=True))
@@ -220,9 +230,7 @@ def main() -> None:
     if program and not options.metrics:
         options.metrics = ",".join(usable(program, REQUIRED, OPTIONAL, command("matmul", options), environment(options)))
     forward = ["--metrics", options.metrics] if options.metrics else []
-    rows = run_cases(EXAMPLES, run_case, options, forward)
-    if options.rows is None:
-        write("counts", rows, **machine(options))
+    measure("counts", EXAMPLES, run_case, options, forward)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness import ROOT, Row, write
+from harness import ROOT, Row
 from replay import each_launch
-from running import EXAMPLES, example, example_arguments, parser, run_cases
+from running import EXAMPLES, example, example_arguments, measure, parser
 
 from memlane.launch import Launch, Layers, Observation
 from memlane.ptx import parse
@@ -245,9 +245,7 @@ CASES: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
 
 def main() -> None:
     options = parser(__doc__, "emulator:h200").parse_args()
-    rows = run_cases(list(CASES), lambda name, options: CASES[name](options), options)
-    if options.rows is None:
-        write("emulator", rows, chip="cpu", directory=options.out)
+    measure("emulator", list(CASES), lambda name, options: CASES[name](options), options)
 
 
 if __name__ == "__main__":

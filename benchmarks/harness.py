@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -94,11 +95,18 @@ def commit() -> str:
 
 def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
     """Store the rows as `<directory>/<benchmark>.json`, by default under `benchmarks/results/<chip>`, and print them."""
+    path = store(benchmark, rows, chip=chip, driver=driver, cuda=cuda, directory=directory)
+    show(rows)
+    return path
+
+
+def store(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
+    """As `write`, without printing."""
     folder = directory or Path(os.environ.get("MEMLANE_RESULTS", RESULTS)) / chip
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "benchmark": benchmark,
-        "command": " ".join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
+        "command": shlex.join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
         "commit": commit(),
         "chip": chip,
         "driver": driver,
@@ -108,11 +116,15 @@ def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", c
     }
     path = folder / f"{benchmark}.json"
     path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print a line for each row."""
     for row in rows:
         mark = "  " if row.reach is None else "ok" if row.holds else "MISS"
         value = "-" if row.value is None else f"{row.value:.6g}"
         print(f"{mark:4} {row.case:44} {row.metric:34} {value:>12} {row.unit:10} reach {row.reach} {row.peer or ''} {row.note}")
-    return path
 
 
 def interleaved(rounds: int, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:

@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from harness import Row, write
+from harness import Row
 from replay import Bytes, differing_bytes, each_launch, elsewhere, memory_of, outcome, read_memory, traced, translated
-from running import EXAMPLES, example, example_arguments, machine, parser, run_cases
+from running import EXAMPLES, example, example_arguments, measure, parser
 
 from memlane.driver import Device
 from memlane.emulate import Emulator
 from memlane.instrument import SCHEMES
 from memlane.launch import Launch, Target
-from memlane.measure import Counter
+from memlane.measure.tallied import Tally
 from memlane.record.site import kernel_label
 
 SOURCES = [
@@ -40,7 +40,7 @@ SOURCES = [
 RECORDS_PER_WARP = 128
 
 
-class Tally:
+class Comparison:
     """Differences of one comparison over the launches of an example."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Tally:
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     """All launches of one example."""
     roads = comparisons(options)
-    tallies = {road: Tally() for road in roads}
+    tallies = {road: Comparison() for road in roads}
 
     def visit(number: int, launch: Launch) -> None:
         launch = strict(launch)
@@ -100,13 +100,8 @@ def instrumented(launch: Launch, scheme: str) -> list[Bytes]:
 
 def counted(launch: Launch) -> list[Bytes]:
     """With the instructions that count."""
-    counter = Counter()
-
-    def run() -> None:
-        launch.kernel.target.launch(counter.launching(launch))
-        counter.finish()
-
-    return outcome(launch, run)
+    tally = Tally(launch.kernel.loaded)  # it holds the counters
+    return outcome(launch, lambda: launch.kernel.target.launch(tally.counting(0, launch)))
 
 
 def emulated(launch: Launch) -> list[Bytes]:
@@ -140,9 +135,7 @@ def _without_fusing(name: str) -> Target:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    rows = run_cases(EXAMPLES, run_case, options)
-    if options.rows is None:
-        write("outputs", rows, **machine(options))
+    measure("outputs", EXAMPLES, run_case, options)
 
 
 if __name__ == "__main__":

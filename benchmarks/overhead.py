@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import argparse
 
-from harness import Row, interleaved, median_ratio, write
+from harness import Row, interleaved, median_ratio
 from replay import TracedLaunch, each_launch, traced
-from running import EXAMPLES, example, example_arguments, failed, machine, parser, run_cases
+from running import EXAMPLES, example, example_arguments, failed, measure, parser
 
 from memlane.launch import Launch, Schedule, Step
 from memlane.record.site import kernel_label
@@ -39,7 +39,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}: {kernel_label(launch.kernel.title)}"
         try:
-            rows.extend(measure(case, launch, 1 if options.quick else ROUNDS))
+            rows.extend(of_launch(case, launch, 1 if options.quick else ROUNDS))
         except Exception as error:
             rows.append(failed(case, f"{type(error).__name__}: {error}"))
 
@@ -47,7 +47,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def measure(case: str, launch: Launch, rounds: int) -> list[Row]:
+def of_launch(case: str, launch: Launch, rounds: int) -> list[Row]:
     """Records, losses and the ratio of times of one launch."""
     trace = traced(launch, SCHEME)
     probed = TracedLaunch(launch, SCHEME, trace)
@@ -67,7 +67,15 @@ def measure(case: str, launch: Launch, rounds: int) -> list[Row]:
     peer = {"original, us": round(middle[0] / 1e3, 2), "traced, us": round(middle[1] / 1e3, 2), "records": float(len(trace.table))}
     note = f"{rounds} rounds, 10 % to 90 %: {low:.2f} to {high:.2f}; 32 bytes a record"
     return [
-        Row(case, "records lost", float(trace.lost), "records", 0.0, peer={"records": float(len(trace.table))}),
+        Row(
+            case,
+            "records lost",
+            float(trace.lost),
+            "records",
+            0.0,
+            peer={"records": float(len(trace.table))},
+            note="the buffer was full" if trace.lost else "",
+        ),
         Row(case, "traced time over original time", round(ratio, 3), "ratio", peer=peer, note=note),
     ]
 
@@ -79,9 +87,7 @@ def elapsed_ns(launch: Launch) -> float:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    rows = run_cases(EXAMPLES, run_case, options)
-    if options.rows is None:
-        write("overhead", rows, **machine(options))
+    measure("overhead", EXAMPLES, run_case, options)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from harness import ROOT, Row
+from harness import ROOT, Row, show, store
 
 from memlane.driver import probe
-from memlane.launch import Target
 from memlane.targets import target
 
 EXAMPLES = ("chase", "copies", "histogram", "matmul", "reduction", "spmv", "stencil", "transpose")
@@ -60,24 +60,34 @@ def example_arguments(name: str, quick: bool) -> list[str]:
     return [str(QUICK_SIZES[name])] if quick else []
 
 
-def run_cases(names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> list[Row]:
-    """The rows of all cases, in order; or, in the process of one case, of that one, which are also left where the parent finds them.
-    `forward`: further options for the processes of the cases."""
+def measure(benchmark: str, names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> None:
+    """Run the cases of a benchmark, or the one that `--case` names, and store and print their rows.
+
+    The result file is written again after each case, so that it holds what is known whenever the process is stopped. `forward`: options
+    for the processes of the cases besides those of `parser`.
+    """
     if options.case is not None:
         if options.case not in names:
             raise SystemExit(f"there is no case {options.case!r}; choose among: {'; '.join(names)}")
-        names = [name for name in names if name == options.case]
+        names = [options.case]
     if options.rows is not None:
-        rows = [row for name in names for row in run(name, options)]
-        options.rows.write_text(json.dumps([asdict(row) for row in rows]))
-        return rows
+        options.rows.write_text(json.dumps([asdict(row) for name in names for row in run(name, options)]))
+        return
+    head = machine(options)
+    rows: list[Row] = []
+    for found in each_case(names, run, options, forward):
+        rows += found
+        store(benchmark, rows, **head)
+    show(rows)
+
+
+def each_case(names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> Iterator[list[Row]]:
+    """The rows of one case after another."""
     alone = options.target.startswith("cuda")
-    rows = []
     for name in names:
         began = time.perf_counter()
-        rows += _in_own_process(name, options, forward) if alone else _here(name, run, options)
+        yield _in_own_process(name, options, forward) if alone else _here(name, run, options)
         print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
-    return rows
 
 
 def _here(name: str, run: RunCase, options: argparse.Namespace) -> list[Row]:
@@ -107,12 +117,11 @@ def failed(name: str, reason: str) -> Row:
     return Row(name, "not measured", None, "", reach=0.0, note=reason[:300])
 
 
-def machine(options: argparse.Namespace) -> dict[str, object]:
-    """Chip, driver and CUDA version for the head of the result file; results from the emulator belong to the CPU."""
+def machine(options: argparse.Namespace) -> dict[str, Any]:
+    """Chip, driver and CUDA version for the head of the result file, and where it goes; results from the emulator belong to the CPU."""
     if not options.target.startswith("cuda"):
         return {"chip": "cpu", "directory": options.out}
-    where: Target = target(options.target)
-    return {"chip": where.chip.name, "driver": _driver_version(), "cuda": _cuda_version(), "directory": options.out}
+    return {"chip": target(options.target).chip.name, "driver": _driver_version(), "cuda": _cuda_version(), "directory": options.out}
 
 
 def _driver_version() -> str:

@@ -10,7 +10,7 @@ import running
 from harness import ROOT, Row
 from outputs import emulated
 from replay import TracedLaunch, differing_bytes, each_launch, elsewhere, memory_of, outcome, read_memory, traced, translated
-from running import example, run_cases
+from running import each_case, example
 
 from memlane.chip import load
 from memlane.emulate import Emulator
@@ -96,7 +96,7 @@ def test_a_case_that_fails_leaves_the_others_their_rows() -> None:
             raise ValueError("no such ring")
         return [Row(name, "value", 1.0, "")]
 
-    good, bad, last = run_cases(["good", "bad", "last"], run, options)
+    (good,), (bad,), (last,) = each_case(["good", "bad", "last"], run, options)
     assert (good.case, good.value, last.case) == ("good", 1.0, "last")
     assert (bad.value, bad.holds, bad.note) == (None, False, "ValueError: no such ring")
 
