@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import weakref
 from bisect import bisect_right, insort
 from dataclasses import dataclass
@@ -23,11 +24,20 @@ GUARD = 4096
 class Buffer:
     """The host bytes of one allocation. When nobody refers to it any more, the memory is freed."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, cleared: bool = False) -> None:
         try:
-            self.bytes: npt.NDArray[np.uint8] = np.full(nbytes, POISON, np.uint8)
-        except MemoryError as error:
+            self.bytes: npt.NDArray[np.uint8] = _untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
+        except (MemoryError, OSError) as error:
             raise DeviceError(f"no host memory for an allocation of {nbytes} bytes") from error
+
+
+def _untouched(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Zeros that take memory only where they are touched, in small pages where the system lets us choose: large ones would make much of a
+    little."""
+    pages = mmap.mmap(-1, max(1, nbytes))
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)[:nbytes]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,9 +63,9 @@ class Memory:
         self._next = FIRST_ADDRESS
         self._table: npt.NDArray[np.void] | None = None
 
-    def allocate(self, nbytes: int, label: str = "") -> tuple[int, Buffer]:
-        """Fresh memory filled with a fixed pattern: its device address, and what keeps it alive."""
-        buffer = Buffer(nbytes)
+    def allocate(self, nbytes: int, label: str = "", cleared: bool = False) -> tuple[int, Buffer]:
+        """Fresh memory filled with a fixed pattern, or with zeros: its device address, and what keeps it alive."""
+        buffer = Buffer(nbytes, cleared)
         low = self._next
         self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
         allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)

@@ -95,6 +95,12 @@ class Target(ABC):
 
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
+    def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
+        """Fresh memory filled with zeros, as `allocate` gives it."""
+        address, owner = self.allocate(nbytes)
+        self.clear(address, nbytes)
+        return address, owner
+
     def clear(self, address: int, nbytes: int) -> None:
         """Fill device memory with zeros, after all work launched before has finished. Targets that can do better than to copy do."""
         zeros = np.zeros(min(nbytes, _CLEAR_BYTES), np.uint8)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, POINTER, BufferLayout, Decoded, buffer_layout, decode, initial_header
+from memlane.instrument import POINTER, RECORD_DTYPE, BufferLayout, Decoded, buffer_layout, decode, initial_header
 from memlane.launch import Launch
 from memlane.measure.probed import ProbedModule
+from memlane.measure.readout import filled_part, slices_asked
 
 DEVICE_SHARE = 16
 """A buffer for a kernel with loops takes at most this part (a 16th) of the memory of the chip ..."""
@@ -21,7 +22,7 @@ LEADERS_PER_SITE = 4
 """Without loops lane 0 records each site once at most; other lanes lead only when a warp diverges, into as many parts at a site as this."""
 RECORDS_IN_LOOPS = (64, 1 << 15)
 """The least and the most records of a warp whose sites lie in loops."""
-_RECORD_BYTES = 32
+_RECORD_BYTES = RECORD_DTYPE.itemsize
 
 
 @dataclass
@@ -89,8 +90,7 @@ class Arena:
     def _allocate(self, least: BufferLayout) -> _Buffer:
         spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes
         layout = replace(least, slices=max(least.slices, spare))
-        address, owner = self._target.allocate(layout.nbytes)
-        self._target.clear(address, layout.nbytes)
+        address, owner = self._target.allocate_cleared(layout.nbytes)
         self._target.write(address, initial_header(layout))
         pointer, _ = self._target.symbol(self._probed.loaded, POINTER)
         self._target.write(pointer, np.array([address], np.uint64))
@@ -101,13 +101,8 @@ class Arena:
         buffer, self._buffer = self._buffer, None
         if buffer is None:
             return 0
-        header = np.empty(HEADER_BYTES, np.uint8)
-        self._target.read(buffer.address, header)
-        asked = int(header.view(HEADER_DTYPE)["head"][0])
-        used = min(asked, buffer.layout.slices)
-        held = np.zeros(buffer.layout.nbytes, np.uint8)  # Pages that nothing is read into take no memory.
-        self._target.read(buffer.address, held[: HEADER_BYTES + (used + 1) * buffer.layout.slice_bytes])
-        self._collected.append(decode(held))
+        asked = slices_asked(self._target, buffer.address)
+        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, asked)))
         return max(0, buffer.reserved - asked)
 
     def collect(self) -> list[Decoded]:

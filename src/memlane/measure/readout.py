@@ -1,0 +1,68 @@
+"""Taking out of a trace buffer on its target what is filled, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, initial_header
+from memlane.launch import Target
+
+Bytes = npt.NDArray[np.uint8]
+
+SMALL_SLICE_BYTES = 1 << 14
+"""Slices up to this size are read whole: that is quicker than to ask each how much it holds."""
+_RECORD_BYTES = RECORD_DTYPE.itemsize
+_HEAD_BYTES = SLICE_DTYPE.itemsize
+
+
+def slices_asked(target: Target, address: int) -> int:
+    """How many warps have asked the buffer at `address` for a slice, after all work has finished."""
+    header = np.empty(HEADER_BYTES, np.uint8)
+    target.read(address, header)
+    return int(header.view(HEADER_DTYPE)["head"][0])
+
+
+def filled_part(target: Target, address: int, layout: BufferLayout, asked: int) -> Bytes:
+    """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without the slices that nobody took.
+
+    Large slices, which a kernel with loops gets because nobody knows how often it goes round, are cut to what the fullest of them holds.
+    """
+    used = min(asked, layout.slices)
+    if layout.slice_bytes <= SMALL_SLICE_BYTES:
+        smaller = replace(layout, slices=used)
+        held = np.empty(smaller.nbytes, np.uint8)
+        target.read(address, held)
+        held[:HEADER_BYTES] = _header(smaller, asked)
+        return held
+    starts = [address + HEADER_BYTES + number * layout.slice_bytes for number in range(used + 1)]
+    heads = np.empty(used + 1, SLICE_DTYPE)
+    for number, start in enumerate(starts):
+        target.read(start, heads[number : number + 1])
+    return _dense(target, starts, heads, layout, asked)
+
+
+def _dense(target: Target, starts: list[int], heads: npt.NDArray[np.void], layout: BufferLayout, asked: int) -> Bytes:
+    """The slices that begin at `starts` with `heads`, side by side."""
+    led = np.minimum(heads["attempted"], layout.capacity)
+    others = np.minimum(heads["overflow"], layout.overflow)
+    led[0] = others[0] = 0  # Slice 0 counts what found no slice, and holds no records.
+    dense = BufferLayout(len(starts) - 1, int(led.max()), int(others.max()))
+    held = np.zeros(dense.nbytes, np.uint8)
+    held[:HEADER_BYTES] = _header(dense, asked)
+    slices = held[HEADER_BYTES:].reshape(len(starts), dense.slice_bytes)
+    slices[:, :_HEAD_BYTES] = heads.view(np.uint8).reshape(len(starts), _HEAD_BYTES)
+    for counts, origin, destination in ((led, 0, 0), (others, layout.capacity, dense.capacity)):
+        for number in np.flatnonzero(counts).tolist():
+            at = _HEAD_BYTES + destination * _RECORD_BYTES
+            part = slices[number, at : at + int(counts[number]) * _RECORD_BYTES]
+            target.read(starts[number] + _HEAD_BYTES + origin * _RECORD_BYTES, part)
+    return held
+
+
+def _header(layout: BufferLayout, asked: int) -> Bytes:
+    header = initial_header(layout)
+    header.view(HEADER_DTYPE)["head"] = asked
+    return header
