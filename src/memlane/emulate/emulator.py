@@ -63,6 +63,9 @@ class Emulator(Target):
     def allocate(self, nbytes: int) -> tuple[int, object]:
         return self.memory.allocate(nbytes)
 
+    def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
+        return self.memory.allocate(nbytes, cleared=True)
+
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
         if host.nbytes:
             host.reshape(-1).view(np.uint8)[:] = self.memory.view(address, host.nbytes)
