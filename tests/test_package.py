@@ -1,0 +1,162 @@
+"""The package as a whole: its public surface, what an import costs, and the house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import memlane
+from memlane import errors
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "memlane"
+PACKAGES = {module.name for module in pkgutil.iter_modules(memlane.__path__)}
+PUBLIC_NAMES = 30
+IMPORT_SECONDS = 0.3
+LINES = 700
+FUNCTION_LINES = 80
+HEAVY = ("llvmlite", "cuda", "pyarrow", "numpy", "rich", "typer")
+
+
+# -- the public surface ----------------------------------------------------------------------------------------------------------
+
+
+def test_public_names_are_few_and_sorted() -> None:
+    assert memlane.__all__ == sorted(memlane.__all__)
+    assert len(set(memlane.__all__)) == len(memlane.__all__) < PUBLIC_NAMES
+
+
+def test_no_public_name_is_a_package() -> None:
+    """`ml.trace` next to a package `trace` would be the package from its first import on."""
+    assert not PACKAGES & set(memlane.__all__)
+
+
+@pytest.mark.parametrize("name", memlane.__all__)
+def test_every_public_name_resolves_and_says_what_it_is(name: str) -> None:
+    found = getattr(memlane, name)
+    assert callable(found)
+    assert found.__doc__
+    assert found.__name__ == name
+
+
+def test_names_load_when_first_used_and_stay() -> None:
+    assert set(memlane.__all__) <= set(dir(memlane))
+    assert memlane.trace is memlane.trace
+    with pytest.raises(AttributeError, match="module 'memlane' has no attribute 'tracy'"):
+        memlane.tracy  # noqa: B018
+
+
+def test_version_is_that_of_the_project() -> None:
+    (declared,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert memlane.__version__ == declared
+
+
+# -- what an import costs --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def modules_after(statement: str) -> frozenset[str]:
+    """Top-level modules of a fresh process after a statement."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return frozenset(json.loads(done.stdout))
+
+
+def test_import_opens_nothing() -> None:
+    loaded = modules_after("import memlane")
+    assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+    assert {name for name in loaded if name.startswith("memlane")} == {"memlane"}
+
+
+def test_import_is_quick() -> None:
+    """The best of three, because the machine may be busy."""
+    code = "import time; start = time.perf_counter(); import memlane; print(time.perf_counter() - start)"
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(times) < IMPORT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("from memlane import parse; parse('.version 8.0\\n.target sm_90\\n.address_size 64\\n')", {"llvmlite", "cuda"}),
+        ("from memlane import explain", {"llvmlite", "cuda"}),
+        ("from memlane import cuda", {"llvmlite", "pyarrow", "cuda.core"}),
+        ("from memlane.targets import describe; describe()", {"cuda.core"}),
+    ],
+)
+def test_parts_load_only_what_they_need(statement: str, absent: set[str]) -> None:
+    loaded = modules_after(statement)
+    assert not {name for name in loaded if name in absent or name.partition(".")[0] in absent}
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------------------
+
+
+def drawn_tree() -> dict[str, str]:
+    """Class to base, as the docstring of `memlane.errors` draws it."""
+    bases: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if match := re.match(r"^((?:    |\|   )*)(?:\+-- )?([A-Z]\w+)  ", line):
+            depth = line.index(match[2])
+            path = [entry for entry in path if entry[0] < depth]
+            if path:
+                bases[match[2]] = path[-1][1]
+            path.append((depth, match[2]))
+    return bases
+
+
+def test_tree_of_errors_is_drawn_as_it_is() -> None:
+    classes = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.MemlaneError)}
+    assert drawn_tree() == {name: kind.__bases__[0].__name__ for name, kind in classes.items() if name != "MemlaneError"}
+
+
+def test_every_error_says_what_it_is_for() -> None:
+    assert all(kind.__doc__ for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception))
+
+
+# -- the house -------------------------------------------------------------------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_no_file_is_too_long() -> None:
+    long = {str(path.relative_to(ROOT)): lines for path in sources() if (lines := len(path.read_text().splitlines())) > LINES}
+    assert long == {}
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": lines
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [str(path) for path in sources() if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_no_package_is_called_for_odds_and_ends() -> None:
+    names = {path.stem for path in sources()} | {path.parent.name for path in sources()}
+    assert not names & {"utils", "util", "common", "helpers", "misc", "manager"}
+
+
+def test_every_package_of_the_design_exists_and_is_described() -> None:
+    rows = re.findall(r"^\| \d+ \| `(\w+)` \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    assert set(rows) == PACKAGES - {"__main__"}
+    for name in rows:
+        importlib.import_module(f"memlane.{name}")
