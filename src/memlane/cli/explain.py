@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from memlane.diagnose import clean_kernels, uncounted_launches
 from memlane.diagnose import explain as find
-from memlane.diagnose import uncounted_launches
 from memlane.record import load
 from memlane.report import findings_document, render_findings, to_json
 
@@ -20,8 +20,9 @@ def explain(file: RecordFile, as_json: Annotated[bool, typer.Option("--json", he
     """Say what is wrong with the recorded accesses, the costliest first."""
     trace = load(file)
     findings, uncounted = find(trace), uncounted_launches(trace)
+    clean = clean_kernels(trace, findings)
     if as_json:
-        typer.echo(to_json(findings_document(findings, uncounted)))
+        typer.echo(to_json(findings_document(findings, uncounted, clean)))
     else:
-        Console().print(render_findings(findings, uncounted))
+        Console().print(render_findings(findings, uncounted, clean))
         typer.echo(f"Next: memlane export {file} --to csv")

@@ -2,6 +2,6 @@
 
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import KernelTotals, Rule, Verdict
-from memlane.diagnose.rules import RULES, explain, uncounted_launches
+from memlane.diagnose.rules import RULES, clean_kernels, explain, uncounted_launches
 
-__all__ = ["RULES", "Finding", "KernelTotals", "Rule", "Verdict", "explain", "uncounted_launches"]
+__all__ = ["RULES", "Finding", "KernelTotals", "Rule", "Verdict", "clean_kernels", "explain", "uncounted_launches"]

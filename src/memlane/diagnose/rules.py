@@ -42,6 +42,12 @@ def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:
     return tuple(launch for launch in trace.launches if not launch.counts and launch.kernel in with_sites)
 
 
+def clean_kernels(trace: Trace, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Titles of the kernels in the trace that were counted and in which no rule found anything."""
+    guilty = {finding.kernel for finding in findings}
+    return tuple(dict.fromkeys(launch.kernel for launch in trace.launches if launch.counts and launch.kernel not in guilty))
+
+
 @dataclass(frozen=True)
 class _Evidence:
     """Counts from one chip, and the source text they speak of."""

@@ -9,7 +9,7 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
 
     kind "findings"   findings: list, worst first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
                       `ratio`, `excess_transactions`, `cost` and the paragraph as `text`; uncounted_launches: ids of the launches that
-                      nobody could look at
+                      nobody could look at; clean_kernels: titles of the kernels in which nothing was found
     kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, sites, branches}; sites carry the
                       fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes, `sectors` of 32
                       bytes)
@@ -38,12 +38,13 @@ def to_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = ()) -> Document:
+def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = ()) -> Document:
     """Kind "findings"."""
     return {
         **_head("findings"),
         "findings": [finding.as_dict() for finding in findings],
         "uncounted_launches": [launch.id for launch in uncounted],
+        "clean_kernels": list(clean),
     }
 
 

@@ -188,8 +188,11 @@ def _branches(counts: Counts) -> list[str]:
 # -- findings ------------------------------------------------------------------------------------------------------------------
 
 
-def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = ()) -> RenderableType:
-    """Each finding as a paragraph under its source line, worst first. `uncounted`: launches that nobody could look at, told as such."""
+def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = ()) -> RenderableType:
+    """Each finding as a paragraph under its source line, worst first.
+
+    `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
+    """
     parts: list[RenderableType] = []
     for finding in findings:
         heading = plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}", "bold red")
@@ -197,6 +200,9 @@ def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo]
         if finding.source:
             parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
         parts += [Padding(plain(str(finding)), (0, 0, 0, 3)), Text()]
+    if findings and clean:
+        names = ", ".join(map(kernel_label, clean))
+        parts += [plain(f"Nothing found in {names}: neither uncoalesced global access nor bank conflicts."), Text()]
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
         parts.append(Text(f"Transactions were {'; '.join(origins)}. What they cost in time is not known from counts.", style="dim"))
