@@ -10,7 +10,7 @@ from memlane.measure.join import match_by_time
 def matched(records: list[tuple[int, int, int]], seen: list[tuple[int, int]]) -> list[int]:
     group, start, end = (np.array(column, np.int64) for column in zip(*records, strict=True))
     seen_group, seen_at = (np.array(column, np.int64) for column in zip(*seen, strict=True))
-    return match_by_time(group, start, end, seen_group, seen_at).tolist()
+    return [int(index) for index in match_by_time(group, start, end, seen_group, seen_at)]
 
 
 def test_each_record_gets_the_access_inside_it_whatever_the_order() -> None:

@@ -1,0 +1,191 @@
+"""Tracing and counting on the emulator: which launches, into which rows, and what they leave behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import MemlaneError
+from memlane.instrument import SCHEMES, Selection, TraceOptions
+from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observing
+from memlane.measure import Counter, Tracer, count, trace
+from memlane.measure.arena import SPARE_BYTES
+from memlane.ptx import Module
+from memlane.record import Trace
+
+Shape = tuple[int, int]
+
+
+def by_launch(made: Trace) -> list[tuple[str, Shape, int]]:
+    """Kernel, blocks and threads, and number of rows."""
+    rows = np.bincount(made.table["launch"].to_numpy(), minlength=len(made.launches))
+    return [(one.kernel, (one.grid[0], one.block[0]), int(count)) for one, count in zip(made.launches, rows, strict=True)]
+
+
+# -- what a trace leaves behind --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_trace_leaves_memory_as_one_ordinary_launch(kernels: LoadedModule, data: DeviceArray, scheme: str) -> None:
+    trace(kernels["add"][1, 128], data, 5, scheme=scheme)
+    assert np.array_equal(data.numpy(), np.arange(128) + 5)
+
+
+def test_count_leaves_memory_as_one_ordinary_launch(kernels: LoadedModule, data: DeviceArray) -> None:
+    counts = count(kernels["add"][1, 128], data, 5)
+    assert np.array_equal(data.numpy(), np.arange(128) + 5)
+    assert [(one.site.op, one.requests, one.sectors) for one in counts.sites] == [("ld.global.u32", 4, 16), ("st.global.u32", 4, 16)]
+
+
+def test_launches_after_the_block_are_plain(kernels: LoadedModule, data: DeviceArray) -> None:
+    with observing(tracer := Tracer()):
+        kernels["add"][1, 32](data, 1)
+    kernels["add"][1, 32](data, 1)
+    assert (tracer.seen, tracer.traced) == (1, 1)
+    assert len(tracer.finish().launches) == 1
+
+
+# -- which launches --------------------------------------------------------------------------------------------------------------
+
+
+def test_launches_of_several_modules_in_the_order_in_which_they_ran(target: Emulator, module: Module, data: DeviceArray) -> None:
+    one, other = target.load(module), target.load(module)
+    with observing(tracer := Tracer()):
+        one["add"][1, 32](data, 1)
+        other["add"][2, 64](data, 1)
+        one["sum"][1, 32](data, 3)
+        other["add"][1, 96](data, 1)
+        one["add"][3, 32](data, 1)
+    made = tracer.finish()
+    assert by_launch(made) == [("add", (1, 32), 2), ("add", (2, 64), 8), ("sum", (1, 32), 4), ("add", (1, 96), 6), ("add", (3, 32), 6)]
+    assert [launch.arguments[1] for launch in made.launches] == ["1", "1", "3", "1", "1"]
+    assert made.table["sectors"].null_count == 0, "every row met its access"
+
+
+def test_two_loads_of_a_module_keep_their_sites_apart(target: Emulator, module: Module, data: DeviceArray) -> None:
+    with observing(tracer := Tracer()):
+        target.load(module)["add"][1, 32](data, 1)
+        target.load(module)["sum"][1, 32](data, 2)
+    made = tracer.finish()
+    assert [(site.id, site.kernel, site.op) for site in made.sites] == [
+        (0, "add", "ld.global.u32"),
+        (1, "add", "st.global.u32"),
+        (2, "sum", "ld.global.u32"),
+        (3, "sum", "st.global.u32"),
+    ]
+    assert made.table["site"].to_pylist() == [0, 1, 2, 2, 3]
+
+
+def test_only_one_launch(kernels: LoadedModule, data: DeviceArray) -> None:
+    with observing(tracer := Tracer(only_launch=1)):
+        for threads in (32, 64, 96):
+            kernels["add"][1, threads](data, 1)
+    assert (tracer.seen, tracer.traced) == (3, 1)
+    assert by_launch(tracer.finish()) == [("add", (1, 64), 4)]
+    assert np.array_equal(data.numpy(), np.arange(128) + np.repeat([3, 2, 1, 0], 32))
+
+
+def test_graph_counts_as_often_as_it_is_started(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
+    with observing(tracer := Tracer()):
+        graph = target.graph(Schedule((Step(kernels["add"][1, 32].bind(data, 1)), Step(kernels["sum"][1, 32].bind(data, 2)))))
+        never = target.graph(Schedule((Step(kernels["add"][1, 64].bind(data, 1)),)))
+        kernels["add"][1, 32](data, 7)
+        for _ in range(3):
+            graph.replay()
+    made = tracer.finish()
+    assert never is not None
+    assert by_launch(made) == [("add", (1, 32), 2), *[("add", (1, 32), 2), ("sum", (1, 32), 3)] * 3]
+    assert [launch.arguments[1] for launch in made.launches] == ["7", *["1", "2"] * 3]
+    assert made.table["sectors"].null_count == 0
+    counted = Counter()
+    with observing(counted):
+        target.graph(Schedule((Step(kernels["add"][1, 32].bind(data, 1)),))).replay()
+    assert [one.sites[0].requests for one in counted.finish()] == [1]
+
+
+def test_streams_stay_apart(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
+    one, other = target.stream(), target.stream()
+    with observing(tracer := Tracer()):
+        kernels["add"][1, 32, one](data, 1)
+        kernels["add"][2, 32, other](data, 1)
+        kernels["add"][3, 32, one](data, 1)
+    made = tracer.finish()
+    assert [(launch.stream, launch.grid[0]) for launch in made.launches] == [(one.number, 1), (other.number, 2), (one.number, 3)]
+
+
+def test_one_trace_holds_one_target(kernels: LoadedModule, data: DeviceArray, module: Module) -> None:
+    other = Emulator(load("a100"))
+    with observing(Tracer()):
+        kernels["add"][1, 32](data, 1)
+        with pytest.raises(MemlaneError, match=r"one trace holds one target, and launches went to emulator:h200 and to emulator:a100"):
+            other.load(module)["add"][1, 32](other.zeros(32, "u4"), 1)
+
+
+def test_kernel_without_accesses_makes_an_empty_trace(kernels: LoadedModule) -> None:
+    assert trace(kernels["idle"][1, 32]).table.num_rows == 0
+
+
+@pytest.mark.parametrize("finish", [Tracer().finish, Counter().finish])
+def test_nothing_launched(finish: object) -> None:
+    with pytest.raises(MemlaneError, match="nothing was launched through memlane while the"):
+        finish()  # type: ignore[operator]
+
+
+# -- how many records ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("records_per_warp", [0, 1, 4, 9, 10])
+def test_what_finds_no_room_is_counted(kernels: LoadedModule, data: DeviceArray, records_per_warp: int) -> None:
+    """A warp makes 9 loads and a store, all led by lane 0."""
+    made = trace(kernels["sum"][1, 64], data, 9, records_per_warp=records_per_warp)
+    assert made.table.num_rows == 2 * min(10, records_per_warp)
+    assert made.lost == made.launches[0].lost == 20 - made.table.num_rows
+    assert made.warps["kept"].sum() == made.table.num_rows
+    first = made.table.filter(np.asarray(made.table["warp"]) == 0)["execution"].to_pylist()
+    assert first == [*range(9), 0][:records_per_warp], "the first ones are kept"
+
+
+def test_lost_records_leave_the_transactions_of_the_others(kernels: LoadedModule, data: DeviceArray) -> None:
+    made = trace(kernels["add"][1, 64], data, 1, records_per_warp=1)
+    assert made.table["op"].to_pylist() == ["ld.global.u32"] * 2
+    assert made.table["sectors"].to_pylist() == [4, 4]
+
+
+def test_loops_get_room_without_being_asked(kernels: LoadedModule, target: Emulator) -> None:
+    made = trace(kernels["sum"][1, 32], target.zeros(5000, "u4"), 5000)
+    assert made.lost == 0
+    assert made.table.num_rows == 5001
+
+
+def test_many_launches_go_through_one_buffer_after_another(
+    kernels: LoadedModule, data: DeviceArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SPARE_BYTES, True, 0)
+    with observing(tracer := Tracer()):
+        for number in range(6):
+            kernels["add"][1 + number % 3, 32](data, number)
+    made = tracer.finish()
+    assert [(launch.grid[0], launch.arguments[1]) for launch in made.launches] == [(1 + n % 3, str(n)) for n in range(6)]
+    assert made.lost == 0
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_carry_the_transactions_of_the_very_access(target: Emulator, kernels: LoadedModule) -> None:
+    """The k-th load of the loop reads one word: one sector each; the arithmetic of `memlane.chip` is held against whole kernels in
+    `test_transactions`."""
+    made = trace(kernels["sum"][1, 32], target.zeros(16, "u4"), 4)
+    assert made.table["execution"].to_pylist() == [0, 1, 2, 3, 0]
+    assert made.table["sectors"].to_pylist() == [1] * 5
+
+
+def test_selection_of_one_site(kernels: LoadedModule, data: DeviceArray) -> None:
+    made = trace(kernels["add"][1, 32], data, 1, selection=Selection(sites={1}))
+    assert made.table["op"].to_pylist() == ["st.global.u32"]
+    with observing(tracer := Tracer(TraceOptions("simple", Selection(kernels={"sum"})))):
+        kernels["add"][1, 32](data, 1)
+        kernels["sum"][1, 32](data, 1)
+    assert [launch.kernel for launch in tracer.finish().launches] == ["sum"]
