@@ -38,13 +38,14 @@ import numpy as np
 import numpy.typing as npt
 from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
 from harness import Row
+from probing import recorded
 from running import failed, measure, parser
-from window import FILLERS, SWITCHED_OFF, extrapolated, filled, run
+from window import FILLERS, SWITCHED_OFF, extrapolated, filled
 
-from memlane.instrument import SCHEMES
+from memlane.instrument import SCHEMES, Decoded
 from memlane.launch import DeviceArray, Launch
 from memlane.measure.probed import ProbedModule
-from memlane.record import COMPLETE, Trace
+from memlane.record import COMPLETE
 from memlane.targets import target
 
 SOURCES = [
@@ -54,6 +55,7 @@ SOURCES = [
     "src/memlane/driver",
     "benchmarks/accuracy.py",
     "benchmarks/chase.py",
+    "benchmarks/probing.py",
     "benchmarks/window.py",
     "benchmarks/kernels/chase.cu",
 ]
@@ -81,16 +83,12 @@ def chain_average(times: DeviceArray, steps: int) -> float:
     return float(int(walked["end"]) - int(walked["begin"])) / steps
 
 
-def mean_cycles(trace: Trace, expected: int) -> float:
+def mean_cycles(seen: Decoded, expected: int) -> float:
     """Mean of end - start. Raises if a record is missing: a mean over some of the loads is none of all."""
-    cycles = _column(trace, "end") - _column(trace, "start")
-    if trace.lost or len(cycles) != expected:
-        raise RuntimeError(f"{len(cycles)} records for {expected} loads, {trace.lost} lost")
-    return float(cycles.mean())
-
-
-def _column(trace: Trace, name: str) -> npt.NDArray[np.int64]:
-    return np.asarray(trace.table[name].to_numpy(), np.int64)
+    records = seen.records
+    if seen.lost or len(records) != expected:
+        raise RuntimeError(f"{len(records)} records for {expected} loads, {seen.lost} lost")
+    return float((records["end"] - records["start"]).mean())
 
 
 def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], rounds: int) -> Walks:
@@ -120,7 +118,7 @@ def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], roun
 def _walk(launch: Launch, times: DeviceArray, steps: int, probed: ProbedModule | None) -> float:
     """Mean cycles of one load: by the kernel's own clock reads without probes, by the records with them."""
     if probed is not None:
-        return mean_cycles(run(probed, launch, steps), steps)
+        return mean_cycles(recorded(launch, probed, steps), steps)
     launch.kernel.target.launch(launch)
     return chain_average(times, steps)
 
@@ -148,8 +146,8 @@ def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict
         try:
             for filler in FILLERS:
                 empty = filled(twin, launch.kernel.name, filler)
-                run(empty, launch, level.steps)
-                records[filler] = mean_cycles(run(empty, launch, level.steps), level.steps)
+                recorded(launch, empty, level.steps)
+                records[filler] = mean_cycles(recorded(launch, empty, level.steps), level.steps)
         except Exception as error:
             print(f"no window of {scheme}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
@@ -164,11 +162,11 @@ def accuracy_row(level: Level, scheme: str, walks: Walks, window: Window | None)
     if scheme in walks.notes or window is None:
         return failed(case, walks.notes.get(scheme, "no empty window could be measured"))
     empty = window.cycles
-    errors = [recorded - empty - truth for recorded, truth in zip(walks.recorded[scheme], walks.truth, strict=True)]
-    truth, recorded, error = (statistics.fmean(values) for values in (walks.truth, walks.recorded[scheme], errors))
+    errors = [mean - empty - truth for mean, truth in zip(walks.recorded[scheme], walks.truth, strict=True)]
+    truth, mean, error = (statistics.fmean(values) for values in (walks.truth, walks.recorded[scheme], errors))
     reach = max(REACH_CYCLES, REACH_SHARE * truth) if scheme == "dependent" else None
-    peer = {"truth": truth, "truth, half interval": half_interval(walks.truth), "recorded": recorded, "window": empty}
-    peer |= {"net": recorded - empty, "error": error, "error, half interval": half_interval(errors), "error, %": 100 * error / truth}
+    peer = {"truth": truth, "truth, half interval": half_interval(walks.truth), "recorded": mean, "window": empty}
+    peer |= {"net": mean - empty, "error": error, "error, half interval": half_interval(errors), "error, %": 100 * error / truth}
     note = f"{len(errors)} rounds of {level.steps} loads; window from: {window}"
     return Row(case, "error of the mean", abs(error), "cycles", reach, peer=rounded(peer), note=note)
 
@@ -204,9 +202,9 @@ class Load:
     outstanding: float
 
 
-def loads_by_sm(trace: Trace, walked: npt.NDArray[np.void], steps: int, samples: int = 2000) -> list[Load]:
-    """Little's law on each SM. `walked`: what the warps of the traced launch noted themselves."""
-    sms, starts, ends = _column(trace, "sm"), _column(trace, "start"), _column(trace, "end")
+def loads_by_sm(records: npt.NDArray[np.void], walked: npt.NDArray[np.void], steps: int, samples: int = 2000) -> list[Load]:
+    """Little's law on each SM. `records`: with the fields sm, start, end. `walked`: what the warps of the same launch noted themselves."""
+    sms, starts, ends = records["sm"], records["start"], records["end"]
     found = []
     for sm in np.unique(walked["sm"]):
         warps, own = walked[walked["sm"] == sm], sms == sm
@@ -234,11 +232,11 @@ def loaded(level: Level, options: argparse.Namespace) -> list[Row]:
     walked = read_times(times)
     unprobed = float((walked["end"] - walked["begin"]).mean()) / steps
     chase.prepare(level)
-    trace = run(twin, launch, steps)
+    seen = recorded(launch, twin, steps)
     walked = read_times(times)
-    found = loads_by_sm(trace, walked, steps)
+    found = loads_by_sm(seen.records, walked, steps)
     deviations = [abs(one.latency * one.rate / one.outstanding - 1) for one in found]
-    latency = float((_column(trace, "end") - _column(trace, "start")).mean())
+    latency = float((seen.records["end"] - seen.records["start"]).mean())
     peer = {
         "mean latency, cycles": latency,
         "loads per cycle and SM": statistics.fmean(one.rate for one in found),
@@ -247,7 +245,7 @@ def loaded(level: Level, options: argparse.Namespace) -> list[Row]:
         "warps per SM": len(walked) / len(found),
         "worst SM, %": 100 * max(deviations),
     }
-    note = f"{len(found)} SMs, {len(trace.table)} records, {trace.lost} lost"
+    note = f"{len(found)} SMs, {len(seen.records)} records, {seen.lost} lost"
     case = f"under load, {level.name}"
     return [
         Row(case, "Little's law, mean deviation", statistics.fmean(deviations), "share", LITTLE_REACH, peer=rounded(peer), note=note),

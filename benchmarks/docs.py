@@ -126,7 +126,8 @@ def outputs(document: Document) -> str:
 
 def emulator(document: Document) -> str:
     lines = [[row["case"], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in document["rows"]]
-    return table(["what", "", "value", "reach"], lines)
+    machine = next((row["note"] for row in document["rows"] if row["note"]), "")
+    return table(["what", "", "value", "reach"], lines) + (f"\nThe machine: {machine}.\n" if machine else "")
 
 
 def rates(document: Document) -> str:

@@ -13,6 +13,7 @@ of 20,000 lines parsed in under 2 s; `import memlane` in under 0.3 s; `memlane t
 from __future__ import annotations
 
 import argparse
+import platform
 import statistics
 import subprocess
 import sys
@@ -79,11 +80,24 @@ def rates(name: str, arguments: list[str], where: str, repeats: int) -> dict[str
 def matrix_product(options: argparse.Namespace) -> list[Row]:
     n = 64 if options.quick else 512
     found = rates("matmul", [str(n)], options.target, 2)
-    case = f"matrix product, n = {n}"
-    return [
-        Row(case, f"thread-instructions, {way}", round(found[way]), "1/s", None if options.quick else REACHES[way][0], "higher")
-        for way in found
-    ]
+    rows = []
+    for way, (reach, _) in REACHES.items():
+        metric = f"thread-instructions, {way}"
+        rows.append(
+            Row(f"matrix product, n = {n}", metric, round(found[way]), "1/s", None if options.quick else reach, "higher", note=processor())
+        )
+    return rows
+
+
+def processor() -> str:
+    """The processor of this machine, as far as it tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    vectors = next((name for name in ("avx512f", "avx2", "asimd") if name in facts.get("flags", facts.get("Features", "")).split()), "")
+    return ", ".join(filter(None, [facts.get("model name", platform.machine()), vectors, "one core"]))
 
 
 def all_examples(options: argparse.Namespace) -> list[Row]:

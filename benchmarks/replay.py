@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.cli.programs import run_script
-from memlane.instrument import POINTER, TraceOptions, buffer_layout, decode, initial_header
+from memlane.instrument import TraceOptions
 from memlane.launch import Argument, Launch, LoadedModule, Target, unobserved
 from memlane.measure import Tracer
 from memlane.measure.memory import Snapshot
-from memlane.measure.probed import ProbedModule, probe
 from memlane.record import Trace
 
 Bytes = npt.NDArray[np.uint8]
@@ -116,30 +114,3 @@ def translated(held: Bytes, moved: dict[tuple[int, int], int]) -> Bytes:
 def differing_bytes(one: Sequence[Bytes], other: Sequence[Bytes]) -> int:
     """Bytes in which two outcomes differ."""
     return sum(int(np.count_nonzero(a != b)) for a, b in zip(one, other, strict=True))
-
-
-class TracedLaunch:
-    """A launch with probes and a buffer that holds exactly what it records, so that it can be sent out again and again."""
-
-    def __init__(self, launch: Launch, scheme: str, trace: Trace) -> None:
-        """`trace`: of the same launch, to know how much it records."""
-        self._target = launch.kernel.target
-        self._probed: ProbedModule = probe(launch.kernel.loaded, TraceOptions(scheme))
-        room = int(trace.warps["kept"].max(initial=1))
-        self._layout = buffer_layout(launch.blocks * launch.warps_per_block, room, room)
-        self._address, self._owner = self._target.allocate(self._layout.nbytes)
-        pointer, _ = self._target.symbol(self._probed.loaded, POINTER)
-        self._target.write(pointer, np.array([self._address], np.uint64))
-        kernel: Any = self._probed.loaded[launch.kernel.name]
-        self.launch = replace(launch, kernel=kernel, shared_bytes=self._probed.shared_bytes(launch))
-
-    def reset(self) -> None:
-        """Empty the buffer."""
-        self._target.clear(self._address, self._layout.nbytes)
-        self._target.write(self._address, initial_header(self._layout))
-
-    def records(self) -> int:
-        """Records in the buffer."""
-        held = np.empty(self._layout.nbytes, np.uint8)
-        self._target.read(self._address, held)
-        return len(decode(held).records)

@@ -22,12 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memlane.instrument.insert import placed, rewrite_body
-from memlane.launch import Kernel, Launch, LoadedModule
-from memlane.measure.arena import Arena
-from memlane.measure.assemble import LaunchRecord, assemble_trace
 from memlane.measure.probed import ProbedModule
 from memlane.ptx import Address, Function, Guard, Instruction, Register, Statement
-from memlane.record import Trace
 
 SWITCHED_OFF = 0
 CHAINS = (16, 48)
@@ -75,18 +71,3 @@ def extrapolated(records: Mapping[int, float]) -> float:
     short, long = CHAINS
     slope = (records[long] - records[short]) / (long - short)
     return records[short] - slope * short
-
-
-def run(probed: ProbedModule, launch: Launch, records_per_warp: int) -> Trace:
-    """Launch the twin of `launch` in `probed` and return what it recorded."""
-    target, loaded = launch.kernel.target, probed.loaded
-    arena, record = Arena(probed, records_per_warp), LaunchRecord(launch, probed)
-    arena.make_room(launch)
-    target.launch(replace(launch, kernel=kernel_of(loaded, launch), shared_bytes=probed.shared_bytes(launch)))
-    target.sync()
-    return assemble_trace(target, probed.traced.options.scheme, [record], {probed: arena.collect()})
-
-
-def kernel_of(loaded: LoadedModule, launch: Launch) -> Kernel:
-    """The kernel of a loaded twin that stands for the one of `launch`."""
-    return loaded[launch.kernel.name]

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from accuracy import loads_by_sm, mean_cycles
 from assembled import disassemble
 from chase import QUICK_LEVELS, TIMES_DTYPE, Chase, read_times
-from window import CHAINS, FILLERS, SWITCHED_OFF, extrapolated, filled, run
+from probing import recorded
+from window import CHAINS, FILLERS, SWITCHED_OFF, extrapolated, filled
 
 from memlane.ptx import Instruction
 from memlane.targets import target
@@ -22,7 +22,7 @@ STEPS = 50
 
 
 def crowd(sms: int = 2, warps: int = 8, latency: int = 90, gap: int = 10) -> tuple[Any, np.ndarray]:
-    """A trace of warps that each load `STEPS` times, on SMs whose clocks have other origins, and what they noted themselves."""
+    """Records of warps that each load `STEPS` times, on SMs whose clocks have other origins, and what they noted themselves."""
     rows, walked = [], []
     for sm in range(sms):
         for warp in range(warps):
@@ -30,14 +30,13 @@ def crowd(sms: int = 2, warps: int = 8, latency: int = 90, gap: int = 10) -> tup
             starts = begin + np.arange(STEPS) * (latency + gap)
             rows += [(sm, start, start + latency) for start in starts]
             walked.append((begin, starts[-1] + latency + gap, sm, 0))
-    columns = np.array(rows).T
-    table = pa.table({"sm": columns[0], "start": columns[1], "end": columns[2]})
-    return SimpleNamespace(table=table, lost=0), np.array(walked, TIMES_DTYPE)
+    records = np.array(rows, [("sm", "u2"), ("start", "i8"), ("end", "i8")])
+    return SimpleNamespace(records=records, lost=0), np.array(walked, TIMES_DTYPE)
 
 
 def test_littles_law_holds_for_a_whole_trace() -> None:
     trace, walked = crowd()
-    for load in loads_by_sm(trace, walked, STEPS):
+    for load in loads_by_sm(trace.records, walked, STEPS):
         assert load.latency == 90
         assert load.outstanding == pytest.approx(8 * 0.9, rel=0.01)
         assert load.latency * load.rate == pytest.approx(load.outstanding, rel=0.01)
@@ -45,8 +44,8 @@ def test_littles_law_holds_for_a_whole_trace() -> None:
 
 def test_lost_records_break_it() -> None:
     trace, walked = crowd()
-    trace.table = trace.table.slice(0, 300)  # of 400 on the first SM
-    load = loads_by_sm(trace, walked[:8], STEPS)[0]
+    trace.records = trace.records[:300]  # of 400 on the first SM
+    load = loads_by_sm(trace.records, walked[:8], STEPS)[0]
     assert load.latency * load.rate / load.outstanding == pytest.approx(4 / 3, rel=0.02)
 
 
@@ -92,10 +91,12 @@ def test_the_window_is_shorter_than_any_access(chase: Chase) -> None:
     level = next(level for level in QUICK_LEVELS if level.name == "L1")
     launch, _ = chase.launch(level, chase.ring(level), 0)
     twin = chase.probed("dependent")
-    recorded = mean_cycles(run(twin, launch, level.steps), level.steps)
-    records = {filler: mean_cycles(run(filled(twin, launch.kernel.name, filler), launch, level.steps), level.steps) for filler in FILLERS}
+    mean = mean_cycles(recorded(launch, twin, level.steps), level.steps)
+    records = {
+        filler: mean_cycles(recorded(launch, filled(twin, launch.kernel.name, filler), level.steps), level.steps) for filler in FILLERS
+    }
     assert records[CHAINS[1]] - records[CHAINS[0]] == (CHAINS[1] - CHAINS[0]) * chase.target.chip.latency.fp64
-    assert 0 < extrapolated(records) <= records[SWITCHED_OFF] < recorded - 10
+    assert 0 < extrapolated(records) <= records[SWITCHED_OFF] < mean - 10
 
 
 @pytest.mark.parametrize("scheme", ["dependent", "consume"])

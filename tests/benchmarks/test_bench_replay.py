@@ -9,12 +9,15 @@ import pytest
 import running
 from harness import ROOT, Row
 from outputs import emulated
-from replay import TracedLaunch, differing_bytes, each_launch, elsewhere, memory_of, outcome, read_memory, traced, translated
+from probing import ProbedLaunch
+from replay import differing_bytes, each_launch, elsewhere, memory_of, outcome, read_memory, traced, translated
 from running import each_case, example
 
 from memlane.chip import load
 from memlane.emulate import Emulator
+from memlane.instrument import TraceOptions
 from memlane.launch import Launch
+from memlane.measure.probed import probe
 
 
 def test_words_that_are_addresses_are_translated_and_others_are_not() -> None:
@@ -76,14 +79,16 @@ def test_the_emulator_beside_a_target_is_another_one() -> None:
     assert seen == 3
 
 
-def test_a_traced_launch_can_be_sent_out_again() -> None:
+def test_a_launch_with_probes_can_be_sent_out_again() -> None:
     def visit(number: int, launch: Launch) -> None:
         trace = traced(launch, "dependent")
-        again = TracedLaunch(launch, "dependent", trace)
+        again = ProbedLaunch(launch, probe(launch.kernel.loaded, TraceOptions("dependent")), int(trace.warps["kept"].max()))
         for _ in range(2):
             again.reset()
             launch.kernel.target.launch(again.launch)
-            assert again.records() == len(trace.table) > 0
+            seen = again.decoded()
+            assert (len(seen.records), seen.lost) == (len(trace.table), 0)
+            assert len(seen.records) > 0
 
     each_launch(example("copies"), ["1024"], "emulator:h200", visit)
 
