@@ -4,10 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test check format stale clean
+.PHONY: help demo test gpu-test check format stale tables clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ demo: $(STAMP) ## trace the example transposes on the emulator and explain what 
 test: $(STAMP) ## run the tests that need no GPU
 	$(BIN)/python -m pytest -q -m "not gpu"
 
+gpu-test: $(STAMP) ## run the tests that need a GPU
+	$(BIN)/python -m pytest -q -m gpu
+
 check: $(STAMP) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/ruff check src tests examples benchmarks
@@ -34,6 +37,9 @@ format: $(STAMP) ## format the code
 
 stale: $(STAMP) ## name the committed results that are older than the code they measured
 	$(BIN)/python benchmarks/stale.py
+
+tables: $(STAMP) ## write the tables of the docs from the committed results
+	$(BIN)/python benchmarks/docs.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
