@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlane.errors import BadAccess, KernelTrap, UnsupportedPtx
-from memlane.ptx import parse
+from memlane.errors import BadAccess, PtxTypeError, UnsupportedPtx
+from memlane.launch import Layers
+from memlane.ptx import called_functions, parse
 from tests.emulate.running import emulator, program, run
+from tests.emulate.test_layers import observe
 
 FUNCTIONS = """
 .func (.param .b32 result) twice(.param .b32 x) {
@@ -96,36 +98,96 @@ def test_a_function_without_result() -> None:
     assert run(body, before=FUNCTIONS).tolist() == list(range(32))
 
 
-def test_a_bad_access_in_a_called_function_is_told_at_the_call() -> None:
+def test_a_bad_access_in_a_called_function_is_told_where_it_is() -> None:
     body = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], 64; st.param.b32 [b], %tid; call store, (a, b); } ret;"
-    with pytest.raises(BadAccess, match=r"thread \(0, 0, 0\) accessed 4 bytes at 0x40 \(call\)"):
+    with pytest.raises(BadAccess, match=r"kernel k, test\.ptx:51:5: .*thread \(0, 0, 0\) wrote 4 bytes at 0x40 \(st\.global\.u32\)"):
         run(body, before=FUNCTIONS)
 
 
-def test_a_failed_assertion() -> None:
-    before = ".extern .func __assertfail(.param .b64 a);"
-    body = "setp.eq.u32 %p1, %tid, 3; @!%p1 bra FINE; { .param .b64 a; call __assertfail, (a); } FINE: ret;"
-    with pytest.raises(KernelTrap, match=r"thread \(3, 0, 0\) failed an assertion"):
-        run(body, before=before)
+def test_lanes_that_did_not_call_wait_behind_the_call() -> None:
+    """Both sides of a branch call the same function; all lanes are together behind it."""
+    body = f"""
+        mov.u32 %r1, 0;
+        and.b32 %r5, %tid, 1;
+        setp.eq.u32 %p1, %r5, 0;
+        setp.lt.u32 %p2, %tid, 8;
+        @%p2 bra MEET;
+        @%p1 bra EVEN;
+        {call("collatz", "%r1", "%tid")}
+        bra MEET;
+    EVEN:
+        {call("twice", "%r1", "%tid")}
+        {call("collatz", "%r1", "%r1")}
+    MEET:
+        activemask.b32 %r2; popc.b32 %r2, %r2; mad.lo.u32 %r1, %r2, 1000, %r1;
+        st.global.u32 [%mine], %r1; ret;"""
+    expected = [32000 + (0 if i < 8 else collatz(i if i % 2 else 2 * i)) for i in range(32)]
+    assert run(body, before=FUNCTIONS).tolist() == expected
+
+
+BARRIER = """
+.shared .b32 words[64];
+.func swap(.param .b32 mine, .param .b32 other, .param .b64 where) {
+    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u32 %r1, [mine];
+    ld.param.u32 %r2, [other];
+    ld.param.u64 %rd1, [where];
+    mov.u64 %rd2, words;
+    mad.wide.u32 %rd3, %r1, 4, %rd2;
+    st.shared.u32 [%rd3], %r1;
+    bar.sync 0;
+    mad.wide.u32 %rd3, %r2, 4, %rd2;
+    ld.shared.u32 %r3, [%rd3];
+    st.global.u32 [%rd1], %r3;
+    ret;
+}
+"""
+SWAP = """{ .param .b32 a; .param .b32 b; .param .b64 c;
+    st.param.b32 [a], %tid; sub.u32 %r1, 63, %tid; st.param.b32 [b], %r1; st.param.b64 [c], %mine;
+    call swap, (a, b, c); }"""
+
+
+def test_a_barrier_and_shared_memory_in_a_called_function() -> None:
+    assert run(f"{SWAP} ret;", before=BARRIER, threads=64).tolist() == list(reversed(range(64)))
+
+
+def test_warps_meet_at_the_barrier_of_a_function_called_from_two_places() -> None:
+    body = f"setp.lt.u32 %p1, %tid, 32; @%p1 bra FIRST; {SWAP} ret; FIRST: {SWAP} ret;"
+    assert run(body, before=BARRIER, threads=64).tolist() == list(reversed(range(64)))
 
 
 @pytest.mark.parametrize(
-    ("before", "body", "message"),
-    [
-        (
-            ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);",
-            "{ .param .b64 a; .param .b32 r; call (r), vprintf, (a, a); } ret;",
-            "vprintf",
-        ),
-        (
-            ".func again(.param .b32 x) { .param .b32 y; call again, (y); ret; }",
-            "{ .param .b32 x; call again, (x); } ret;",
-            "recursion: k -> again -> again",
-        ),
-    ],
+    "layers", [Layers(counts=True, accesses=True), Layers(counts=True, accesses=True, clock=True)], ids=["counts", "clock"]
 )
-def test_what_cannot_be_written_out_is_refused(before: str, body: str, message: str) -> None:
+def test_accesses_of_a_called_function_are_counted_at_its_own_instructions(layers: Layers) -> None:
+    """They follow those of the kernel."""
+    module = parse(program(f"{SWAP} ret;", before=BARRIER), "test.ptx")
+    kernel = module.kernels["k"]
+    (swap,) = called_functions(module, kernel)
+    assert kernel.body is not None
+    assert swap.body is not None
+    instructions = [*kernel.body.instructions(), *swap.body.instructions()]
     target = emulator()
-    kernel = target.load(parse(program(body, before=before), "test.ptx"))["k"]
-    with pytest.raises(UnsupportedPtx, match=message):
-        kernel[1, 32](target.zeros(1, np.uint64))
+    seen = observe(target.load(module)["k"][1, 64], target.zeros(64, np.uint64), layers=layers)
+    counted = {instructions[index].name: int(row[0]) for index, row in seen.counts.items()}
+    assert counted == {"st.shared.u32": 2, "ld.shared.u32": 2, "st.global.u32": 2}
+    kernel_count = len(list(kernel.body.instructions()))
+    assert min(seen.counts) >= kernel_count
+    assert seen.thread_instructions == 64 * len(instructions)
+    assert seen.accesses is not None
+    assert {instructions[index].name for index in seen.accesses["instruction"]} == set(counted)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    target = emulator()
+    text = program("{ .param .b64 x; call (x), twice, (x); } ret;", before=FUNCTIONS)
+    with pytest.raises(PtxTypeError, match="the arguments or results of this call are not those of twice"):
+        target.load(parse(text, "test.ptx"))["k"][1, 32](target.zeros(32, np.uint64))
+
+
+@pytest.mark.parametrize("name", ["malloc", "free"])
+def test_a_function_without_a_body_is_named(name: str) -> None:
+    target = emulator()
+    text = program(f"{{ .param .b64 x; call {name}, (x); }} ret;", before=f".extern .func {name}(.param .b64 size);")
+    with pytest.raises(UnsupportedPtx, match=f"the emulator does not model {name}, a function without a body"):
+        target.load(parse(text, "test.ptx"))["k"][1, 32](target.zeros(32, np.uint64))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from memlane.emulate.inline import Written, write_out
+from memlane.emulate.calls import Call, Return
 from memlane.emulate.order import nested_order
 from memlane.errors import PtxTypeError
 from memlane.ptx import (
@@ -20,11 +20,12 @@ from memlane.ptx import (
     Function,
     Instruction,
     Label,
-    Module,
     RegisterDecl,
     Statement,
     Symbol,
     Variable,
+    called_name,
+    flatten_scopes,
     registers_read,
     registers_written,
 )
@@ -35,12 +36,14 @@ CARRY = "%cc"
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction and its index in `function.body.instructions()`; that of the call if it comes from a called function."""
+    """One instruction and its index in `function.body.instructions()`; those of called functions follow (see `linking`)."""
 
     index: int
     instruction: Instruction
     resumes: bool = False
-    """Whether this is the second half of a barrier with a result: what is done after the wait."""
+    """Whether this is the second half of a barrier with a result, or of a call: what is done after the wait."""
+    link: Call | Return | None = None
+    """Of a call, or of a return to one."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Place:
     successors: tuple[int, ...]
     polls: bool = False
     """Whether a back edge from here closes a loop that reads what other threads may write."""
+    returns: tuple[int, ...] = ()
+    """Of the end of a called function: where those who call it may go on."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,18 @@ class Body:
     registers: dict[str, str]
     """Type of each register that an instruction names."""
     variables: tuple[Variable, ...]
-    """Shared and local variables, and parameters of calls, declared in the function, in order."""
+    """Those declared in the function, in order: in shared and local memory, and for parameters of calls."""
 
 
-def flatten(module: Module, function: Function, *, stop_at_memory: bool = False) -> Body:
-    """Cut a kernel, the functions it calls written out, into places; with `stop_at_memory` each memory instruction begins one, for the
-    clock layer."""
-    written = write_out(module, function)
-    statements = [one.statement for one in written]
-    stretches = _cut(written, stop_at_memory)
+def flatten(function: Function, *, stop_at_memory: bool = False, polling: frozenset[str | None] = frozenset()) -> Body:
+    """Cut a function into places; with `stop_at_memory` each memory instruction begins one, for the clock layer.
+
+    `polling` are functions, None for those called through pointers, that read what other threads may just have written.
+    """
+    flat = flatten_scopes(function)
+    assert flat.body is not None
+    statements = flat.body.statements
+    stretches = _cut(statements, stop_at_memory)
     goals = {label: number for number, stretch in enumerate(stretches) for label in stretch.labels}
     tables = _branch_tables(statements)
     successors = [_successors(stretches, number, goals, tables) for number in range(len(stretches))]
@@ -78,7 +86,7 @@ def flatten(module: Module, function: Function, *, stop_at_memory: bool = False)
     renumbered = {old: new for new, old in enumerate(order)}
     places = [Place(renumbered[old], tuple(stretches[old].steps), tuple(renumbered[s] for s in successors[old])) for old in order]
     variables = tuple(statement for statement in statements if isinstance(statement, Variable))
-    return Body(tuple(_mark_polls(places)), _register_types(statements, places), variables)
+    return Body(tuple(_mark_polls(places, polling)), _register_types(statements, places), variables)
 
 
 # -- places ----------------------------------------------------------------------------------------------------------------------
@@ -91,7 +99,9 @@ class _Stretch:
 
 
 def _ends(step: Step) -> bool:
-    return not step.resumes and step.instruction.form.effect in ("branch", "return", "exit", "trap", "barrier")
+    if step.resumes:  # lanes whose guard keeps them from a call go on behind what is done after it
+        return step.instruction.form.effect == "call" and step.instruction.guard is not None
+    return step.instruction.form.effect in ("branch", "return", "exit", "trap", "barrier", "call")
 
 
 def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
@@ -100,10 +110,11 @@ def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
     return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction")
 
 
-def _cut(written: Sequence[Written], stop_at_memory: bool) -> list[_Stretch]:
+def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch]:
     stretches = [_Stretch()]
-    for one in written:
-        statement, current = one.statement, stretches[-1]
+    index = 0
+    for statement in statements:
+        current = stretches[-1]
         if isinstance(statement, Label):
             if current.steps:
                 stretches.append(current := _Stretch())
@@ -111,9 +122,10 @@ def _cut(written: Sequence[Written], stop_at_memory: bool) -> list[_Stretch]:
         elif isinstance(statement, Instruction):
             if current.steps and (_ends(current.steps[-1]) or _begins(statement, stop_at_memory)):
                 stretches.append(current := _Stretch())
-            current.steps.append(Step(one.index, statement))
-            if statement.form.effect == "barrier" and statement.has("red"):
-                stretches.append(_Stretch(steps=[Step(one.index, statement, resumes=True)]))
+            current.steps.append(Step(index, statement))
+            if statement.form.effect == "call" or (statement.form.effect == "barrier" and statement.has("red")):
+                stretches.append(_Stretch(steps=[Step(index, statement, resumes=True)]))
+            index += 1
     return stretches
 
 
@@ -146,19 +158,21 @@ def _successors(stretches: Sequence[_Stretch], number: int, goals: dict[str, int
     return following
 
 
-def _mark_polls(places: list[Place]) -> Iterator[Place]:
+def _mark_polls(places: list[Place], polling: frozenset[str | None]) -> Iterator[Place]:
     used = {name for place in places for step in place.steps for name in reads(step.instruction)}
-    polling = [any(_polls(step.instruction, used) for step in place.steps) for place in places]
+    waits = [any(_polls(step.instruction, used, polling) for step in place.steps) for place in places]
     for place in places:
         loops = [target for target in place.successors if target <= place.number]
-        yield replace(place, polls=any(polling[min(loops) : place.number + 1])) if loops else place
+        yield replace(place, polls=any(waits[min(loops) : place.number + 1])) if loops else place
 
 
-def _polls(instruction: Instruction, used: set[str]) -> bool:
+def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | None]) -> bool:
     """Whether the instruction reads what another thread may just have written, and somebody looks at what it read."""
     effect = instruction.form.effect
     if effect == "atomic":
         return any(name in used for name in writes(instruction))
+    if effect == "call":
+        return called_name(instruction) in polling
     return effect == "load" and any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio"))
 
 
@@ -218,7 +232,7 @@ def live_out(places: Sequence[Place]) -> list[set[str]]:
     while changed:
         changed = False
         for number in reversed(range(len(places))):
-            after: set[str] = set().union(*(live_in[s] for s in places[number].successors))
+            after: set[str] = set().union(*(live_in[s] for s in (*places[number].successors, *places[number].returns)))
             if len(after) != len(out[number]):
                 out[number] = after
                 before = needed[number] | (after - killed[number])

@@ -16,7 +16,7 @@ from memlane.emulate.kernel import CompiledKernel, compile_kernel
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.memory import Buffer, Memory
 from memlane.emulate.schedules import ScheduleGraph, run_schedule
-from memlane.emulate.variables import static_shared_bytes
+from memlane.emulate.variables import function_addresses, static_shared_bytes
 from memlane.errors import BadLaunch
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
 from memlane.ptx import Function, Module
@@ -88,8 +88,9 @@ class Emulator(Target):
             address, buffer = self.memory.allocate(max(1, variable.nbytes), variable.name)
             addresses[variable.name] = address
             buffers.append(buffer)
+        known = {**addresses, **function_addresses(module)}
         for variable, buffer in zip(kept, buffers, strict=True):
-            fill(variable, buffer.bytes, lambda name: addresses.get(name, 0))
+            fill(variable, buffer.bytes, lambda name: known.get(name, 0))
         return Loaded(module, addresses, buffers)
 
     def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.faults import raise_fault
+from memlane.emulate.host import Host
 from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED
 from memlane.emulate.observed import Observed
@@ -26,6 +27,7 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
     """Run a launch to its end. Raises BadAccess, Deadlock or KernelTrap."""
     state = _State(emulator, launch, compiled, symbols, number)
     observed = Observed(emulator, launch, compiled, state.context, state.slot_count)
+    host = Host(emulator, launch, compiled, state.context)
     context = state.context.ctypes.data
     if compiled.layers.clock:
         _function(address_of(begin_timeline), None, 1)(context)
@@ -33,10 +35,13 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
     else:
         _function(address_of(prepare_slot), None, 2)(context, state.slots.ctypes.data)
         advance = _function(address_of(run), ctypes.c_uint32, 2)
-    while (status := advance(context, compiled.step)) == PAUSED:
-        pass  # back in Python, where Ctrl-C is noticed
+    try:
+        while (status := advance(context, compiled.step)) == PAUSED:
+            pass  # back in Python, where Ctrl-C is noticed
+    finally:
+        host.print()
     if status == BROKEN:
-        raise_fault(emulator, launch, compiled, state.context[0], state.slots)
+        raise_fault(emulator, launch, compiled, state.context[0], state.slots, host.assertions)
     return observed.observation()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy.typing as npt
 
 from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import (
+    ASSERTION,
     BAD_BARRIER,
+    BAD_CALL,
     BARRIERS,
     BLOCK,
     BLOCK_BYTES,
@@ -18,15 +21,17 @@ from memlane.emulate.layout import (
     LANES,
     MISALIGNED,
     SPACE_NUMBERS,
+    STACK,
     TRAP,
     WARP,
     WINDOW_BYTES,
     WINDOWS,
 )
 from memlane.emulate.memory import Allocation
+from memlane.emulate.variables import STACK_BYTES
 from memlane.errors import BadAccess, Deadlock, KernelTrap
 from memlane.launch import Launch
-from memlane.ptx import Instruction, Symbol
+from memlane.ptx import Instruction
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -34,8 +39,15 @@ if TYPE_CHECKING:
 _SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 
-def raise_fault(emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, slots: npt.NDArray[np.uint8]) -> NoReturn:
-    """Raise the error for the fault that a launch record holds."""
+def raise_fault(
+    emulator: Emulator,
+    launch: Launch,
+    compiled: CompiledKernel,
+    context: Any,
+    slots: npt.NDArray[np.uint8],
+    assertions: Mapping[tuple[int, int, int], str],
+) -> NoReturn:
+    """Raise the error for the fault that a launch record holds. `assertions`: what those that failed said, by block, warp and lane."""
     kind = int(context["fault"])
     fault = _Fault(emulator, launch, compiled, context, slots)
     if kind == DEADLOCK:
@@ -43,7 +55,17 @@ def raise_fault(emulator: Emulator, launch: Launch, compiled: CompiledKernel, co
     if kind == ENDLESS:
         raise Deadlock(fault.endless())
     if kind == TRAP:
-        raise KernelTrap(f"{fault.where()}: {fault.who()} {fault.trap()}")
+        raise KernelTrap(f"{fault.where()}: {fault.who()} executed {fault.instruction.name}")
+    if kind == ASSERTION:
+        text = assertions[int(context["fault_block"]), int(context["fault_warp"]), int(context["fault_lane"])]
+        raise KernelTrap(f"{fault.where()}: {fault.who()}: {text}")
+    if kind == STACK:
+        text = f"{fault.who()} needs more than its {STACK_BYTES} bytes of stack: functions that call themselves go too deep"
+        raise KernelTrap(f"{fault.where()}: {text}")
+    if kind == BAD_CALL:
+        raise BadAccess(
+            f"{fault.where()}: {fault.who()} called {int(context['fault_address']):#x}, which is no function that fits this call"
+        )
     if kind == BAD_BARRIER:
         number = int(context["fault_address"])
         raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
@@ -75,13 +97,6 @@ class _Fault:
         context = self._context
         thread = int(context["fault_warp"]) * LANES + int(context["fault_lane"])
         return f"block {_position(int(context['fault_block']), self._launch.grid)}, thread {_position(thread, self._launch.block)}"
-
-    def trap(self) -> str:
-        """How the kernel stopped itself."""
-        function = self.instruction.operand("function") if self.instruction.opcode == "call" else None
-        if isinstance(function, Symbol):
-            return "failed an assertion" if function.name == "__assertfail" else f"executed a trap in {function.name}"
-        return f"executed {self.instruction.name}"
 
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
-from memlane.emulate.body import Body, Step, flatten, live_out
+from memlane.emulate.body import Body, Step, live_out
 from memlane.emulate.build import I32, POINTER, Emit
 from memlane.emulate.flow import Flow
 from memlane.emulate.jit import engine
 from memlane.emulate.layers import Compiled
+from memlane.emulate.linking import link
 from memlane.emulate.lowering import Lowering, assign_registers
 from memlane.emulate.runtime.helper import Program, compile_helpers
 from memlane.emulate.semantics import TABLE
+from memlane.emulate.semantics.call import SERVICES
 from memlane.emulate.variables import Frame, place_variables
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import Function, Instruction, Module
@@ -34,7 +36,7 @@ class CompiledKernel:
     frame: Frame
     layers: Compiled
     instructions: tuple[Instruction, ...]
-    """By index, for messages and counts."""
+    """By index, for messages and counts: those of the kernel, then those of the functions that it calls (`called_functions`)."""
     weights: tuple[tuple[int, int], ...]
     """What the counting layer's tallies of executed lanes count for: number of the tally, and instructions it stands for."""
 
@@ -42,7 +44,7 @@ class CompiledKernel:
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """Compile a kernel. Raises UnsupportedPtx at the first instruction that has no semantics."""
     assert function.body is not None
-    body = flatten(module, function, stop_at_memory=layers.clock)
+    body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
     registers = assign_registers(body.registers, set().union(*needed), layers)
@@ -58,7 +60,7 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
         warp_bytes=registers.nbytes,
         frame=frame,
         layers=layers,
-        instructions=tuple(function.body.instructions()),
+        instructions=instructions,
         weights=flow.weights(),
     )
 

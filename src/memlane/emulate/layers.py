@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memlane.emulate.inline import called_functions
 from memlane.launch import Layers
-from memlane.ptx import Function, Module, Special
+from memlane.ptx import Function, Module, Special, called_functions
 
 _CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 
@@ -22,7 +21,7 @@ class Compiled:
 
 def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one."""
-    bodies = [called.body for called in called_functions(module, function) if called.body is not None]
+    bodies = [called.body for called in (function, *called_functions(module, function)) if called.body is not None]
     reads_clock = any(
         isinstance(operand, Special) and operand.name in _CLOCKS
         for body in bodies

@@ -19,6 +19,9 @@ LOCAL_WINDOW = 0x7D00_0000_0000
 PARAM_WINDOW = 0x7C00_0000_0000
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 """Where shared, local and parameter memory appear among generic addresses; `cvta` adds, `cvta.to` subtracts."""
+CODE_WINDOW = 0x7B00_0000_0000
+CODE_BYTES = 16
+"""Where device functions appear among addresses, one behind the other: nothing can be read there."""
 FIRST_ADDRESS = 0x7000_0000_0000
 """The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
 
@@ -27,7 +30,7 @@ RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)
 FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
-NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK = range(9)
+NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION = range(11)
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5}
 """Numbers of state spaces in faults and access rows."""
@@ -85,6 +88,8 @@ CONTEXT = np.dtype(
         ("fault_bytes", "u4"),
         ("fault_space", "u4"),
         ("fault_slot", "u8"),
+        # what kernels ask of Python
+        ("service", "u8"),
         # the counting layer
         ("counts", "u8"),
         ("executions", "u8"),

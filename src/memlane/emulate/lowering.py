@@ -69,6 +69,7 @@ class Lowering:
         """i32: the lanes that execute the current instruction."""
         self.mask: Value = None
         """i32: the lanes that run the current place."""
+        self.step: Step
         self.instruction: Instruction
         self.index = 0
         self.resumes = False
@@ -92,7 +93,7 @@ class Lowering:
 
     def begin(self, step: Step) -> None:
         """Turn to an instruction: its guard decides who executes it."""
-        self.index, self.instruction, self.resumes = step.index, step.instruction, step.resumes
+        self.step, self.index, self.instruction, self.resumes = step, step.index, step.instruction, step.resumes
         self.change_mask(self.mask)
         if self.scoreboard is not None:
             self.scoreboard.begin(step)
@@ -255,6 +256,8 @@ class Lowering:
             table = e.get_pointer(self.context, CONTEXT, "symbols")
             address = e.load(e.at(table, 8 * self.frame.symbols.index(name)), typ=I64)
             return e.splat(e.add(address, constant(I64, offset)))
+        if name in self.frame.functions:
+            return constant(vector(I64), self.frame.functions[name])
         raise self.unsupported(f"the address of {name}")
 
     def uniform(self, letter: str) -> Value:

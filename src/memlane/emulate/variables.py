@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memlane.emulate.body import Body
-from memlane.emulate.inline import called_functions
-from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector
+from memlane.emulate.calls import STACK
+from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
+from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector, called_functions
 
 DYNAMIC_ALIGNMENT = 16
 """The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for."""
+STACK_BYTES = 1 << 14
+"""Of each thread, where a kernel calls functions that call themselves."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,27 @@ class Frame:
     """Per thread."""
     symbols: tuple[str, ...]
     """Module-scope variables in global and constant memory that the kernel names."""
+    functions: dict[str, int]
+    """Addresses of the device functions that it names."""
+
+
+def function_addresses(module: Module) -> dict[str, int]:
+    """What the address of each device function is taken to be."""
+    return {name: CODE_WINDOW + CODE_BYTES * number for number, name in enumerate(module.functions)}
+
+
+def lay_out_locals(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
+    """Offsets of the local ones among some variables, from where they begin, and their bytes."""
+    offsets: dict[str, tuple[str, int]] = {}
+    nbytes = _lay_out("local", [variable for variable in variables if variable.space == "local"], offsets)
+    return {name: offset for name, (_, offset) in offsets.items()}, _align(nbytes, 16)
 
 
 def place_variables(module: Module, function: Function, body: Body) -> Frame:
-    """Lay the variables out: in the order of their declaration, each at a multiple of its alignment."""
+    """Lay the variables out: in the order of their declaration, each at a multiple of its alignment.
+
+    Behind the local ones lies the stack for functions that call themselves, if the body names it.
+    """
     used = _symbols(step.instruction for place in body.places for step in place.steps)
     offsets: dict[str, tuple[str, int]] = {}
     params = _lay_out("param", function.params, offsets)
@@ -40,9 +60,14 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
     if dynamic:
         static = _align(static, max(DYNAMIC_ALIGNMENT, *(variable.alignment for variable in dynamic)))
         offsets.update({variable.name: ("shared", static) for variable in dynamic})
-    local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space in ("local", "param")], offsets)
+    local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
-    return Frame(offsets, params, static, _align(local, 16), symbols)
+    local = _align(local, 16)
+    if STACK in used:
+        offsets[STACK] = ("local", local)
+        local += STACK_BYTES
+    functions = {name: address for name, address in function_addresses(module).items() if name in used}
+    return Frame(offsets, params, static, local, symbols, functions)
 
 
 def parameter_offsets(params: Iterable[Variable]) -> list[int]:
@@ -54,7 +79,7 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
 
 def static_shared_bytes(module: Module, function: Function) -> int:
     """Static shared memory of a kernel, without the padding before a dynamic part: a bound that needs no compilation."""
-    functions = called_functions(module, function)
+    functions = (function, *called_functions(module, function))
     names = _symbols(one for called in functions if called.body is not None for one in called.body.instructions())
     own = [variable for called in functions for variable in _declared(called) if variable.space == "shared"]
     outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]

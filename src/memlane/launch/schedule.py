@@ -40,7 +40,8 @@ class Argument:
 class Observation:
     """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
 
-    Instructions are named by their index in `kernel.function.body.instructions()`.
+    Instructions are named by their index in `kernel.function.body.instructions()`. Those of the functions that the kernel calls
+    (`ptx.called_functions`) follow, function by function; one whose text ends without a return has a `ret` more.
     """
 
     launch: Launch

@@ -12,6 +12,7 @@ Inside the package imports go one way, from the last to the first:
     build               text to statements, for passes that insert some
     registers, access   what an instruction reads and writes: registers, memory
     scopes              inner blocks taken out of a function
+    calls               which function calls which
     cfg, liveness       basic blocks, dominators, loops; live registers
     verify              the rules that a module keeps
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
+from memlane.ptx.calls import addressed_functions, called_functions, called_name
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
@@ -101,6 +103,9 @@ __all__ = [
     "TextureAddress",
     "Variable",
     "Vector",
+    "addressed_functions",
+    "called_functions",
+    "called_name",
     "demangle",
     "flatten_scopes",
     "instruction",

@@ -30,6 +30,13 @@ def park(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
     set_places(e, warp, lanes, place)
 
 
+@helper("send", VOID, POINTER, I32, POINTER)
+def send(e: Emit, warp: Value, lanes: Value, places: Value) -> None:
+    """Let each of `lanes` go on at a place of its own, of the 32 behind a pointer."""
+    pcs = e.at(warp, offset(WARP, "pcs"))
+    e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(places, I32), e.load_lanes(pcs, I32)), pcs)
+
+
 @helper("defer", VOID, POINTER, I32, I32)
 def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
     """The running lanes spent their budget on the way to `place`: the others first."""

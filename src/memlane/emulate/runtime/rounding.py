@@ -22,7 +22,7 @@ def directed(operation: str, bits: int, lanes: int, direction: str) -> Helper:
 
     def build(e: Emit, operands: Value, out: Value) -> None:
         kind = ir.VectorType(FLOATS[bits], lanes)
-        # Without this the optimiser may move the operation out of the stretch in which the direction holds. llvmlite does not know the word.
+        # Without this, which llvmlite does not know, the optimiser may move the operation to where the direction does not hold.
         set.add(e.function.attributes, "strictfp")
         values = [e.load(e.at(operands, number * lanes * bits // 8), typ=kind, align=bits // 8) for number in range(OPERANDS[operation])]
         name = f"llvm.experimental.constrained.{operation}.v{lanes}f{bits}"

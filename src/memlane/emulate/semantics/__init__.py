@@ -13,6 +13,7 @@ lanes that take part, for the instructions that care.
 
 from memlane.emulate.semantics import (
     atomic,
+    call,
     compare,
     control,
     convert,
@@ -22,6 +23,7 @@ from memlane.emulate.semantics import (
     logic,
     memory,
     miscellaneous,
+    service,
     sync,
     warp,
 )
@@ -31,6 +33,7 @@ __all__ = [
     "TABLE",
     "Semantics",
     "atomic",
+    "call",
     "compare",
     "control",
     "convert",
@@ -41,6 +44,7 @@ __all__ = [
     "memory",
     "miscellaneous",
     "semantics",
+    "service",
     "sync",
     "warp",
 ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from memlane.emulate.accounting import account_branch
 from memlane.emulate.build import I32, I64, constant
+from memlane.emulate.calls import Return
 from memlane.emulate.layout import TRAP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import park
+from memlane.emulate.semantics.call import return_to_caller
 from memlane.emulate.semantics.table import semantics
 
 _SECTION = "control-flow-instructions-"
@@ -40,8 +42,10 @@ def brx_idx(k: Lowering) -> None:
 
 @semantics(_SECTION + "ret", _SECTION + "exit")
 def ret(k: Lowering) -> None:
+    if isinstance(k.step.link, Return):
+        return return_to_caller(k, k.step.link)
     k.flow.save()
-    k.flow.leave(k.active)
+    return k.flow.leave(k.active)
 
 
 @semantics("miscellaneous-instructions-trap", "miscellaneous-instructions-brkpt")

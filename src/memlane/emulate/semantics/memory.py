@@ -8,7 +8,7 @@ from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Address, Operand, Symbol, Vector
+from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector
 
 _SECTION = "data-movement-and-conversion-instructions-"
 
@@ -50,13 +50,7 @@ def state_space(k: Lowering) -> str:
     space = k.instruction.form.addresses["a"]
     if space not in ("global", "shared", "local", "const", "param", "generic"):
         raise k.unsupported()
-    address = k.instruction.operand("a")
-    return "local" if space == "param" and isinstance(address, Address) and _is_of_call(k, address) else space
-
-
-def _is_of_call(k: Lowering, address: Address) -> bool:
-    """Whether the address is that of a parameter of a call, which lies in local memory."""
-    return isinstance(address.base, Symbol) and k.frame.offsets.get(address.base.name, ("", 0))[0] == "local"
+    return space
 
 
 def _components(k: Lowering, letter: str) -> tuple[Operand, ...]:
@@ -69,6 +63,8 @@ def _components(k: Lowering, letter: str) -> tuple[Operand, ...]:
 def ld(k: Lowering) -> None:
     space, scalar, targets = state_space(k), SCALAR_TYPES[k.slot_type("d")], _components(k, "d")
     address = k.instruction.operand("a")
+    if isinstance(address, Vector):
+        return _load_registers(k, address, targets)
     if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
         return _load_parameter(k, address.base, address.offset, targets)
     if scalar.bits > 64:
@@ -95,9 +91,44 @@ def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Ope
         k.write_operand(target, e.splat(value), scalar.name)
 
 
+def _load_registers(k: Lowering, registers: Vector, targets: tuple[Operand, ...]) -> None:
+    """A parameter of a device function, which is kept in registers: each target takes as many as it has bits for."""
+    e, scalar = k.e, SCALAR_TYPES[k.slot_type("d")]
+    parts = [k.bits_of(item, f"b{k.registers.bits[item.name]}") for item in registers.items if isinstance(item, Register)]
+    kind, number = vector(INTEGERS[scalar.bits]), 0
+    for target in targets:
+        value: Value = constant(kind, 0)
+        filled = 0
+        while filled < scalar.bits:
+            part = parts[number]
+            width = part.type.element.width
+            wide = part if width == scalar.bits else e.shl(e.zext(part, kind), constant(kind, filled))
+            value = wide if width == scalar.bits else e.or_(value, wide)
+            number, filled = number + 1, filled + width
+        k.write_operand(target, value, scalar.name)
+
+
+def _store_registers(k: Lowering, sources: tuple[Operand, ...], registers: Vector) -> None:
+    """The same the other way round."""
+    e, scalar = k.e, SCALAR_TYPES[k.slot_type("b")]
+    left = list(registers.items)
+    for source in sources:
+        value, taken = k.bits_of(source, scalar.name), 0
+        while taken < scalar.bits:
+            register = left.pop(0)
+            assert isinstance(register, Register)
+            width = k.registers.bits[register.name]
+            part = value if width == scalar.bits else e.trunc(e.lshr(value, constant(value.type, taken)), vector(INTEGERS[width]))
+            k.set_register(register.name, part)
+            taken += width
+
+
 @semantics(_SECTION + "st")
 def st(k: Lowering) -> None:
     space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], _components(k, "b")
+    registers = k.instruction.operand("a")
+    if isinstance(registers, Vector):
+        return _store_registers(k, sources, registers)
     if scalar.bits > 64 or space in ("const", "param"):
         raise k.unsupported()
     e, data = k.e, k.scratch("data")

@@ -1,0 +1,127 @@
+"""What kernels ask of the host while they run: to print, and to report a failed assertion.
+
+Text appears on standard output when the launch ends, also when it fails: block by block, within a block as it was executed (warps in turn
+between barriers, lanes in order).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
+from memlane.emulate.printf import UnreadableError, formatted
+from memlane.emulate.semantics.service import ASSERT_FAILED, PRINT
+from memlane.launch import Launch
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
+"""warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
+_LONGEST = 1 << 16
+"""Bytes of a string that are looked through for its end."""
+
+
+class Host:
+    """Serves one launch."""
+
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
+        self._emulator, self._launch, self._compiled = emulator, launch, compiled
+        self._printed: list[tuple[int, str]] = []
+        self.assertions: dict[tuple[int, int, int], str] = {}
+        """What a failed assertion said, by block, warp and lane."""
+        self._error: BaseException | None = None
+        self._callback = _CALLBACK(self._call)
+        context["service"] = ctypes.cast(self._callback, ctypes.c_void_p).value
+
+    def print(self) -> None:
+        """Write what was printed to standard output."""
+        text = "".join(text for _, text in sorted(self._printed, key=lambda entry: entry[0]))
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        if self._error is not None:
+            raise self._error
+
+    def _call(self, warp: int, service: int, lanes: int, arguments: int) -> None:
+        """What generated code calls: no exception passes through it."""
+        try:
+            self._serve(warp, service, lanes, arguments)
+        except BaseException as error:
+            self._error = self._error or error
+
+    def _serve(self, warp_address: int, service: int, lanes: int, arguments_address: int) -> None:
+        warp = _record(warp_address, WARP)
+        block = _record(int(warp["block"]), BLOCK)
+        arguments = np.ctypeslib.as_array((ctypes.c_uint64 * (8 * LANES)).from_address(arguments_address)).reshape(8, LANES)
+        for lane in range(LANES):
+            if lanes >> lane & 1:
+                thread = _Thread(self._emulator, self._compiled, warp, block, lane)
+                values = [int(value) for value in arguments[:, lane]]
+                if service == PRINT:
+                    text, count = self._print(thread, values[0], values[1])
+                    self._printed.append((int(block["number"]), text))
+                    arguments[0, lane] = count & 0xFFFFFFFF
+                elif service == ASSERT_FAILED:
+                    self.assertions[int(block["number"]), int(warp["number"]), lane] = _assertion(thread, values)
+
+    @staticmethod
+    def _print(thread: _Thread, pattern: int, values: int) -> tuple[str, int]:
+        try:
+            return formatted(thread.string(pattern), values, thread)
+        except UnreadableError as error:
+            return f"(printf: {error})", -1
+
+
+def _assertion(thread: _Thread, values: list[int]) -> str:
+    def text(address: int) -> str:
+        try:
+            return thread.string(address)
+        except UnreadableError:
+            return "?"
+
+    message, file, line, function = text(values[0]), text(values[1]), values[2] & 0xFFFFFFFF, text(values[3])
+    return f"assertion `{message}` failed in {function} ({file}:{line})"
+
+
+def _record(address: int, dtype: np.dtype[np.void]) -> Any:
+    return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
+
+
+class _Thread:
+    """Reads memory as a thread sees it."""
+
+    def __init__(self, emulator: Emulator, compiled: CompiledKernel, warp: Any, block: Any, lane: int) -> None:
+        self._emulator, self._compiled, self._block = emulator, compiled, block
+        self._number = int(warp["number"]) * LANES + lane
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Bytes at a generic address. Raises UnreadableError."""
+        return self._upto(address, nbytes, nbytes)
+
+    def string(self, address: int) -> str:
+        """The text at a generic address up to its zero byte. Raises UnreadableError."""
+        return self._upto(address, 1, _LONGEST).partition(b"\0")[0].decode("utf-8", "replace")
+
+    def _upto(self, address: int, least: int, most: int) -> bytes:
+        """As many bytes as there are, at least `least` and at most `most`."""
+        host, room = self._locate(address)
+        if room < least:
+            raise UnreadableError(f"no {least} bytes at {address:#x}")
+        return ctypes.string_at(host, min(room, most))
+
+    def _locate(self, address: int) -> tuple[int, int]:
+        """Where an address lies on the host, and how many bytes follow it there."""
+        if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW_BYTES:
+            context = _record(int(self._block["context"]), CONTEXT)
+            return int(self._block["shared"]) + address - SHARED_WINDOW, int(context["shared_bytes"]) - (address - SHARED_WINDOW)
+        if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW_BYTES:
+            local = self._compiled.frame.local_bytes
+            return int(self._block["local"]) + self._number * local + address - LOCAL_WINDOW, local - (address - LOCAL_WINDOW)
+        found = self._emulator.memory.at(address)
+        return (0, 0) if found is None else (found.host + address - found.low, found.high - address)

@@ -1,0 +1,458 @@
+"""A kernel and the functions that it calls, made one body.
+
+Every function is there once, whoever calls it: lanes that called it from different places run it together. It lies before those who call
+it, so that lanes that did not call wait for the others behind the call. `calls` says what a call does.
+
+Instructions keep their indices in their own function; those of the called functions, in the order of the module, follow the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from memlane.emulate.body import CARRY, Body, Place, Step, flatten, live_out
+from memlane.emulate.calls import STACK, Call, Return, Target
+from memlane.emulate.parameters import Parameters, Unit
+from memlane.emulate.variables import function_addresses, lay_out_locals
+from memlane.errors import PtxTypeError, UnsupportedPtx
+from memlane.ptx import (
+    SCALAR_TYPES,
+    Address,
+    Arguments,
+    Block,
+    Function,
+    Instruction,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    addressed_functions,
+    called_functions,
+    called_name,
+    instruction,
+    rename_instruction,
+)
+
+
+def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_memory: bool) -> tuple[Body, tuple[Instruction, ...]]:
+    """The body of a kernel with all that it calls, and its instructions by index. `services` are functions without a body that the
+    emulator provides."""
+    assert kernel.body is not None
+    if not any(one.form.effect == "call" for one in kernel.body.instructions()):
+        return flatten(kernel, stop_at_memory=stop_at_memory), tuple(kernel.body.instructions())
+    return _Linker(module, kernel, frozenset(services), stop_at_memory).link()
+
+
+class _Part:
+    """One function on its way into the body."""
+
+    def __init__(self, function: Function, body: Body, first_index: int, is_kernel: bool) -> None:
+        self.function, self.body, self.first_index, self.is_kernel = function, body, first_index, is_kernel
+        self.name = function.name
+        formals = () if is_kernel else (*function.params, *function.results)
+        self.parameters = {one.name: one for one in (*formals, *body.variables) if one.space in ("param", "reg")}
+        self.callees: set[str] = set()
+        self.recursive: frozenset[str] = frozenset()
+        """The functions of its circle, itself included, if it may be entered again before it returns."""
+        self.frame: dict[str, int] = {}
+        """Offsets on the stack of the local variables of a recursive function."""
+        self.frame_bytes = 0
+        self.first_place = 0
+        own = {} if is_kernel else {name: f"{self.name}::{name}" for name in body.registers if name != CARRY}
+        if not is_kernel:
+            own.update({one.name: f"{self.name}::{one.name}" for one in body.variables})
+        self.renamed = own
+
+    def rename(self, name: str) -> str:
+        """The name in the body of one of the function's own."""
+        return self.renamed.get(name, name)
+
+    @property
+    def place(self) -> str:
+        """The register in which the function finds where to go on at its end."""
+        return f"{self.name}::place"
+
+    @property
+    def frame_register(self) -> str:
+        return f"{self.name}::frame" if self.frame_bytes else ""
+
+
+class _Linker:
+    def __init__(self, module: Module, kernel: Function, services: frozenset[str], stop_at_memory: bool) -> None:
+        self._module, self._services = module, services
+        functions = (kernel, *called_functions(module, kernel))
+        polling = _polling(module, functions)
+        self._parts: dict[str, _Part] = {}
+        self._instructions: list[Instruction] = []
+        for function in functions:
+            whole = function if function is kernel else _with_return(function)
+            assert whole.body is not None
+            body = flatten(whole, stop_at_memory=stop_at_memory, polling=polling)
+            self._parts[function.name] = _Part(whole, body, len(self._instructions), function is kernel)
+            self._instructions += whole.body.instructions()
+        self._kernel = self._parts[kernel.name]
+        self._parameters = Parameters()
+        self._registers: dict[str, str] = {STACK: "b64"}
+        self._addresses = function_addresses(module)
+
+    def link(self) -> tuple[Body, tuple[Instruction, ...]]:
+        """All of it."""
+        for part in self._parts.values():
+            self._read(part)
+        self._find_circles()
+        wired = {part.name: self._wired(part) for part in self._parts.values()}
+        places = self._merged(wired)
+        variables = [
+            replace(one, name=part.rename(one.name))
+            for part in self._parts.values()
+            for one in part.body.variables
+            if one.space != "param" and one.name not in part.frame
+        ]
+        for part in self._parts.values():
+            self._registers.update({part.rename(name): kind for name, kind in part.body.registers.items()})
+        return Body(places, self._registers, tuple(variables)), tuple(self._instructions)
+
+    # -- what functions do with parameters, and whom they call -------------------------------------------------------------------
+
+    def _read(self, part: _Part) -> None:
+        for step in _steps(part.body):
+            one = step.instruction
+            if one.form.effect == "call" and not step.resumes:
+                self._read_call(part, one)
+            for name, offset, nbytes, count in _accesses(one):
+                if name in part.parameters:
+                    for number in range(count):
+                        self._parameters.access((part.name, name), offset + number * nbytes, nbytes)
+        for name, variable in part.parameters.items():
+            if variable.space == "reg":
+                self._parameters.access((part.name, name), 0, variable.nbytes)
+
+    def _read_call(self, part: _Part, call: Instruction) -> None:
+        for target in self._targets(part, call):
+            part.callees.add(target.name)
+            formals = (*target.function.results, *target.function.params)
+            for formal, actual in zip(formals, (*_items(call, "result"), *_items(call, "arguments")), strict=True):
+                if isinstance(actual, Symbol):
+                    self._parameters.bind((part.name, actual.name), (target.name, formal.name))
+        for actual in _items(call, "arguments"):
+            if isinstance(actual, Symbol) and actual.name not in part.parameters:
+                raise UnsupportedPtx(f"the emulator does not model {actual.name} as the argument of a call", call.span)
+
+    def _targets(self, part: _Part, call: Instruction) -> list[_Part]:
+        """The functions with a body that a call may reach; PtxTypeError if it does not fit the one that it names."""
+        name = called_name(call)
+        if name in self._services:
+            return []
+        if name is not None:
+            if name not in self._parts or self._parts[name].is_kernel:
+                raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body", call.span)
+            target = self._parts[name]
+            if not _fits(part, call, target.function):
+                raise PtxTypeError(f"the arguments or results of this call are not those of {name}", call.span)
+            return [target]
+        found = (self._parts[one.name] for one in addressed_functions(self._module))
+        return [target for target in found if _fits(part, call, target.function)]
+
+    def _find_circles(self) -> None:
+        reach = {name: _reachable(name, self._parts) for name in self._parts}
+        for name, part in self._parts.items():
+            if name in reach[name]:
+                part.recursive = frozenset(other for other in reach[name] if name in reach[other])
+                part.frame, part.frame_bytes = lay_out_locals(part.body.variables)
+
+    # -- instructions --------------------------------------------------------------------------------------------------------------
+
+    def _units(self, part: _Part, name: str) -> list[tuple[Unit, str]]:
+        """The parts of a parameter, each with its register."""
+        variable = part.parameters[name]
+        if variable.space == "reg":
+            register = part.rename(name)
+            self._registers[register] = variable.type
+            return [((0, variable.nbytes), register)]
+        units = self._parameters.units((part.name, name))
+        found = [(unit, f"{part.name}::{name}+{unit[0]}") for unit in units]
+        self._registers.update({register: f"b{8 * nbytes}" for (_, nbytes), register in found})
+        return found
+
+    def _wired(self, part: _Part) -> list[Place]:
+        """The places of a function with parameters as registers, and what its calls and returns need to know."""
+        places = [replace(place, steps=tuple(self._wired_step(part, step) for step in place.steps)) for place in part.body.places]
+        if not part.recursive:
+            return places
+        # What a function that may be entered again needs behind a call lies on the stack meanwhile.
+        alone = [replace(place, steps=tuple(_of_this_activation(step) for step in place.steps)) for place in places]
+        needed = {place.steps[-1].index: live for place, live in zip(alone, live_out(alone), strict=True) if _ends_with_call(place)}
+        return [
+            replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, set())) for step in place.steps)) for place in places
+        ]
+
+    def _saving(self, part: _Part, step: Step, needed: set[str]) -> Step:
+        link = step.link
+        if not isinstance(link, Call) or part.recursive.isdisjoint(target.name for target in link.targets):
+            return step
+        results = {register for target in link.targets for register, _ in target.results}
+        link = replace(link, saved=tuple(sorted(needed - results - {STACK, CARRY})))
+        return _wired_call(step, link)
+
+    def _wired_step(self, part: _Part, step: Step) -> Step:
+        one = step.instruction
+        guard = None if one.guard is None else replace(one.guard, register=part.rename(one.guard.register))
+        if one.form.effect == "call":
+            return _wired_call(replace(step, instruction=replace(one, guard=guard)), self._call(part, one))
+        if one.form.effect == "return" and not part.is_kernel:
+            results = [register for variable in part.function.results for _, register in self._units(part, variable.name)]
+            self._registers[part.place] = "b32"
+            stack = [STACK] if part.frame_bytes else []
+            ended = _with_registers(replace(one, guard=guard), stack, [part.place, *results, *stack])
+            return replace(step, instruction=ended, link=Return(part.place, part.frame_bytes))
+        for name, offset, nbytes, count in _accesses(one):
+            if name in part.parameters:
+                one = self._wired_access(part, one, name, (offset, nbytes * count))
+        if part.frame:
+            one = self._framed(part, one)
+        return replace(step, instruction=rename_instruction(one, part.rename))
+
+    def _wired_access(self, part: _Part, one: Instruction, name: str, span: Unit) -> Instruction:
+        """A load or store of a parameter: its address becomes the registers of that part of it."""
+        start, nbytes = span
+        if start < 0 or start + nbytes > part.parameters[name].nbytes:
+            raise PtxTypeError(f"{one.name} goes beyond the parameter {name}", one.span)
+        registers = [Register(register) for (offset, _), register in self._units(part, name) if start <= offset < start + nbytes]
+        place = one.form.operands["a"]
+        operands = (*one.operands[:place], Vector(tuple(registers)), *one.operands[place + 1 :])
+        form = replace(one.form, writes=one.form.writes | ({"a"} if one.form.effect == "store" else set()))
+        return replace(one, operands=operands, form=form)
+
+    def _framed(self, part: _Part, one: Instruction) -> Instruction:
+        """An instruction of a recursive function with its local variables on the stack."""
+        register = Register(part.frame_register)
+        self._registers[register.name] = "b64"
+        operands: list[Operand] = []
+        for operand in one.operands:
+            match operand:
+                case Address(base=Symbol(name=name, offset=more), offset=offset) if name in part.frame:
+                    operands.append(Address(register, part.frame[name] + more + offset))
+                case Symbol(name=name, offset=more) if name in part.frame:
+                    if one.opcode != "mov":
+                        raise UnsupportedPtx(
+                            f"the emulator does not model {one.name} of a local variable of a recursive function", one.span
+                        )
+                    sum_ = instruction(f"add.u64 %d, %a, {part.frame[name] + more};", one.guard, one.location)
+                    return replace(sum_, operands=(one.operands[0], register, sum_.operands[2]), span=one.span)
+                case _:
+                    operands.append(operand)
+        return replace(one, operands=tuple(operands))
+
+    def _call(self, part: _Part, call: Instruction) -> Call:
+        arguments, results = _items(call, "arguments"), _items(call, "result")
+        name = called_name(call)
+        if name in self._services:
+            passed = tuple(tuple(operand for _, operand in self._passed(part, actual, None)) for actual in arguments)
+            given = [register for actual in results for register in self._received(part, actual, None)]
+            return Call((), service=name or "", arguments=passed, results=tuple(given))
+        targets = []
+        for target in self._targets(part, call):
+            formals = (target.function.params, target.function.results)
+            moves = [
+                (register, operand)
+                for formal, actual in zip(formals[0], arguments, strict=True)
+                for register, operand in self._passed(part, actual, (target, formal))
+            ]
+            received = [
+                pair
+                for formal, actual in zip(formals[1], results, strict=True)
+                for pair in zip(self._received(part, actual, (target, formal)), self._registers_of(target, formal), strict=True)
+            ]
+            self._registers[target.place] = "b32"
+            if target.frame_bytes:
+                self._registers[target.frame_register] = "b64"
+            address = self._addresses[target.name]
+            targets.append(
+                Target(target.name, address, tuple(moves), tuple(received), target.place, target.frame_register, target.frame_bytes)
+            )
+        pointer = None if name is not None else rename_instruction(call, part.rename).operand("function")
+        return Call(tuple(targets), pointer)
+
+    def _registers_of(self, part: _Part, variable: Variable) -> list[str]:
+        return [register for _, register in self._units(part, variable.name)]
+
+    def _passed(self, part: _Part, actual: Operand, formal: tuple[_Part, Variable] | None) -> list[tuple[str, Operand]]:
+        """The registers of a parameter with what they get from an argument."""
+        sources: list[Operand]
+        if isinstance(actual, Symbol):
+            sources = [Register(register) for _, register in self._units(part, actual.name)]
+        else:
+            sources = [Register(part.rename(actual.name)) if isinstance(actual, Register) else actual]
+        targets = ["" for _ in sources] if formal is None else self._registers_of(*formal)
+        if targets and len(targets) != len(sources):
+            raise UnsupportedPtx(f"the emulator does not model how {part.name} passes {actual}")
+        return list(zip(targets, sources, strict=False))
+
+    def _received(self, part: _Part, actual: Operand, formal: tuple[_Part, Variable] | None) -> list[str]:
+        """The registers of the caller that get a result."""
+        if isinstance(actual, Symbol):
+            return [register for _, register in self._units(part, actual.name)]
+        return [part.rename(actual.name)] if isinstance(actual, Register) else []
+
+    # -- places ----------------------------------------------------------------------------------------------------------------------
+
+    def _merged(self, wired: dict[str, list[Place]]) -> tuple[Place, ...]:
+        """All places under one numbering, callees before callers. A warp begins at place 0, which leads to the kernel."""
+        order = list(self._callees_first(self._kernel.name, set()))
+        number = 1
+        for name in order:
+            self._parts[name].first_place = number
+            number += len(wired[name])
+        begin = instruction(f"mov.u64 {STACK}, {STACK[1:]};")
+        begin = replace(begin, operands=(Register(STACK), Symbol(STACK)))
+        steps = (Step(0, begin, resumes=True),) if any(part.recursive for part in self._parts.values()) else ()
+        behind: dict[str, list[int]] = {name: [] for name in order}
+        placed = [(name, self._placed(self._parts[name], place, wired[name], behind)) for name in order for place in wired[name]]
+        return (
+            Place(0, steps, (self._kernel.first_place,)),
+            *(replace(place, returns=tuple(behind[name])) if _returns(place) else place for name, place in placed),
+        )
+
+    def _placed(self, part: _Part, place: Place, own: Sequence[Place], behind: dict[str, list[int]]) -> Place:
+        """A place with its final numbers. Notes in `behind` where the functions that it calls may return to."""
+        base = part.first_place
+        steps = tuple(replace(step, index=part.first_index + step.index) for step in place.steps)
+        successors = tuple(base + goal for goal in place.successors)
+        if _ends_with_call(place) and not place.steps[-1].link.service:  # type: ignore[union-attr]
+            last = steps[-1]
+            assert isinstance(last.link, Call)
+            targets = tuple(replace(target, entry=self._parts[target.name].first_place) for target in last.link.targets)
+            steps = (*steps[:-1], replace(last, link=replace(last.link, targets=targets, resume=successors[0])))
+            for target in targets:
+                behind[target.name].append(successors[0])
+            otherwise = tuple(base + goal for goal in own[place.successors[0]].successors)
+            pointer_only = (successors[0],) if not targets else ()
+            successors = (*(target.entry for target in targets), *pointer_only)
+            if last.instruction.guard is not None:
+                successors = (*successors, *otherwise)
+        return Place(base + place.number, steps, successors, place.polls)
+
+    def _callees_first(self, name: str, seen: set[str]) -> Iterator[str]:
+        seen.add(name)
+        for callee in sorted(self._parts[name].callees):
+            if callee not in seen:
+                yield from self._callees_first(callee, seen)
+        yield name
+
+
+def _steps(body: Body) -> Iterator[Step]:
+    for place in body.places:
+        yield from place.steps
+
+
+def _returns(place: Place) -> bool:
+    return bool(place.steps) and isinstance(place.steps[-1].link, Return)
+
+
+def _ends_with_call(place: Place) -> bool:
+    return bool(place.steps) and isinstance(place.steps[-1].link, Call) and not place.steps[-1].resumes
+
+
+def _accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
+    """Of a load or store in `.param` space: the variable, the offset, the bytes of a component, and how many components."""
+    if one.form.effect not in ("load", "store") or one.form.addresses.get("a") != "param":
+        return
+    address, value = one.operand("a"), one.operand("d" if one.form.effect == "load" else "b")
+    if isinstance(address, Address) and isinstance(address.base, Symbol):
+        count = len(value.items) if isinstance(value, Vector) else 1
+        nbytes = SCALAR_TYPES[one.form.types["d" if one.form.effect == "load" else "b"]].nbytes
+        yield address.base.name, address.base.offset + address.offset, nbytes, count
+
+
+def _items(call: Instruction, letter: str) -> tuple[Operand, ...]:
+    operand = call.operand(letter)
+    return operand.items if isinstance(operand, Arguments) else () if operand is None else (operand,)
+
+
+def _fits(part: _Part, call: Instruction, function: Function) -> bool:
+    for actuals, formals in ((_items(call, "arguments"), function.params), (_items(call, "result"), function.results)):
+        if len(actuals) != len(formals):
+            return False
+        for actual, formal in zip(actuals, formals, strict=True):
+            if isinstance(actual, Symbol) and (actual.name not in part.parameters or part.parameters[actual.name].nbytes != formal.nbytes):
+                return False
+    return True
+
+
+def _reachable(name: str, parts: dict[str, _Part]) -> set[str]:
+    """The functions that one calls, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        fresh = parts[waiting.pop()].callees - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | None]:
+    """The functions that read what other threads may just have written, or call such; None is among them if one is called by a pointer."""
+
+    def polls(function: Function) -> bool:
+        assert function.body is not None
+        words = ("volatile", "relaxed", "acquire", "mmio")
+        return any(
+            one.form.effect == "atomic" or (one.form.effect == "load" and any(one.has(word) for word in words))
+            for one in function.body.instructions()
+        )
+
+    found = {one.name for one in functions if any(polls(inner) for inner in (one, *called_functions(module, one)))}
+    by_pointer = not found.isdisjoint(one.name for one in addressed_functions(module))
+    return frozenset({*found, None} if by_pointer else found)
+
+
+def _with_return(function: Function) -> Function:
+    """A function whose text ends with a return, as running off its end means."""
+    assert function.body is not None
+    statements = function.body.statements
+    last = statements[-1] if statements else None
+    if isinstance(last, Instruction) and last.guard is None and last.form.effect in ("return", "exit", "trap", "branch"):
+        return function
+    return replace(function, body=Block((*statements, instruction("ret;"))))
+
+
+def _with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]) -> Instruction:
+    """An instruction that, for whom it may concern, writes and reads these registers and nothing else."""
+    operands = tuple(Vector(tuple(Register(name) for name in dict.fromkeys(names))) for names in (writes, reads))
+    places = {"d": 0, "a": 1}
+    form = replace(one.form, operands=places, writes=frozenset("d"), updates=frozenset(), types={}, addresses={})
+    return replace(one, operands=operands, form=form)
+
+
+def _of_this_activation(step: Step) -> Step:
+    """A call without the registers of the called function, which may be the same ones, but of another activation."""
+    link = step.link
+    if not isinstance(link, Call):
+        return step
+    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
+    if step.resumes:
+        results = [register for target in link.targets for register, _ in target.results]
+        return replace(step, instruction=_with_registers(step.instruction, results, pointer))
+    passed = [operand for target in link.targets for _, operand in target.arguments]
+    passed += [operand for argument in link.arguments for operand in argument]
+    reads = [operand.name for operand in passed if isinstance(operand, Register)] + pointer
+    return replace(step, instruction=_with_registers(step.instruction, link.results, reads))
+
+
+def _wired_call(step: Step, link: Call) -> Step:
+    """A call, or what is done behind it, with the registers that it writes and reads."""
+    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
+    stack = [STACK] if link.saved or any(target.frame_bytes for target in link.targets) else []
+    if step.resumes:
+        writes = [*(register for target in link.targets for register, _ in target.results), *link.saved, *stack]
+        reads = [*(register for target in link.targets for _, register in target.results), *pointer, *stack]
+        return replace(step, instruction=_with_registers(replace(step.instruction, guard=None), writes, reads), link=link)
+    moves = [pair for target in link.targets for pair in target.arguments]
+    passed = [operand for _, operand in moves] + [operand for argument in link.arguments for operand in argument]
+    writes = [register for register, _ in moves] + [target.place for target in link.targets]
+    writes += [target.frame for target in link.targets if target.frame] + [*link.results, *stack]
+    reads = [operand.name for operand in passed if isinstance(operand, Register)] + [*pointer, *link.saved, *stack]
+    return replace(step, instruction=_with_registers(step.instruction, writes, reads), link=link)

@@ -1,0 +1,62 @@
+"""Parameters and results of device functions, cut into registers.
+
+PTX passes them through variables in `.param` space: the caller stores into one of its own and names it in the call, the function loads from
+another. Variables that a call binds together are cut alike, at the bounds of all accesses to them, so that a call copies register by
+register.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+Name = tuple[str, str]
+"""A function and a variable of it."""
+Unit = tuple[int, int]
+"""Offset and size in bytes of what becomes one register."""
+
+
+class Parameters:
+    """Which variables are bound together, and which parts of them are accessed."""
+
+    def __init__(self) -> None:
+        self._bound: dict[Name, Name] = {}
+        self._accesses: dict[Name, set[Unit]] = {}
+        self._units: dict[Name, tuple[Unit, ...]] = {}
+
+    def _first(self, name: Name) -> Name:
+        while name in self._bound:
+            name = self._bound[name]
+        return name
+
+    def bind(self, one: Name, other: Name) -> None:
+        """A call passes `one` as `other`."""
+        one, other = self._first(one), self._first(other)
+        if one != other:
+            self._bound[other] = one
+            self._accesses.setdefault(one, set()).update(self._accesses.pop(other, ()))
+
+    def access(self, name: Name, offset: int, nbytes: int) -> None:
+        """Somebody loads or stores `nbytes` there."""
+        self._accesses.setdefault(self._first(name), set()).add((offset, nbytes))
+
+    def units(self, name: Name) -> tuple[Unit, ...]:
+        """The parts of a variable, in order, once all is known. Bytes that nobody accesses belong to none."""
+        first = self._first(name)
+        if first not in self._units:
+            self._units[first] = _cut(sorted(self._accesses.get(first, ())))
+        return self._units[first]
+
+
+def _cut(accesses: list[Unit]) -> tuple[Unit, ...]:
+    """Accesses that overlap are cut into equal parts of which each of them takes some whole ones."""
+    found: list[Unit] = []
+    while accesses:
+        start, nbytes = accesses[0]
+        end = start + nbytes
+        group = []
+        while accesses and accesses[0][0] < end:
+            group.append(accesses.pop(0))
+            end = max(end, sum(group[-1]))
+        step = gcd(end - start, *(size for _, size in group), *(offset - start for offset, _ in group))
+        found += [(offset, step) for offset in range(start, end, step)]
+    return tuple(found)

@@ -1,0 +1,54 @@
+"""Who calls whom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from memlane.ptx.ir import Function, Instruction, Module, Symbol
+from memlane.ptx.registers import names_in
+
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+
+
+def called_name(call: Instruction) -> str | None:
+    """The function that a `call` names; None if it goes through a pointer."""
+    operand = call.operand("function")
+    return operand.name if isinstance(operand, Symbol) else None
+
+
+def addressed_functions(module: Module) -> tuple[Function, ...]:
+    """The device functions whose address is taken, by an instruction or by the initial value of a variable: those that a call through a
+    pointer may reach. In the order of the module."""
+    names: set[str] = set()
+    for function in module.functions.values():
+        assert function.body is not None
+        for instruction in function.body.instructions():
+            if instruction.opcode == "mov":
+                names.update(name for operand in instruction.operands for name in names_in(operand))
+    for variable in module.variables.values():
+        if variable.initial is not None:
+            names.update(_NAME.findall(variable.initial))
+    return tuple(function for name, function in module.functions.items() if name in names and not function.is_entry)
+
+
+def called_functions(module: Module, function: Function) -> tuple[Function, ...]:
+    """The functions with a body that `function` calls, directly or through others, in the order of the module."""
+    found: set[str] = set()
+    waiting = [function]
+    while waiting:
+        for one in _callees(module, waiting.pop()):
+            if one.name not in found:
+                found.add(one.name)
+                waiting.append(one)
+    return tuple(one for name, one in module.functions.items() if name in found)
+
+
+def _callees(module: Module, function: Function) -> Iterator[Function]:
+    assert function.body is not None
+    names = {called_name(call) for call in function.body.instructions() if call.form.effect == "call"}
+    for name in names:
+        if name is None:
+            yield from addressed_functions(module)
+        elif name in module.functions:
+            yield module.functions[name]
