@@ -60,7 +60,8 @@ def test_a_trace_without_counts_is_not_called_clean(tmp_path: Path) -> None:
     trace = transpose()
     bare = replace(trace, launches=tuple(replace(entry, counts=()) for entry in trace.launches))
     with pytest.raises(
-        RecordError, match="the trace holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`"
+        RecordError,
+        match="the trace holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`",
     ):
         explain(bare)
     bare.save(tmp_path / "bare.parquet")
