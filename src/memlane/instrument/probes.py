@@ -1,0 +1,53 @@
+"""Where the probes of a traced module are: for each timed site the instructions that read the clock, access memory and write the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memlane.instrument.tracing import Traced
+from memlane.ptx import Instruction, Special
+
+_CLOCK = "%clock64"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLines:
+    """Indices among the instructions of the traced kernel."""
+
+    start: int
+    """The first clock read."""
+    access: int
+    end: int
+    """The second clock read."""
+    times: int
+    """The store of start and end."""
+    labels: int
+    """The store of the site's number and what else describes the access."""
+
+
+def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
+    """By the PTX name of each instrumented kernel and the number of the site."""
+    found: dict[str, dict[int, ProbeLines]] = {}
+    for kernel, positions in traced.positions.items():
+        body = traced.module.kernels[kernel].body
+        assert body is not None
+        instructions = list(body.instructions())
+        found[kernel] = {site: _around(instructions, position) for site, position in positions.items()}
+    return found
+
+
+def _around(instructions: Sequence[Instruction], access: int) -> ProbeLines:
+    start = next(index for index in range(access - 1, -1, -1) if _reads_clock(instructions[index]))
+    end = next(index for index in range(access + 1, len(instructions)) if _reads_clock(instructions[index]))
+    stores = (index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
+    return ProbeLines(start, access, end, next(stores), next(stores))
+
+
+def _reads_clock(instruction: Instruction) -> bool:
+    return any(isinstance(operand, Special) and operand.name == _CLOCK for operand in instruction.operands)
+
+
+def _writes_record(instruction: Instruction) -> bool:
+    """Records are the only vector stores that go out as evict-first between a clock read and the next probe."""
+    return instruction.opcode == "st" and "cs" in instruction.modifiers and instruction.form.slots.get("vec") in ("v2", "v4")

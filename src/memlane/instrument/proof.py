@@ -1,0 +1,87 @@
+"""The proof, on the assembled code, that the times of a site are what they are said to be.
+
+What a scheme writes into PTX is a wish: the assembler may move, merge or delete any of it. So the instructions that it made are read
+back. Of every copy of a timed site the following is shown, or the site is `issue-only`:
+
+1. order      on every path the first clock read, the access and the second clock read follow each other, and no copy of the access
+              stands anywhere else;
+2. end        no path leads from the access to the second clock read without an instruction that waits for the scoreboard which the
+              access raises;
+3. start      whatever produces the address (or the data, or the guard) at a latency that is not fixed has been waited for before the
+              first clock read, and none of it is produced between that clock read and the access;
+4. record     the start and the end in the record of the site come from these two clock reads, and the number in the record is the site's;
+5. hazards    no instruction of the kernel uses a register that is still to be filled: control words for which that is not so were not
+              made by the assembler, and nothing can be concluded from them.
+
+That an instruction waits for a scoreboard, and what it means, is in `memlane.sass.control`. Not shown is what hardware does besides, such as
+when a store becomes visible: stores raise no scoreboard for their completion, and are `issue-only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.probes import ProbeLines, probes
+from memlane.instrument.tracing import Traced
+from memlane.instrument.windows import Window, Windows
+from memlane.record import COMPLETE, ISSUE_ONLY, Site
+from memlane.sass import Program, disassemble
+
+
+@dataclass(frozen=True, slots=True)
+class SiteProof:
+    """What the assembled code shows of one timed site."""
+
+    site: int
+    """Number of the site."""
+    completeness: str
+    """`complete` or `issue-only`."""
+    reason: str
+    """Why it is `issue-only`, in words; empty otherwise."""
+    copies: int
+    """Instructions of the assembled code that make the access; several where a loop was unrolled or the access was taken apart."""
+    also_waits: tuple[str, ...] = ()
+    """Instructions other than the access whose results are awaited inside the window too, as `0x01f0 LDG.E`: the time may be theirs."""
+
+
+def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
+    """The proof for each timed site, in the order of their numbers.
+
+    `assembled`: the cubin of `traced.module`, or the program in it. Raises MemlaneError if it is that of another module, CompileError if
+    it is no cubin, and MissingDependency.
+    """
+    program = disassemble(assembled) if isinstance(assembled, bytes) else assembled
+    code = Assembled(traced.module, program)
+    sites = {site.id: site for site in traced.sites}
+    proofs: list[SiteProof] = []
+    for kernel, found in probes(traced).items():
+        code.check(kernel)
+        windows = Windows(code, kernel)
+        proofs.extend(_prove(windows, sites[number], probe) for number, probe in found.items())
+    return tuple(sorted(proofs, key=lambda proof: proof.site))
+
+
+def proved(traced: Traced, proofs: Sequence[SiteProof]) -> tuple[Site, ...]:
+    """The sites of `traced`, with the completeness that is proved in the place of the one that was meant."""
+    of: Mapping[int, SiteProof] = {proof.site: proof for proof in proofs}
+    return tuple(
+        replace(site, completeness=of[site.id].completeness, reason=of[site.id].reason) if site.id in of else site for site in traced.sites
+    )
+
+
+def _prove(windows: Windows, site: Site, probe: ProbeLines) -> SiteProof:
+    window = windows.window(site, probe)
+    reason = _first_reason(windows, site, window)
+    also = () if reason else windows.foreign(window)
+    return SiteProof(site.id, ISSUE_ONLY if reason else COMPLETE, reason, len(window.accesses), also)
+
+
+def _first_reason(windows: Windows, site: Site, window: Window) -> str:
+    """What is not as it should be; what the scheme itself knows to be missing comes first, for it says most."""
+    if not window.accesses:
+        return "the assembled code does not have the access: it was found to be never executed, or became an operand of another instruction"
+    declared = site.reason if site.completeness == ISSUE_ONLY else ""
+    checks = (windows.hazard, windows.disorder, windows.end_unwaited, windows.start_unordered, windows.record_foreign)
+    return declared or next((reason for check in checks if (reason := check(window))), "")

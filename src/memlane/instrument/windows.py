@@ -1,0 +1,253 @@
+"""The window of a site in the assembled code: between its clock reads. What can be shown of it, and what cannot, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.probes import ProbeLines
+from memlane.record import Site
+from memlane.sass import Access, Instruction, Register, collect, effects, memory_access
+
+_SPACES = {
+    "global": {"global", "generic"},
+    "shared": {"shared", "generic"},
+    "local": {"local", "generic"},
+    "generic": {"generic", "global", "shared", "local"},
+    "const": {"const"},
+    "tex": {"tex"},
+}
+"""Spaces of assembled accesses that one of each PTX space may become."""
+
+_CLOCK = "SR_CLOCKLO"
+_MOVES = frozenset({"MOV", "SEL", "IMAD", "UMOV", "USEL", "HFMA2", "R2UR", "CS2R"})
+"""What carries a clock or a constant from register to register."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The nodes of one site."""
+
+    site: Site
+    starts: frozenset[int]
+    accesses: tuple[int, ...]
+    ends: frozenset[int]
+    times: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+class Windows:
+    """The windows of one kernel. Each check returns what is wrong, or an empty text."""
+
+    def __init__(self, code: Assembled, kernel: str) -> None:
+        self.code = code
+        self.kernel = kernel
+        self.flow = code.flow
+        self.waiting = code.waiting
+        self.nodes = code.flow.nodes
+
+    def window(self, site: Site, probe: ProbeLines) -> Window:
+        """Finds the nodes of a site."""
+        return Window(
+            site,
+            frozenset(self._made_from(probe.start, _reads_clock)),
+            tuple(self._made_from(probe.access, lambda one: _may_be(site, memory_access(one)))),
+            frozenset(self._made_from(probe.end, _reads_clock)),
+            tuple(self._made_from(probe.times, _is_store)),
+            tuple(self._made_from(probe.labels, _is_store)),
+        )
+
+    def _made_from(self, instruction: int, wanted: object) -> Iterator[int]:
+        assert callable(wanted)
+        return (node for node in self.code.nodes(self.kernel, instruction) if wanted(self.nodes[node]))
+
+    # -- 1. order -----------------------------------------------------------------------------------------------------------------
+
+    def disorder(self, window: Window) -> str:
+        if not window.starts or not window.ends:
+            return f"the assembled code does not have the {'first' if not window.starts else 'second'} clock read"
+        clocks = window.starts | window.ends
+        for access in window.accesses:
+            between, stops = self._before(access, clocks)
+            if between & self.flow.entries or not stops <= window.starts:
+                return f"the access {self._at(access)} can be reached without its first clock read"
+            _, stops = self._after(access, clocks)
+            if not stops or not stops <= window.ends:
+                return f"the access {self._at(access)} is not followed by its second clock read on every path"
+        events = clocks | set(window.accesses)
+        for end in window.ends:
+            between, stops = self._before(end, events)
+            if between & self.flow.entries or not stops <= set(window.accesses):
+                return f"the second clock read {self._at(end)} can be reached without the access"
+        return ""
+
+    def _before(self, node: int, stops: frozenset[int] | set[int]) -> tuple[set[int], set[int]]:
+        return collect(self.flow.predecessors[node], self.flow.predecessors.__getitem__, stops.__contains__)
+
+    def _after(self, node: int, stops: frozenset[int] | set[int]) -> tuple[set[int], set[int]]:
+        return collect(self.flow.successors[node], self.flow.successors.__getitem__, stops.__contains__)
+
+    # -- 2. end -------------------------------------------------------------------------------------------------------------------
+
+    def end_unwaited(self, window: Window) -> str:
+        for access in window.accesses:
+            scoreboard = self.nodes[access].control.write_scoreboard
+            if scoreboard is None:
+                return f"the access {self._at(access)} raises no scoreboard that could be waited for"
+            missed = window.ends & self.waiting.unwaited(access)
+            if missed:
+                return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
+        return ""
+
+    # -- 3. start -----------------------------------------------------------------------------------------------------------------
+
+    def start_unordered(self, window: Window) -> str:
+        for access in window.accesses:
+            between, _ = self._before(access, window.starts)
+            reason = self._producers(window, access, between)
+            if reason:
+                return reason
+        return ""
+
+    def _producers(self, window: Window, access: int, between: set[int]) -> str:
+        """Follows what the access reads back to where it was produced, through the window as far as need be."""
+        seen: set[tuple[int, Register]] = set()
+        work = [(access, register) for register in effects(self.nodes[access]).reads]
+        while work:
+            node, register = work.pop()
+            for producer in self.waiting.definitions(node, register):
+                if (producer, register) in seen:
+                    continue
+                seen.add((producer, register))
+                if self.nodes[producer].control.write_scoreboard is None:
+                    if producer in between:
+                        work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
+                elif producer in between:
+                    return f"{register} of the access is produced {self._at(producer)}, after the first clock read"
+                elif window.starts & self.waiting.unwaited(producer):
+                    return f"the first clock read does not wait for {register} of the access, which is produced {self._at(producer)}"
+        return ""
+
+    # -- 4. record ----------------------------------------------------------------------------------------------------------------
+
+    def record_foreign(self, window: Window) -> str:
+        if not window.times or not window.labels:
+            return "the assembled code does not write the record of the site"
+        for store in window.times:
+            data = _data(self.nodes[store])
+            if data is None or "128" not in self.nodes[store].modifiers:
+                return f"the record {self._at(store)} is not written in one piece"
+            for offset, clocks, name in ((0, window.starts, "start"), (1, window.starts, "start"), (2, window.ends, "end"), (3, window.ends, "end")):
+                found = self._clocks(store, Register(data.bank, data.number + offset))
+                if not found or not found <= clocks:
+                    return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
+        for store in window.labels:
+            data = _data(self.nodes[store])
+            number = None if data is None else self._constant(store, data)
+            if number != window.site.id:
+                return f"the record {self._at(store)} is that of another site"
+        return ""
+
+    def _clocks(self, node: int, register: Register) -> set[int]:
+        """The clock reads from which a register may have come."""
+        found: set[int] = set()
+        for producer in self._sources(node, register):
+            one = self.nodes[producer]
+            if _reads_clock(one):
+                found.add(producer)
+            elif one.opcode not in _MOVES:
+                found.add(-1)
+        return found
+
+    def _sources(self, node: int, register: Register) -> set[int]:
+        """What produced a register, moves followed backwards."""
+        ends: set[int] = set()
+        seen: set[tuple[int, Register]] = set()
+        work = [(node, register)]
+        while work:
+            for producer in self.waiting.definitions(*work.pop()):
+                one = self.nodes[producer]
+                ends.add(producer)
+                if one.opcode in _MOVES and not _reads_clock(one):
+                    sources = {source for source in effects(one).reads if source.bank in ("R", "UR")}
+                    new = {(producer, source) for source in sources} - seen
+                    seen |= new
+                    work.extend(new)
+        return ends
+
+    def _constant(self, node: int, register: Register) -> int | None:
+        """The number that a register holds, if moves of one constant lead to it."""
+        values: set[int | None] = set()
+        for producer in self._sources(node, register):
+            one = self.nodes[producer]
+            if not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
+                values.add(_immediate(one))
+            elif one.opcode not in _MOVES:
+                values.add(None)
+        return values.pop() if len(values) == 1 else None
+
+    # -- 5. hazards ---------------------------------------------------------------------------------------------------------------
+
+    def hazard(self, _: Window) -> str:
+        return self._hazard
+
+    @cached_property
+    def _hazard(self) -> str:
+        for producer in self.flow.nodes_of(self.kernel):
+            one = self.nodes[producer]
+            written = effects(one).writes
+            if one.control.write_scoreboard is None or not written:
+                continue
+            for node in self.waiting.unwaited(producer):
+                used = effects(self.nodes[node])
+                for register in (used.reads | used.writes) & written:
+                    if used.exact and producer in self.waiting.definitions(node, register):
+                        return f"the control words are wrong: {register} is used {self._at(node)} without a wait for what fills it {self._at(producer)}"
+        return ""
+
+    # -- what else is awaited -----------------------------------------------------------------------------------------------------
+
+    def foreign(self, window: Window) -> tuple[str, ...]:
+        """What other than the access is awaited between the clock reads."""
+        found: set[int] = set()
+        inside = set(window.accesses) | set(window.ends)
+        for access in window.accesses:
+            inside |= self._before(access, window.starts)[0] | self._after(access, window.ends)[0]
+        for node in inside:
+            for scoreboard in self.nodes[node].control.waits:
+                for raiser in self.waiting.raised(node, scoreboard) - set(window.accesses):
+                    if raiser in inside or window.starts & self.waiting.unwaited(raiser):
+                        found.add(raiser)
+        return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
+
+    def _at(self, node: int) -> str:
+        return f"at 0x{self.nodes[node].offset:04x}"
+
+
+def _may_be(site: Site, access: Access | None) -> bool:
+    return access is not None and access.space in _SPACES[site.space]
+
+
+def _reads_clock(one: Instruction) -> bool:
+    return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
+
+
+def _is_store(one: Instruction) -> bool:
+    access = memory_access(one)
+    return access is not None and access.kind == "store"
+
+
+def _data(store: Instruction) -> Register | None:
+    return store.operands[-1].register
+
+
+def _immediate(one: Instruction) -> int:
+    """The constant that a move without source registers makes: what the low half of the encoding holds in its upper word, or zero."""
+    has = any(operand.kind == "immediate" for operand in one.operands)
+    return one.encoding >> 32 & 0xFFFFFFFF if has else 0
+
+
+def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)

@@ -1,0 +1,45 @@
+"""Assembled code as data: what ptxas made of a kernel, with the control words that its scheduler obeys. Nothing here needs a GPU.
+
+    disassemble(cubin)          a Program: functions of instructions
+    effects(instruction)        the registers that it reads and writes
+    memory_access(instruction)  whether and how it accesses memory
+    Flow(program)               where control goes
+    Waiting(flow)               what has completed when an instruction issues
+    accesses_by_line(...)       the memory accesses of each source line
+
+`nvdisasm` runs the tool, `listing` reads what it prints, `operands` and `control` take instructions apart, `program` holds them.
+"""
+
+from memlane.sass.by_line import accesses_by_line
+from memlane.sass.control import Control, decode_control, with_control
+from memlane.sass.flow import Flow
+from memlane.sass.memory import Access, memory_access
+from memlane.sass.nvdisasm import disassemble
+from memlane.sass.operands import Operand, Register
+from memlane.sass.program import INSTRUCTION_BYTES, Function, Guard, Instruction, Place, Program
+from memlane.sass.registers import Effects, effects
+from memlane.sass.waiting import Waiting, collect, waits_for
+
+__all__ = [
+    "INSTRUCTION_BYTES",
+    "Access",
+    "Control",
+    "Effects",
+    "Flow",
+    "Function",
+    "Guard",
+    "Instruction",
+    "Operand",
+    "Place",
+    "Program",
+    "Register",
+    "Waiting",
+    "accesses_by_line",
+    "collect",
+    "decode_control",
+    "disassemble",
+    "effects",
+    "memory_access",
+    "waits_for",
+    "with_control",
+]

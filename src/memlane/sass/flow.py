@@ -1,0 +1,179 @@
+"""Where control goes from each instruction of a program, across calls.
+
+Nodes are the instructions of all functions, numbered in the order of the listing. A convergence barrier (`BSSY B0, there` ... `BSYNC B0`)
+sends its lanes to the place that the `BSSY` named; a call goes to the function, and its return to behind every call of that function.
+Where the code does not tell, all that is possible is assumed: more paths than there are, never fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from memlane.sass.operands import Operand, Register
+from memlane.sass.program import Function, Instruction, Program
+
+_JUMPS = frozenset({"BRA", "JMP"})
+_INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
+_ENDS = frozenset({"EXIT", "KILL", "RET"})
+
+_Barriers = Mapping[Register, frozenset[int]]
+"""For each convergence barrier the nodes that its last `BSSY` may have named."""
+
+
+class Flow:
+    """The control flow of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes: tuple[Instruction, ...] = tuple(one for _, one in program.instructions())
+        self.function_of: tuple[str, ...] = tuple(function.name for function, _ in program.instructions())
+        self._first: dict[str, int] = {}
+        self._labels: dict[tuple[str, str], int] = {}
+        first = 0
+        for function in program.functions.values():
+            self._first[function.name] = first
+            for label, index in function.labels.items():
+                self._labels[function.name, label] = first + index
+            first += len(function.instructions)
+        self._successors = [self._direct(node) for node in range(len(self.nodes))]
+        self._converge()
+        self._call()
+        self.successors: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(one)) for one in self._successors)
+
+    @cached_property
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for node, successors in enumerate(self.successors):
+            for successor in successors:
+                found[successor].append(node)
+        return tuple(map(tuple, found))
+
+    def entry(self, function: str) -> int:
+        """The first node of a function."""
+        return self._first[function]
+
+    def nodes_of(self, function: str) -> range:
+        """The nodes of a function."""
+        first = self._first[function]
+        return range(first, first + len(self.program.functions[function].instructions))
+
+    @cached_property
+    def entries(self) -> frozenset[int]:
+        """The first nodes of functions."""
+        return frozenset(self._first.values())
+
+    # -- edges --------------------------------------------------------------------------------------------------------------------
+
+    def _next(self, node: int) -> list[int]:
+        inside = node + 1 < len(self.nodes) and self.function_of[node + 1] == self.function_of[node]
+        return [node + 1] if inside else []
+
+    def _direct(self, node: int) -> list[int]:
+        """Successors without those through convergence barriers and calls."""
+        one = self.nodes[node]
+        falls = self._next(node)
+        conditional = _is_conditional(one)
+        if one.opcode in _JUMPS:
+            targets = self._targets(node)
+            return [*targets, *(falls if conditional or not targets else [])]
+        if one.opcode in _INDIRECT:
+            named = self._targets(node)
+            return [*(named or self._all_labels(node)), *(falls if conditional else [])]
+        if one.opcode == "WARPSYNC" or one.opcode == "CALL":
+            return [*(self._targets(node) if one.opcode == "WARPSYNC" else []), *falls]
+        if one.opcode in _ENDS or one.opcode == "BSYNC":
+            return falls if conditional else []
+        return falls
+
+    def _targets(self, node: int) -> list[int]:
+        return [place for operand in self.nodes[node].operands for place in self._places(node, operand)]
+
+    def _places(self, node: int, operand: Operand) -> Iterable[int]:
+        for label in operand.targets:
+            place = self._labels.get((self.function_of[node], label), self._first.get(label))
+            if place is not None and place < len(self.nodes):
+                yield place
+
+    def _all_labels(self, node: int) -> list[int]:
+        name = self.function_of[node]
+        last = self.nodes_of(name)[-1]
+        return [place for (function, _), place in self._labels.items() if function == name and place <= last]
+
+    # -- convergence barriers -----------------------------------------------------------------------------------------------------
+
+    def _converge(self) -> None:
+        """Join each BSYNC with the places that the BSSYs of its barrier name, as far as those reach it."""
+        syncs = [node for node, one in enumerate(self.nodes) if one.opcode == "BSSY"]
+        state: dict[int, _Barriers] = {}
+        work = [*self._first.values(), *syncs]
+        for node in work:
+            state.setdefault(node, {})
+        while work:
+            node = work.pop()
+            after = self._barriers_after(node, state[node])
+            for successor in self._successors[node]:
+                merged = _merged(state.get(successor), after)
+                if merged is not None:
+                    state[successor] = merged
+                    work.append(successor)
+
+    def _barriers_after(self, node: int, before: _Barriers) -> _Barriers:
+        one = self.nodes[node]
+        register = one.operands[0].register if one.operands else None
+        if register is None or register.bank != "B":
+            return before
+        if one.opcode == "BSSY":
+            return {**before, register: frozenset(self._targets(node))}
+        if one.opcode == "BMOV":
+            # Restored from a register: any place that a BSSY of this function names.
+            return {**before, register: self._any_barrier(self.function_of[node])}
+        if one.opcode == "BSYNC":
+            self._successors[node] = sorted({*self._successors[node], *before.get(register, ())})
+        return before
+
+    def _any_barrier(self, function: str) -> frozenset[int]:
+        nodes = self.nodes_of(function)
+        return frozenset(place for node in nodes if self.nodes[node].opcode == "BSSY" for place in self._targets(node))
+
+    # -- calls --------------------------------------------------------------------------------------------------------------------
+
+    def _call(self) -> None:
+        """Replace the edge over a call by one into the function, and one from each of its returns to behind the call."""
+        returns: dict[int, list[int]] = {}
+        over = [list(one) for one in self._successors]
+        for node, one in enumerate(self.nodes):
+            targets = self._targets(node) if one.opcode == "CALL" else []
+            for target in targets:
+                if target not in returns:
+                    returns[target] = [end for end in _reachable(over, target) if self.nodes[end].opcode == "RET"]
+                for end in returns[target]:
+                    self._successors[end].extend(self._next(node))
+            if targets:
+                self._successors[node] = [*targets, *(self._next(node) if _is_conditional(one) else [])]
+
+
+def _is_conditional(one: Instruction) -> bool:
+    """Whether some lanes may go on behind a jump: under a guard or a predicate of its own, or for a jump of diverged warps only."""
+    guarded = one.guard is not None and (one.guard.register is not None or one.guard.negated)
+    return guarded or bool({"DIV", "CONV", "U"} & set(one.modifiers)) or any(operand.kind == "predicate" for operand in one.operands)
+
+
+def _merged(old: _Barriers | None, new: _Barriers) -> _Barriers | None:
+    """The union, or None if there is nothing new."""
+    if old is None:
+        return new
+    grown = {register: places | old.get(register, frozenset()) for register, places in new.items()}
+    if all(grown[register] == old.get(register) for register in grown):
+        return None
+    return {**old, **grown}
+
+
+def _reachable(successors: list[list[int]], start: int) -> set[int]:
+    seen, work = {start}, [start]
+    while work:
+        for successor in successors[work.pop()]:
+            if successor not in seen:
+                seen.add(successor)
+                work.append(successor)
+    return seen

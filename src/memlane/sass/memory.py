@@ -1,0 +1,88 @@
+"""Which instructions access memory, where and how widely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.sass.program import Instruction
+
+_SPACES = {"G": "global", "S": "shared", "L": "local", "C": "const", "": "generic"}
+_KINDS = {"LD": "load", "ST": "store", "ATOM": "atomic", "RED": "reduction"}
+_TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TEXS", "TLDS", "TLD4S"})
+_SURFACES = {"SULD": "load", "SUST": "store", "SUATOM": "atomic", "SURED": "reduction"}
+_MATRIX = {"LDSM": "load", "STSM": "store"}
+_COPIES = frozenset({"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG"})
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "F16": 2, "BF16": 2, "64": 8, "F64": 8, "128": 16, "F16x2": 4, "BF16x2": 4}
+_VECTORS = {"64": 2, "128": 4}
+_WORD_BYTES = 4
+_MATRIX_ROW_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an instruction does to memory."""
+
+    kind: str
+    """`load`, `store`, `atomic` (with a result), `reduction` (without), `copy` (asynchronous, from global to shared memory or back)."""
+    space: str
+    """`global`, `shared`, `local`, `const`, `tex`, `surface`, or `generic` where the address decides."""
+    nbytes: int
+    """Bytes for each lane; 0 where the instruction does not say."""
+    vector: int
+    """Registers of 32 bits for each lane, 1 for what is narrower."""
+
+    def __str__(self) -> str:
+        return f"{self.nbytes} B {self.space} {self.kind}"
+
+
+def memory_access(instruction: Instruction) -> Access | None:
+    """The memory access of an instruction, or None. Operands that are constants (`c[0x3][0x10]` of an addition) are none."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in _COPIES:
+        return Access("copy", "global", _width(modifiers), _vector(modifiers))
+    if opcode in _TEXTURES:
+        components = _components(instruction)
+        return Access("load", "tex", _WORD_BYTES * components, components)
+    if opcode in _SURFACES:
+        return Access(_SURFACES[opcode], "surface", _width(modifiers), _vector(modifiers))
+    if opcode in _MATRIX:
+        count = int(modifiers[-1]) if modifiers and modifiers[-1] in ("2", "4") else 1
+        return Access(_MATRIX[opcode], "shared", _MATRIX_ROW_BYTES, count)
+    if opcode == "ULDC":
+        return Access("load", "const", _width(modifiers), _vector(modifiers))
+    return _ordinary(instruction)
+
+
+def _ordinary(instruction: Instruction) -> Access | None:
+    stem = next((one for one in _KINDS if instruction.opcode.startswith(one)), None)
+    space = None if stem is None else _SPACES.get(instruction.opcode[len(stem) :])
+    if stem is None or space is None:
+        return None
+    kind = _KINDS[stem]
+    if kind == "atomic" and not _has_result(instruction):
+        kind = "reduction"
+    return Access(kind, space, _width(instruction.modifiers), _vector(instruction.modifiers))
+
+
+def _has_result(instruction: Instruction) -> bool:
+    """Whether an atomic keeps the old value: `ATOMS.POPC.INC.32 RZ, ...` does not. A predicate alone is a result too (`ATOM.CAST.SPIN P0`)."""
+    for operand in instruction.operands:
+        if operand.kind == "memory":
+            return False
+        if operand.register is not None:
+            return True
+    return False
+
+
+def _width(modifiers: tuple[str, ...]) -> int:
+    return next((_BYTES[one] for one in modifiers if one in _BYTES), _WORD_BYTES)
+
+
+def _vector(modifiers: tuple[str, ...]) -> int:
+    return next((_VECTORS[one] for one in modifiers if one in _VECTORS), 1)
+
+
+def _components(instruction: Instruction) -> int:
+    """Of a texture fetch: the mask of components stands last, and is left out where it is all four."""
+    last = instruction.operands[-1]
+    return last.value.bit_count() if last.value else 4

@@ -1,0 +1,66 @@
+"""Runs nvdisasm, from the wheel `nvidia-cuda-nvdisasm` or else from the path."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+
+from memlane.errors import CompileError, MissingDependency
+from memlane.sass.listing import parse_listing
+from memlane.sass.program import Program
+
+_WHEEL = "nvidia-cuda-nvdisasm"
+_TOOL = "nvdisasm"
+
+
+def disassemble(cubin: bytes) -> Program:
+    """The instructions of a cubin, with the lines of its source and of its PTX where it carries them.
+
+    Raises CompileError if nvdisasm refuses the cubin, and MissingDependency.
+    """
+    return _disassemble(bytes(cubin))
+
+
+@lru_cache(maxsize=16)
+def _disassemble(cubin: bytes) -> Program:
+    return parse_listing(run_nvdisasm(cubin, ("-c", "-hex", "-gi", "-gp")))
+
+
+def run_nvdisasm(cubin: bytes, options: Sequence[str]) -> str:
+    """What nvdisasm prints about a cubin."""
+    with tempfile.TemporaryDirectory(prefix="memlane-") as directory:
+        file = Path(directory) / "code.cubin"
+        file.write_bytes(cubin)
+        try:
+            done = subprocess.run([_tool(), *options, str(file)], capture_output=True, text=True, errors="replace")
+        except OSError as cause:
+            raise CompileError(f"nvdisasm does not start: {cause}") from None
+    if done.returncode:
+        raise CompileError("nvdisasm refuses the cubin", done.stderr.replace(str(file), "<cubin>"))
+    return done.stdout
+
+
+@cache
+def _tool() -> str:
+    """The path of the program. Raises MissingDependency."""
+    found = _from_wheel() or shutil.which(_TOOL)
+    if found is None:
+        raise MissingDependency("reading assembled code")
+    return found
+
+
+def _from_wheel() -> str | None:
+    try:
+        files = importlib.metadata.files(_WHEEL) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.stem == _TOOL and file.suffix in ("", ".exe"):
+            path = Path(str(file.locate()))
+            return str(path) if path.is_file() else None
+    return None

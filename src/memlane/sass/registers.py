@@ -1,0 +1,210 @@
+"""Which registers an instruction reads and which it writes.
+
+The listing writes destinations first, then sources, and names only the first register of a pair or a quadruple. What is a destination, and
+how many registers an operand takes, follows from the opcode and its modifiers; the tables below say so where it is not the rule:
+one register each, and the destinations are the predicates in front, the first register, and the predicates right behind it (carries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from memlane.sass.operands import Operand, Register
+from memlane.sass.program import Instruction
+
+_NO_DESTINATION = frozenset(
+    "ST STG STS STL RED REDG REDUR STSM STAS CCTL CCTLL CCTLT PREFETCH BAR MEMBAR ERRBAR FENCE DEPBAR LDGDEPBAR LDGSTS NOP EXIT BRA BRX BRXU "
+    "JMP JMX JMXU CALL RET BSSY BSYNC BREAK BPT KILL YIELD WARPSYNC NANOSLEEP SUST SURED UBLKCP UTMALDG UTMASTG UTMAREDG UTMAPF UTMACMDFLUSH "
+    "WARPGROUP ARRIVES UCGABAR_ARV UCGABAR_WAIT ENDCOLLECTIVE RTT SETCTAID SETLMEMBASE ELECT PMTRIG WARPGROUPSET UBLKRED UBLKPF".split()
+)
+_PREDICATES_ONLY = {
+    "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "UISETP": 2, "PLOP3": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1, "VOTEP": 1, "PMTRIG": 0,
+}  # fmt: skip
+"""Opcodes whose destinations are that many predicates in front and no register."""
+
+_DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DMNMX", "DSETP"})
+_WIDE_DESTINATION = frozenset({"IMAD", "UIMAD"})
+_CONVERSIONS = frozenset({"F2F", "F2I", "I2F", "I2I", "FRND"})
+_TYPES = frozenset({"F16", "BF16", "F32", "F64", "U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64"})
+_TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TXQ", "TMML"})
+_SURFACES = frozenset({"SULD", "SUST", "SURED", "SUATOM"})
+_DIMENSIONS = {"1D": 1, "2D": 2, "3D": 3, "CUBE": 3, "ARRAY_1D": 2, "ARRAY_2D": 3}
+_DATA_WIDTHS = {"64": 2, "128": 4, "96": 3, "256": 8}
+_LOADS = frozenset({"LD", "LDG", "LDS", "LDL", "LDC", "ULDC", "LDT"})
+_STORES = frozenset({"ST", "STG", "STS", "STL"})
+_ATOMICS = frozenset({"ATOM", "ATOMG", "ATOMS"})
+_REDUCTIONS = frozenset({"RED", "REDG"})
+_PLAIN = frozenset(
+    "IADD3 IMAD IMNMX IABS ISETP LEA LOP3 LOP SHF SHL SHR MOV SEL FADD FMUL FFMA FMNMX FSEL FSETP FSET FCHK MUFU PRMT POPC FLO BREV SGXT BMSK "
+    "VIADD VIADDMNMX VIMNMX VABSDIFF I2F F2I F2F I2I I2FP F2FP FRND HADD2 HMUL2 HFMA2 HSETP2 HSET2 HMNMX2 S2R S2UR CS2R CS2UR R2UR UMOV UIADD3 UIMAD "
+    "ULEA ULOP3 USHF USEL UISETP UPRMT UFLO UPOPC UBREV USGXT UBMSK UPLOP3 PLOP3 PSETP P2R R2P UP2UR UR2UP VOTE VOTEU SHFL MATCH REDUX DADD DMUL "
+    "DFMA DMNMX DSETP BMOV B2R R2B LEPC IDP IDP4A QSPC GETLMEMBASE RPCMOV".split()
+)
+"""Opcodes whose number of destination registers is known here; with the loads, stores, atomics and all without a destination."""
+
+_UNKNOWN_WIDTH = 8
+"""Upper bound of the registers that a destination takes if the opcode is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Registers read and written."""
+
+    reads: frozenset[Register]
+    """All that it may read, its guard included."""
+    writes: frozenset[Register]
+    """All that it may write."""
+    exact: bool
+    """Whether `writes` are surely written where the guard is true; else it is an upper bound."""
+
+
+@lru_cache(maxsize=65536)
+def effects(instruction: Instruction) -> Effects:
+    """What the instruction reads and writes."""
+    destinations, sources = _divide(instruction)
+    reads = {register for place, operand in sources for register in _source(instruction, place, operand)}
+    if instruction.guard is not None and instruction.guard.register is not None:
+        reads.add(instruction.guard.register)
+    # The address of an access is read even where it stands among the destinations, as that of a store does.
+    reads.update(register for _, operand in destinations for register in _address(instruction, operand))
+    writes = {register for operand in (one for _, one in destinations) for register in _destination(instruction, operand)}
+    return Effects(frozenset(reads), frozenset(writes), _is_known(instruction))
+
+
+def _is_known(instruction: Instruction) -> bool:
+    opcode = instruction.opcode
+    return opcode in _PLAIN or opcode in _NO_DESTINATION or opcode in _LOADS or opcode in _ATOMICS
+
+
+def _divide(instruction: Instruction) -> tuple[list[tuple[int, Operand]], list[tuple[int, Operand]]]:
+    """Destinations and sources, with their places."""
+    operands = list(enumerate(instruction.operands))
+    count = _destinations(instruction)
+    return operands[:count], operands[count:]
+
+
+def _destinations(instruction: Instruction) -> int:
+    """How many operands in front are destinations."""
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode in _NO_DESTINATION:
+        return 0
+    if opcode in _PREDICATES_ONLY:
+        return _PREDICATES_ONLY[opcode]
+    kinds = [operand.kind for operand in operands]
+    count = 0
+    while count < len(kinds) and kinds[count] == "predicate":
+        count += 1
+    if opcode in ("VOTE", "VOTEU"):
+        # The last operand is what is voted on.
+        return len(kinds) - 1
+    if opcode in _TEXTURES:
+        return count + 2
+    if count < len(kinds) and kinds[count] in ("register", "barrier", "special"):
+        count += 1
+        while count < len(kinds) and kinds[count] == "predicate":
+            count += 1
+    return min(count, max(1, len(kinds) - 1))
+
+
+def _destination(instruction: Instruction, operand: Operand) -> Iterator[Register]:
+    register = operand.register
+    if operand.text == "PR":
+        yield from (Register("P", number) for number in range(7))
+    elif register is not None:
+        width = 1 if operand.kind != "register" else _destination_width(instruction, operand)
+        yield from _run(register, width)
+
+
+def _destination_width(instruction: Instruction, operand: Operand) -> int:
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in _LOADS or opcode in _ATOMICS or opcode == "SULD":
+        return _data_width(modifiers)
+    if opcode in _WIDE_DESTINATION and "WIDE" in modifiers:
+        return 2
+    if opcode in ("CS2R", "CS2UR"):
+        return 1 if "32" in modifiers else 2
+    if opcode in _DOUBLE or operand.wide:
+        return 2
+    if opcode in _CONVERSIONS:
+        return _conversion(opcode, modifiers)[0]
+    if opcode in _TEXTURES:
+        return 2
+    if opcode == "LDSM":
+        return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
+    if opcode.endswith("GMMA"):
+        return _group_columns(modifiers) // 2
+    if opcode.endswith("MMA") and opcode not in _PLAIN:
+        return 4
+    return 1 if _is_known(instruction) else _UNKNOWN_WIDTH
+
+
+def _conversion(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int]:
+    """Registers of the result and of the source. What is not named has 32 bits; only F2F names two types of one family."""
+    types = [one for one in modifiers if one in _TYPES]
+    to_integer, to_float = opcode in ("F2I", "I2I"), opcode in ("I2F", "F2F", "FRND")
+    result = next((one for one in types if one.startswith("F") == to_float and to_integer != one.startswith("F")), "")
+    source = types[-1] if opcode in ("F2F", "FRND", "I2I") and types else next((one for one in types if one != result), "")
+    return 2 if result.endswith("64") else 1, 2 if source.endswith("64") else 1
+
+
+def _group_columns(modifiers: tuple[str, ...]) -> int:
+    """N of a warp-group product `64xNxK`; each thread holds N / 2 sums."""
+    shape = next((one for one in modifiers if one.startswith("64x")), "64x256x16")
+    return int(shape.split("x")[1])
+
+
+def _data_width(modifiers: tuple[str, ...]) -> int:
+    explicit = next((_DATA_WIDTHS[one] for one in modifiers if one in _DATA_WIDTHS), 0)
+    return explicit or (2 if "F64" in modifiers else 1)
+
+
+def _source(instruction: Instruction, place: int, operand: Operand) -> Iterator[Register]:
+    if operand.text.lstrip("!") == "PR":
+        yield from (Register("P", number) for number in range(7))
+    yield from _address(instruction, operand)
+    if operand.register is not None:
+        width = 1 if operand.kind != "register" else _source_width(instruction, place, operand)
+        yield from _run(operand.register, width)
+
+
+def _address(instruction: Instruction, operand: Operand) -> Iterator[Register]:
+    """`.E` makes an address one of 64 bits; where there is no descriptor, its register is not marked so."""
+    bare = operand.text.startswith("[") and "E" in instruction.modifiers and instruction.opcode != "LDGSTS"
+    wide_index = 2 if instruction.opcode in _SURFACES else 1
+    for register, width in operand.address:
+        narrow = f"{register}.U32" in operand.text
+        yield from _run(register, max(width, 2 if bare and not narrow else wide_index))
+
+
+def _source_width(instruction: Instruction, place: int, operand: Operand) -> int:
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in _SURFACES or opcode in _TEXTURES:
+        return _texture_source_width(instruction, place, operand)
+    if opcode in _STORES or opcode in _REDUCTIONS or opcode in _ATOMICS:
+        return _data_width(modifiers)
+    if opcode in _WIDE_DESTINATION and ("WIDE" in modifiers or "HI" in modifiers):
+        return 2 if place >= len(instruction.operands) - (2 if instruction.operands[-1].kind == "predicate" else 1) else 1
+    if opcode in _DOUBLE or operand.wide or opcode in ("RET", "BRX", "JMX"):
+        return 2
+    if opcode in _CONVERSIONS:
+        return _conversion(opcode, modifiers)[1]
+    if opcode.endswith("MMA") and opcode not in _PLAIN and not opcode.endswith("GMMA"):
+        return 4
+    return 1 if _is_known(instruction) else _UNKNOWN_WIDTH
+
+
+def _texture_source_width(instruction: Instruction, place: int, operand: Operand) -> int:
+    """Coordinates take a register for each dimension; the reference is a uniform register, or two where it comes with a sampler."""
+    assert operand.register is not None
+    if operand.register.bank == "UR":
+        return 2 if instruction.opcode in _TEXTURES else 1
+    if instruction.opcode in _SURFACES:
+        return _data_width(instruction.modifiers)
+    dimensions = {one.text for one in instruction.operands}
+    return next((count for name, count in _DIMENSIONS.items() if name in dimensions), 4) if place == 2 else 2 if "2D" in dimensions else 1
+
+
+def _run(register: Register, width: int) -> Iterator[Register]:
+    return (Register(register.bank, register.number + step) for step in range(width))
