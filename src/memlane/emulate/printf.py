@@ -68,9 +68,10 @@ def _converted(match: re.Match[str], arguments: _Arguments, memory: Reader) -> s
     if letter in "diouxX":
         return _integer(shape, letter, length, arguments)
     if letter in "eEfFgG":
-        return (shape + letter) % struct.unpack("<d", arguments.next(8))[0]
+        value = float(struct.unpack("<d", arguments.next(8))[0])
+        return (shape + letter) % value
     if letter in "aA":
-        text = struct.unpack("<d", arguments.next(8))[0].hex()
+        text = float(struct.unpack("<d", arguments.next(8))[0]).hex()
         return f"%{flags.replace('0', '')}{width}s" % (text.upper() if letter == "A" else text)
     if letter == "c":
         return f"%{flags.replace('0', '')}{width}s" % chr(arguments.integer(4) & 0xFF)

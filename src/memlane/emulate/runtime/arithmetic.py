@@ -55,12 +55,12 @@ def _one_by_one(e: Emit, opcode: str, kind: str, dividend: Value, divisor: Value
 
 
 @cache
-def lanewise(function: str) -> Helper:
-    """A single-precision function of the C library for each of 32 lanes: pointers to arguments and results."""
+def lanewise(function: str, lanes: int = LANES) -> Helper:
+    """A single-precision function of the C library for each lane: pointers to arguments and results."""
 
     def build(e: Emit, a: Value, out: Value) -> None:
-        with e.count(constant(I32, LANES)) as lane:
+        with e.count(constant(I32, lanes)) as lane:
             value = e.load(e.element(a, lane, F32), typ=F32)
             e.store(e.intrinsic(function, [value]), e.element(out, lane, F32))
 
-    return Helper(f"memlane_{function}", VOID, (POINTER, POINTER), build)
+    return Helper(f"memlane_{function}x{lanes}", VOID, (POINTER, POINTER), build)

@@ -24,34 +24,41 @@ def compared(k: Lowering, type_letter: str) -> Value:
         raise k.unsupported()
     if k.instruction.has("ftz"):
         a, b = flushed(k, a), flushed(k, b)
+    return e.mask_of(holds(k, relation, a, b))
+
+
+def holds(k: Lowering, relation: str, a: Value, b: Value) -> Value:
+    """i1 lanes: whether a relation holds between floating-point numbers."""
+    e = k.e
     if relation == "num":
-        return e.mask_of(e.fcmp_ordered("ord", a, b))
+        return e.fcmp_ordered("ord", a, b)
     if relation == "nan":
-        return e.mask_of(e.fcmp_unordered("uno", a, b))
+        return e.fcmp_unordered("uno", a, b)
     if relation.endswith("u"):
-        return e.mask_of(e.fcmp_unordered(_RELATIONS[relation[:-1]], a, b))
-    return e.mask_of(e.fcmp_ordered(_RELATIONS[relation], a, b))
+        return e.fcmp_unordered(_RELATIONS[relation[:-1]], a, b)
+    return e.fcmp_ordered(_RELATIONS[relation], a, b)
 
 
-def _with_predicate(k: Lowering, mask: Value) -> Value:
+def with_predicate(k: Lowering, mask: Value) -> Value:
+    """The mask combined with the operand c, where the instruction has a `.bool`."""
     if not k.slot_of("bool"):
         return mask
     combine = {"and": k.e.and_, "or": k.e.or_, "xor": k.e.xor}[k.slot_of("bool")]
     return combine(mask, k.read("c"))
 
 
-@semantics(_SECTION + "setp", "half-precision-comparison-instructions-setp")
+@semantics(_SECTION + "setp")
 def setp(k: Lowering) -> None:
     mask = compared(k, "a")
     opposite = k.e.not_(mask)
-    k.write("p", _with_predicate(k, mask))
-    k.write_second("p", _with_predicate(k, opposite))
+    k.write("p", with_predicate(k, mask))
+    k.write_second("p", with_predicate(k, opposite))
 
 
 @semantics(_SECTION + "set")
 def set_(k: Lowering) -> None:
     """All ones, or 1.0, where the comparison holds."""
-    mask = _with_predicate(k, compared(k, "a"))
+    mask = with_predicate(k, compared(k, "a"))
     kind = vector(I32)
     one = constant(kind, 0x3F800000 if k.slot_of("dtype") == "f32" else -1)
     k.write("d", k.e.select(k.e.lanes_of(mask), one, constant(kind, 0)))

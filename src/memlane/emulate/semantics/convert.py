@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import FLOATS, I32, INTEGERS, Value, constant, vector
+from memlane.emulate.build import FLOATS, I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.layout import LANES
 from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.floating import canonical, flushed, real
+from memlane.emulate.semantics.formats import narrow, odd_sum, widen
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Immediate, ScalarType
 
@@ -14,51 +17,84 @@ _ROUNDINGS = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 @semantics(_SECTION + "cvt")
 def cvt(k: Lowering) -> None:
-    slots = k.instruction.form.slots
-    if "dtype" not in slots and not k.instruction.modifiers[-2:]:
-        raise k.unsupported()
-    target, source = (SCALAR_TYPES.get(name) for name in k.instruction.modifiers[-2:])
-    if target is None or source is None or k.has("b") or not all(_is_plain(kind) for kind in (target, source)):
-        raise k.unsupported()
-    value = k.read("a", source.name)
-    if source.kind == "f" and k.instruction.has("ftz"):
-        value = flushed(k, value)
+    target_name, source_name = k.instruction.modifiers[-2:]
+    if "x2" in target_name + source_name:
+        return _packed(k, target_name, source_name)
+    target, source = SCALAR_TYPES[target_name], SCALAR_TYPES[source_name]
+    value = _operand(k, "a", source)
     if source.kind == "f" and target.kind == "f":
-        result = _float_to_float(k, value, target, source)
-    elif source.kind == "f":
-        result = _float_to_integer(k, value, target, source)
-    elif target.kind == "f":
-        result = _integer_to_float(k, value, target, source)
-    else:
-        result = _integer_to_integer(k, value, target, source)
-    k.write("d", result)
+        return k.write("d", _float_to_float(k, value, target, source))
+    if source.kind == "f":
+        return k.write("d", _float_to_integer(k, value, target, source))
+    if target.kind == "f":
+        return k.write("d", _integer_to_float(k, value, target, source))
+    return k.write("d", _integer_to_integer(k, value, target, source))
 
 
-def _is_plain(kind: ScalarType) -> bool:
-    return kind.lanes == 1 and kind.name not in ("bf16", "tf32")
+def _operand(k: Lowering, letter: str, source: ScalarType) -> Value:
+    """An operand of `cvt`, floating-point ones as f32 or f64."""
+    if source.kind != "f":
+        return k.read(letter, source.name)
+    if source.bits == 16:
+        return widen(k.e, k.read(letter, "b16"), source.name)
+    value = k.read(letter, source.name)
+    return flushed(k, value) if k.instruction.has("ftz") else value
 
 
 def _rounding(k: Lowering) -> str:
-    return next((word for word in k.instruction.modifiers if word in ("rn", "rz", "rm", "rp", *_ROUNDINGS)), "")
+    return next((word for word in k.instruction.modifiers if word in ("rn", "rna", "rz", "rm", "rp", *_ROUNDINGS)), "")
+
+
+def _limited(k: Lowering, value: Value) -> Value:
+    """`.sat`: between 0 and 1, and 0 if it is no number."""
+    e, low, high = k.e, real(value.type, 0.0), real(value.type, 1.0)
+    value = e.select(e.fcmp_ordered(">", value, low), value, low)
+    return e.select(e.fcmp_ordered(">", value, high), high, value)
+
+
+def _to_format(k: Lowering, value: Value, name: str) -> Value:
+    """Rounded to f16, bf16, tf32, f32 or an eight-bit format as the instruction says: bits in i32 lanes."""
+    direction, words = _rounding(k), k.instruction
+    return narrow(
+        k.e, value, name, direction if direction not in ("", *_ROUNDINGS) else "rn", finite=words.has("satfinite"), relu=words.has("relu")
+    )
 
 
 def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
-    e, rounding, kind = k.e, _rounding(k), vector(FLOATS[target.bits])
+    e, rounding = k.e, _rounding(k)
     if rounding in _ROUNDINGS:
         value = e.intrinsic(_ROUNDINGS[rounding], [value])
-    elif rounding not in ("", "rn") and target.bits < source.bits:
-        raise k.unsupported(f"{k.instruction.name}: only rounding to nearest")
-    if target.bits < source.bits:
-        value = e.fptrunc(value, kind)
-    elif target.bits > source.bits:
-        value = e.fpext(value, kind)
     if k.instruction.has("sat"):
-        low, high = real(kind, 0.0), real(kind, 1.0)
-        value = e.select(e.fcmp_ordered(">", value, low), value, low)
-        return e.select(e.fcmp_ordered(">", value, high), high, value)
+        value = _limited(k, value)
+    if target.name in ("f16", "bf16", "tf32"):
+        return _to_format(k, value, target.name)
+    if target.bits > source.bits and target.bits == 64:
+        value = e.fpext(value, vector(FLOATS[64]))
+    elif target.bits < source.bits:
+        is_directed = rounding in ("rz", "rm", "rp")
+        value = e.bitcast(_to_format(k, value, "f32"), vector(FLOATS[32])) if is_directed else e.fptrunc(value, vector(FLOATS[32]))
     if k.instruction.has("ftz"):
         value = flushed(k, value)
     return canonical(k, value) if rounding or target.bits != source.bits else value
+
+
+def _packed(k: Lowering, target: str, source: str) -> None:
+    """Two numbers in one register: a is the upper one, where there are two operands."""
+    e, kind = k.e, vector(I32)
+    form = target.removesuffix("x2")
+    if k.instruction.has("rs"):
+        raise k.unsupported()
+    bits = 8 if form in ("e4m3", "e5m2") else 16
+    if source == "f32":
+        upper, lower = (k.read(letter) for letter in "ab")
+    else:
+        both, width = k.read("a", "b32" if source == "f16x2" else "b16"), 16 if source == "f16x2" else 8
+        both = e.zext(both, kind) if both.type != kind else both
+        part = source.removesuffix("x2")
+        mask = constant(kind, (1 << width) - 1)
+        upper, lower = (widen(e, e.and_(e.lshr(both, constant(kind, shift)), mask), part) for shift in (width, 0))
+    result = e.or_(e.shl(_to_format(k, upper, form), constant(kind, bits)), _to_format(k, lower, form))
+    k.write("d", result)
 
 
 def _float_to_integer(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
@@ -66,7 +102,7 @@ def _float_to_integer(k: Lowering, value: Value, target: ScalarType, source: Sca
     e = k.e
     kind = vector(INTEGERS[target.bits])
     rounded = e.intrinsic(_ROUNDINGS[_rounding(k)], [value])
-    name = f"llvm.fpto{target.kind}i.sat.v32i{target.bits}.v32f{source.bits}"
+    name = f"llvm.fpto{target.kind}i.sat.v32i{target.bits}.v32f{max(32, source.bits)}"
     result = e.call(e.declare(name, kind, [value.type]), [rounded])
     if source.bits == 64 or target.bits == 64:
         nothing = e.fcmp_unordered("uno", value, value)
@@ -75,14 +111,30 @@ def _float_to_integer(k: Lowering, value: Value, target: ScalarType, source: Sca
 
 
 def _integer_to_float(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
-    if _rounding(k) != "rn":
-        raise k.unsupported(f"{k.instruction.name}: only rounding to nearest")
-    result = (k.e.sitofp if source.kind == "s" else k.e.uitofp)(value, vector(FLOATS[target.bits]))
-    if k.instruction.has("sat"):
-        low, high = real(result.type, 0.0), real(result.type, 1.0)
-        result = k.e.select(k.e.fcmp_ordered(">", result, low), result, low)
-        result = k.e.select(k.e.fcmp_ordered(">", result, high), high, result)
-    return result
+    e, rounding = k.e, _rounding(k)
+    if rounding == "rn" and target.bits >= 32:
+        result = (e.sitofp if source.kind == "s" else e.uitofp)(value, vector(FLOATS[target.bits]))
+        return _limited(k, result) if k.instruction.has("sat") else result
+    upper, lower = _halves(k, value, source)
+    if target.bits == 64:
+        e.store(upper, k.scratch("operands"), align=8)
+        e.store(lower, e.at(k.scratch("operands"), 8 * LANES), align=8)
+        k.call(directed("fadd", 64, LANES, rounding), k.scratch("operands"), k.scratch("d"))
+        whole = e.load_lanes(k.scratch("d"), I64)
+        result = e.bitcast(whole, vector(FLOATS[64]))
+        return _limited(k, result) if k.instruction.has("sat") else result
+    exact = odd_sum(e, upper, lower)
+    return _to_format(k, _limited(k, exact) if k.instruction.has("sat") else exact, target.name)
+
+
+def _halves(k: Lowering, value: Value, source: ScalarType) -> tuple[Value, Value]:
+    """An integer as the sum of two f64: a multiple of 2^32, and what is left."""
+    e, wide, doubles = k.e, vector(I64), vector(FLOATS[64])
+    extend = e.sext if source.kind == "s" else e.zext
+    value = value if source.bits == 64 else extend(value, wide)
+    high = (e.ashr if source.kind == "s" else e.lshr)(value, constant(wide, 32))
+    low = e.and_(value, constant(wide, 0xFFFFFFFF))
+    return e.fmul(e.sitofp(high, doubles), real(doubles, 2.0**32)), e.sitofp(low, doubles)
 
 
 def _integer_to_integer(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:

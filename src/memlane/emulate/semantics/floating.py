@@ -72,7 +72,7 @@ def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
     return {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
 
 
-def _finish(k: Lowering, value: Value) -> None:
+def finish(k: Lowering, value: Value) -> None:
     """Flush, clamp and store a result."""
     if k.instruction.has("ftz"):
         value = flushed(k, value)
@@ -85,44 +85,44 @@ def _finish(k: Lowering, value: Value) -> None:
 
 @semantics(_SECTION + "add")
 def add(k: Lowering) -> None:
-    _finish(k, rounded(k, "fadd", _operands(k, "ab")))
+    finish(k, rounded(k, "fadd", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "sub")
 def sub(k: Lowering) -> None:
-    _finish(k, rounded(k, "fsub", _operands(k, "ab")))
+    finish(k, rounded(k, "fsub", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "mul")
 def mul(k: Lowering) -> None:
-    _finish(k, rounded(k, "fmul", _operands(k, "ab")))
+    finish(k, rounded(k, "fmul", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "fma", _SECTION + "mad")
 def fma(k: Lowering) -> None:
-    _finish(k, rounded(k, "fma", _operands(k, "abc")))
+    finish(k, rounded(k, "fma", _operands(k, "abc")))
 
 
 @semantics(_SECTION + "div")
 def div(k: Lowering) -> None:
-    _finish(k, rounded(k, "fdiv", _operands(k, "ab")))
+    finish(k, rounded(k, "fdiv", _operands(k, "ab")))
 
 
 @semantics(_SECTION + "rcp", _SECTION + "rcp-approx-ftz-f64")
 def rcp(k: Lowering) -> None:
     (a,) = _operands(k, "a")
-    _finish(k, rounded(k, "fdiv", [real(a.type, 1.0), a]))
+    finish(k, rounded(k, "fdiv", [real(a.type, 1.0), a]))
 
 
 @semantics(_SECTION + "sqrt")
 def sqrt(k: Lowering) -> None:
-    _finish(k, rounded(k, "sqrt", _operands(k, "a")))
+    finish(k, rounded(k, "sqrt", _operands(k, "a")))
 
 
 @semantics(_SECTION + "rsqrt", _SECTION + "rsqrt-approx-ftz-f64")
 def rsqrt(k: Lowering) -> None:
     (a,) = _operands(k, "a")
-    _finish(k, k.e.fdiv(real(a.type, 1.0), k.e.intrinsic("sqrt", [a])))
+    finish(k, k.e.fdiv(real(a.type, 1.0), k.e.intrinsic("sqrt", [a])))
 
 
 def _sign_bit(k: Lowering, kind: ir.Type) -> Value:
@@ -173,7 +173,7 @@ def min_max(k: Lowering) -> None:
     if instruction.has("xorsign"):
         magnitude, sign = _as_integers(k, result), _sign_bit(k, signs.type)
         result = e.bitcast(e.or_(e.and_(magnitude, e.not_(sign)), e.and_(signs, sign)), result.type)
-    _finish(k, result)
+    finish(k, result)
 
 
 @semantics(_SECTION + "testp")
@@ -194,13 +194,14 @@ def testp(k: Lowering) -> None:
     k.write("p", e.mask_of(tests[k.slot_of("class")]()))
 
 
-def _through_library(k: Lowering, function: str) -> None:
-    (a,) = _operands(k, "a")
-    k.e.store(a, k.scratch("a"), align=4)
-    k.call(lanewise(function), k.scratch("a"), k.scratch("d"))
-    _finish(k, k.e.load(k.scratch("d"), typ=a.type, align=4))
+def library(k: Lowering, function: str, value: Value) -> Value:
+    """A single-precision function of the C library for each lane."""
+    k.e.store(value, k.scratch("a"), align=4)
+    k.call(lanewise(function, value.type.count), k.scratch("a"), k.scratch("d"))
+    return k.e.load(k.scratch("d"), typ=value.type, align=4)
 
 
 @semantics(_SECTION + "sin", _SECTION + "cos", _SECTION + "lg2", _SECTION + "ex2", _SECTION + "tanh")
 def transcendental(k: Lowering) -> None:
-    _through_library(k, {"lg2": "log2", "ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode))
+    function = {"lg2": "log2", "ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode)
+    finish(k, library(k, function, *_operands(k, "a")))

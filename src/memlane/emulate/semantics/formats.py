@@ -1,0 +1,143 @@
+"""Floating-point formats that the processor does not compute in: f16, bf16, tf32 and the eight-bit ones.
+
+Values are computed as f32 or f64 and rounded to the format in integer arithmetic, in all directions. Where a result is rounded twice, the
+first time is "to odd": an inexact result gets an odd last bit, from which every shorter format is rounded as from the exact value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import F32, F64, I16, I32, I64, Emit, Value, constant
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary format: its bits are sign, exponent, mantissa, from the top."""
+
+    exponent: int
+    mantissa: int
+    nan: int
+    """The one NaN that instructions give."""
+    largest: int
+    """Bits of the largest finite number."""
+    infinity: int | None = None
+    shift: int = 0
+    """How far up in its container it lies."""
+
+    @property
+    def bias(self) -> int:
+        return (1 << (self.exponent - 1)) - 1
+
+
+FORMATS = {
+    "f16": Format(5, 10, 0x7FFF, 0x7BFF, 0x7C00),
+    "bf16": Format(8, 7, 0x7FFF, 0x7F7F, 0x7F80),
+    "tf32": Format(8, 10, 0x3FFFF, 0x3FBFF, 0x3FC00, shift=13),
+    "f32": Format(8, 23, 0x7FFFFFFF, 0x7F7FFFFF, 0x7F800000),
+    "e4m3": Format(4, 3, 0x7F, 0x7E),
+    "e5m2": Format(5, 2, 0x7F, 0x7B, 0x7C),
+}
+
+
+def like(kind: ir.Type, element: ir.Type) -> ir.VectorType:
+    """As many lanes of another element."""
+    return ir.VectorType(element, kind.count)
+
+
+def splat_real(kind: ir.Type, number: float) -> Value:
+    """A floating-point number in all lanes of `kind`."""
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def narrow(e: Emit, value: Value, name: str, direction: str = "rn", *, finite: bool = False, relu: bool = False) -> Value:
+    """f32 or f64 lanes rounded to a format: its bits in i32 lanes. `direction` is rn, rna, rz, rm or rp.
+
+    `finite`: what is too large becomes the largest number. `relu`: negative numbers become 0.
+    """
+    form = FORMATS[name]
+    wide, result_kind = like(value.type, I64), like(value.type, I32)
+    if value.type.element != F64:
+        value = e.fpext(value, like(value.type, F64))
+
+    def number(bits: int) -> Value:
+        return constant(wide, bits)
+
+    bits = e.bitcast(value, wide)
+    negative = e.icmp_signed("<", bits, number(0))
+    size = e.and_(bits, number((1 << 63) - 1))
+    field, fraction = e.lshr(size, number(52)), e.and_(size, number((1 << 52) - 1))
+    significand = e.select(e.icmp_unsigned("==", field, number(0)), fraction, e.or_(fraction, number(1 << 52)))
+    # Exponents as the target counts them; below its first one its numbers lose bits instead.
+    exponent = e.add(field, number(form.bias - 1023))
+    lost = e.intrinsic("smax", [e.sub(number(1), exponent), number(0)])
+    base = e.sub(e.intrinsic("smax", [exponent, number(1)]), number(1))
+    shift = e.intrinsic("umin", [e.add(lost, number(52 - form.mantissa)), number(60)])
+    whole = e.lshr(significand, shift)
+    rest = e.and_(significand, e.sub(e.shl(number(1), shift), number(1)))
+    half = e.shl(number(1), e.sub(shift, number(1)))
+    inexact = e.icmp_unsigned("!=", rest, number(0))
+    up = {
+        "rn": lambda: e.or_(
+            e.icmp_unsigned(">", rest, half),
+            e.and_(e.icmp_unsigned("==", rest, half), e.icmp_unsigned("==", e.and_(whole, number(1)), number(1))),
+        ),
+        "rna": lambda: e.icmp_unsigned(">=", rest, half),
+        "rz": lambda: e.icmp_unsigned("!=", number(0), number(0)),
+        "rm": lambda: e.and_(inexact, negative),
+        "rp": lambda: e.and_(inexact, e.not_(negative)),
+    }[direction]()
+    found = e.add(e.add(e.shl(base, number(form.mantissa)), whole), e.zext(up, wide))
+    beyond = number(form.largest if finite or form.infinity is None else form.infinity)
+    if direction in ("rz", "rm", "rp") and form.infinity is not None and not finite:
+        outward = {"rz": None, "rm": negative, "rp": e.not_(negative)}[direction]
+        beyond = number(form.largest) if outward is None else e.select(outward, beyond, number(form.largest))
+    found = e.select(e.icmp_unsigned(">", found, number(form.largest)), beyond, found)
+    infinite = e.icmp_unsigned("==", size, number(0x7FF << 52))
+    if form.infinity is not None and not finite:
+        found = e.select(infinite, number(form.infinity), found)
+    sign = form.exponent + form.mantissa
+    found = e.or_(found, e.shl(e.zext(negative, wide), number(sign)))
+    if relu:
+        found = e.select(negative, number(0), found)
+    found = e.select(e.icmp_unsigned(">", size, number(0x7FF << 52)), number(form.nan), found)
+    return e.trunc(e.shl(found, number(form.shift)), result_kind)
+
+
+def widen(e: Emit, bits: Value, name: str) -> Value:
+    """f32 lanes from the bits of a format, which every value of it fits."""
+    narrow_kind, kind = bits.type, like(bits.type, I32)
+    if name == "f16":
+        return e.fpext(
+            e.bitcast(e.trunc(bits, like(kind, I16)) if narrow_kind.element != I16 else bits, like(kind, ir.HalfType())), like(kind, F32)
+        )
+    if narrow_kind != kind:
+        bits = e.zext(bits, kind)
+    if name == "bf16":
+        return e.bitcast(e.shl(bits, constant(kind, 16)), like(kind, F32))
+    if name == "tf32":
+        return e.bitcast(e.and_(bits, constant(kind, 0xFFFFE000)), like(kind, F32))
+    if name == "e5m2":
+        return widen(e, e.shl(bits, constant(kind, 8)), "f16")
+    # e4m3 has no infinity, and one more exponent than IEEE would give it: shift it into an f32 with the wrong exponent, and scale.
+    size = e.and_(bits, constant(kind, 0x7F))
+    scaled = e.fmul(e.bitcast(e.shl(size, constant(kind, 20)), like(kind, F32)), splat_real(like(kind, F32), 2.0**120))
+    found = e.or_(e.bitcast(scaled, kind), e.shl(e.and_(bits, constant(kind, 0x80)), constant(kind, 24)))
+    nothing = e.icmp_unsigned("==", size, constant(kind, 0x7F))
+    return e.bitcast(e.select(nothing, constant(kind, 0x7FFFFFFF), found), like(kind, F32))
+
+
+def odd_sum(e: Emit, a: Value, b: Value) -> Value:
+    """The sum of f64 lanes, rounded to odd."""
+    total = e.fadd(a, b)
+    back = e.fsub(total, a)
+    error = e.fadd(e.fsub(a, e.fsub(total, back)), e.fsub(b, back))
+    kind = like(total.type, I64)
+    bits, zero = e.bitcast(total, kind), splat_real(total.type, 0.0)
+    even = e.icmp_unsigned("==", e.and_(bits, constant(kind, 1)), constant(kind, 0))
+    inexact = e.fcmp_ordered("!=", error, zero)  # of infinite sums the error is no number
+    away = e.xor(e.fcmp_ordered("<", error, zero), e.icmp_signed(">=", bits, constant(kind, 0)))
+    moved = e.select(away, e.add(bits, constant(kind, 1)), e.sub(bits, constant(kind, 1)))
+    return e.bitcast(e.select(e.and_(even, inexact), moved, bits), total.type)

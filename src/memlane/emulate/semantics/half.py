@@ -1,0 +1,183 @@
+"""Arithmetic in f16 and bf16, alone and in pairs, and mixed with f32. A pair is computed as 64 numbers instead of 32."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from memlane.emulate.build import F64, I16, I32, I64, Value, constant, vector
+from memlane.emulate.layout import LANES
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.semantics.compare import holds, with_predicate
+from memlane.emulate.semantics.floating import finish, library, rounded
+from memlane.emulate.semantics.formats import like, narrow, odd_sum, splat_real, widen
+from memlane.emulate.semantics.table import semantics
+
+_SECTION = "half-precision-floating-point-instructions-"
+_MIXED = "mixed-precision-floating-point-instructions-"
+_COMPARISON = "half-precision-comparison-instructions-"
+
+
+def _bits(k: Lowering, letter: str, name: str) -> Value:
+    """An operand as 32 or 64 i16, flushed if the instruction says so."""
+    operand = k.instruction.operand(letter)
+    assert operand is not None
+    e = k.e
+    if name.endswith("x2"):
+        bits = e.bitcast(k.bits_of(operand, "b32"), ir.VectorType(I16, 2 * LANES))
+    else:
+        bits = k.bits_of(operand, "b16")
+    return _flushed(k, bits) if k.instruction.has("ftz") and name.startswith("f16") else bits
+
+
+def _flushed(k: Lowering, bits: Value) -> Value:
+    """Subnormal f16 replaced by a zero of their sign."""
+    e, kind = k.e, bits.type
+    tiny = e.icmp_unsigned("==", e.and_(bits, constant(kind, 0x7C00)), constant(kind, 0))
+    return e.select(tiny, e.and_(bits, constant(kind, 0x8000)), bits)
+
+
+def _read(k: Lowering, letters: str) -> list[Value]:
+    """Operands as f32."""
+    name = k.slot_type(letters[0])
+    return [widen(k.e, _bits(k, letter, name), name.removesuffix("x2")) for letter in letters]
+
+
+def _write(k: Lowering, bits: Value) -> None:
+    """A result given as i16 or wider lanes."""
+    e = k.e
+    if bits.type.element != I16:
+        bits = e.trunc(bits, like(bits.type, I16))
+    if k.instruction.has("ftz") and k.slot_type("d").startswith("f16"):
+        bits = _flushed(k, bits)
+    k.write("d", e.bitcast(bits, vector(I32)) if bits.type.count > LANES else bits)
+
+
+def _finish(k: Lowering, value: Value) -> None:
+    """Clamp, round and store a result."""
+    e = k.e
+    if k.instruction.has("sat"):
+        low, high = splat_real(value.type, 0.0), splat_real(value.type, 1.0)
+        value = e.select(e.fcmp_ordered(">", value, low), value, low)
+        value = e.select(e.fcmp_ordered(">", value, high), high, value)
+    _write(k, narrow(e, value, k.slot_type("d").removesuffix("x2"), relu=k.instruction.has("relu")))
+
+
+# An f32 has more than twice the bits of either format and two to spare: what it rounds first, these round as if it had not.
+
+
+@semantics(_SECTION + "add")
+def add(k: Lowering) -> None:
+    _finish(k, k.e.fadd(*_read(k, "ab")))
+
+
+@semantics(_SECTION + "sub")
+def sub(k: Lowering) -> None:
+    _finish(k, k.e.fsub(*_read(k, "ab")))
+
+
+@semantics(_SECTION + "mul")
+def mul(k: Lowering) -> None:
+    _finish(k, k.e.fmul(*_read(k, "ab")))
+
+
+@semantics(_SECTION + "fma")
+def fma(k: Lowering) -> None:
+    """The product is exact in f64."""
+    if k.instruction.has("oob"):
+        raise k.unsupported()
+    a, b, c = (k.e.fpext(value, like(value.type, F64)) for value in _read(k, "abc"))
+    _finish(k, odd_sum(k.e, k.e.fmul(a, b), c))
+
+
+@semantics(_SECTION + "neg")
+def neg(k: Lowering) -> None:
+    bits = _bits(k, "a", k.slot_type("a"))
+    _write(k, k.e.xor(bits, constant(bits.type, 0x8000)))
+
+
+@semantics(_SECTION + "abs")
+def abs_(k: Lowering) -> None:
+    bits = _bits(k, "a", k.slot_type("a"))
+    _write(k, k.e.and_(bits, constant(bits.type, 0x7FFF)))
+
+
+@semantics(_SECTION + "min", _SECTION + "max")
+def min_max(k: Lowering) -> None:
+    """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
+    e, instruction = k.e, k.instruction
+    a, b = _read(k, "ab")
+    operation = {"min": "minimum", "max": "maximum"}[instruction.opcode] + ("" if instruction.has("NaN") else "num")
+    kind = like(a.type, I32)
+    signs = e.and_(e.xor(e.bitcast(a, kind), e.bitcast(b, kind)), constant(kind, 0x80000000))
+    if instruction.has("abs"):
+        a, b = (e.intrinsic("fabs", [value]) for value in (a, b))
+    result = e.intrinsic(operation, [a, b])
+    if instruction.has("xorsign"):
+        size = e.and_(e.bitcast(result, kind), constant(kind, 0x7FFFFFFF))
+        result = e.bitcast(e.or_(size, signs), result.type)
+    _finish(k, result)
+
+
+@semantics(_SECTION + "tanh", _SECTION + "ex2")
+def transcendental(k: Lowering) -> None:
+    (a,) = _read(k, "a")
+    _finish(k, library(k, {"ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode), a))
+
+
+# -- mixed with f32 --------------------------------------------------------------------------------------------------------------
+
+
+def _short(k: Lowering, letter: str, slot: str) -> Value:
+    return widen(k.e, k.read(letter, "b16"), k.slot_of(slot))
+
+
+@semantics(_MIXED + "add")
+def mixed_add(k: Lowering) -> None:
+    finish(k, rounded(k, "fadd", [_short(k, "a", "atype"), k.read("b")]))
+
+
+@semantics(_MIXED + "sub")
+def mixed_sub(k: Lowering) -> None:
+    finish(k, rounded(k, "fsub", [_short(k, "a", "atype"), k.read("b")]))
+
+
+@semantics(_MIXED + "fma")
+def mixed_fma(k: Lowering) -> None:
+    finish(k, rounded(k, "fma", [_short(k, "a", "abtype"), _short(k, "b", "abtype"), k.read("c")]))
+
+
+# -- comparison ------------------------------------------------------------------------------------------------------------------
+
+
+def _masks(k: Lowering) -> list[Value]:
+    """Masks of the lanes in which the comparison holds: of the numbers, or of the lower and the upper ones of pairs."""
+    e = k.e
+    a, b = _read(k, "ab")
+    result = holds(k, k.slot_of("cmp"), a, b)
+    if a.type.count == LANES:
+        return [e.bitcast(result, I32)]
+    lanes = e.zext(result, like(a.type, I32))
+    undefined = ir.Constant(lanes.type, ir.Undefined)
+    halves = [e.shuffle_vector(lanes, undefined, ir.Constant(vector(I32), [2 * lane + half for lane in range(LANES)])) for half in (0, 1)]
+    return [e.mask_of(e.icmp_unsigned("!=", half, constant(vector(I32), 0))) for half in halves]
+
+
+@semantics(_COMPARISON + "setp")
+def setp(k: Lowering) -> None:
+    """Of pairs: the lower comparison into p, the upper into q."""
+    masks = _masks(k)
+    k.write("p", with_predicate(k, masks[0]))
+    k.write_second("p", with_predicate(k, masks[1] if len(masks) > 1 else k.e.not_(masks[0])))
+
+
+_ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "u16": 0xFFFF, "s16": 0xFFFF}
+
+
+@semantics(_COMPARISON + "set")
+def set_(k: Lowering) -> None:
+    """1.0 or all ones where the comparison holds, in each half of pairs."""
+    e, masks = k.e, [with_predicate(k, mask) for mask in _masks(k)]
+    kind = vector(I32)
+    one = constant(kind, _ONES.get(k.slot_of("dtype"), 0xFFFF if len(masks) > 1 else 0xFFFFFFFF))
+    parts = [e.select(e.lanes_of(mask), one, constant(kind, 0)) for mask in masks]
+    k.write("d", parts[0] if len(parts) == 1 else e.or_(parts[0], e.shl(parts[1], constant(kind, 16))))

@@ -1,0 +1,253 @@
+"""Conversions between formats, and arithmetic in the short ones, against exact fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.emulate.elementwise import apply
+from tests.emulate.exact import BRAIN, DOUBLE, HALF, SINGLE, Binary
+from tests.emulate.test_rounding import added, agrees, divided, multiplied, multiplied_and_added, negative, specimens, zero_of
+
+FORMS = {"f16": HALF, "bf16": BRAIN, "f32": SINGLE, "f64": DOUBLE, "tf32": Binary(8, 10)}
+WIDTHS = {16: "h", 32: "w", 64: "l"}
+INF = 0x7F800000
+
+
+def converted(target: Binary, source: Binary, bits: int, direction: str) -> int | None:
+    if source.is_nan(bits):
+        return None
+    sign = zero_of(target, negative(source, bits))
+    if source.is_infinite(bits):
+        return target.infinity | sign
+    return target.round(source.value(bits), direction) if source.value(bits) else sign
+
+
+def near_ties(source: Binary, target: Binary, seed: int) -> list[int]:
+    """Bits of the source format beside and on the middle between two numbers of the target."""
+    rng = np.random.default_rng(seed)
+    cut = source.mantissa - target.mantissa
+    found = []
+    for bits in specimens(source, 300, seed):
+        if cut > 1 and not source.is_nan(bits):
+            low = int(rng.choice([0, 1, (1 << (cut - 1)) - 1, 1 << (cut - 1), (1 << (cut - 1)) + 1, (1 << cut) - 1]))
+            found.append(bits >> cut << cut | low)
+    # And around the smallest numbers of the target, where it has fewer bits.
+    for power in range(target.bias + target.mantissa - 12, target.bias + target.mantissa + 3):
+        for factor in (Fraction(1), Fraction(3, 2), Fraction(5, 4), Fraction(7, 4), Fraction(9, 8)):
+            number = factor / Fraction(2) ** power
+            bits = source.round(number, "rn")
+            found += [bits, bits | source.sign, bits + 1, max(bits - 1, 0)]
+    return found
+
+
+@pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize(("target", "source"), [("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("f32", "f64"), ("bf16", "f64")])
+def test_conversions_to_shorter_formats(target: str, source: str, direction: str) -> None:
+    to, come = FORMS[target], FORMS[source]
+    cases = specimens(come, 400, 1) + near_ties(come, to, 2)
+    found = apply(f"cvt.{direction}.{target}.{source} {WIDTHS[to.bits]}d, {WIDTHS[come.bits]}a", cases).tolist()
+    expected = [converted(to, come, bits, direction) for bits in cases]
+    wrong = [(hex(a), want, hex(got)) for a, want, got in zip(cases, expected, found, strict=True) if not agrees(to, want, got)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("direction", ["rna", "rn", "rz"])
+def test_tf32(direction: str) -> None:
+    form = FORMS["tf32"]
+    cases = specimens(SINGLE, 400, 1) + near_ties(SINGLE, form, 2)
+    found = (apply(f"cvt.{direction}.tf32.f32 wd, wa", cases) >> np.uint64(13)).tolist()
+    assert all(agrees(form, converted(form, SINGLE, a, direction), got) for a, got in zip(cases, found, strict=True))
+
+
+@pytest.mark.parametrize(("target", "source"), [("f32", "f16"), ("f64", "f16"), ("f32", "bf16"), ("f64", "bf16"), ("f64", "f32")])
+def test_conversions_to_longer_formats_are_exact(target: str, source: str) -> None:
+    to, come = FORMS[target], FORMS[source]
+    cases = list(range(1 << 16)) if come.bits == 16 else specimens(come, 400, 3)
+    found = apply(f"cvt.{target}.{source} {WIDTHS[to.bits]}d, {WIDTHS[come.bits]}a", cases).tolist()
+    assert all(agrees(to, converted(to, come, a, "rn"), got) for a, got in zip(cases, found, strict=True))
+
+
+@pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("source", ["u64", "s64", "u32", "s32", "s16"])
+@pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])
+def test_integers(target: str, source: str, direction: str) -> None:
+    form, width, signed = FORMS[target], int(source[1:]), source[0] == "s"
+    rng = np.random.default_rng(4)
+    cases = [0, 1, 2, (1 << width) - 1, 1 << (width - 1), (1 << (width - 1)) - 1, (1 << (width - 1)) + 1]
+    cases += [int.from_bytes(rng.bytes(8), "little") >> int(rng.integers(0, 64)) & ((1 << width) - 1) for _ in range(300)]
+    cases += [
+        ((1 << (form.mantissa + 1 + n)) + d) & ((1 << width) - 1) for n in range(12) for d in (-1, 0, 1, 1 << n >> 1, (1 << n >> 1) + 1)
+    ]
+    found = apply(f"cvt.{direction}.{target}.{source} {WIDTHS[form.bits]}d, {WIDTHS[width]}a", cases).tolist()
+    values = [case - (1 << width) if signed and case >> (width - 1) else case for case in cases]
+    assert found == [form.round(Fraction(value), direction) if value else 0 for value in values]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "bits", "expected"),
+    [
+        ("cvt.rn.relu.f16.f32 hd, wa", 0xBF800000, 0),
+        ("cvt.rn.relu.bf16.f32 hd, wa", 0x7FC00000, 0x7FFF),
+        ("cvt.rn.satfinite.f16.f32 hd, wa", INF | 1 << 31, 0xFBFF),
+        ("cvt.rn.satfinite.bf16.f32 hd, wa", 0x7F7FFFFF, 0x7F7F),
+        ("cvt.rn.sat.f16.f32 hd, wa", 0x40000000, 0x3C00),
+        ("cvt.sat.f32.f16 wd, ha", 0xC000, 0),
+        ("cvt.sat.f32.f16 wd, ha", 0x7E00, 0),
+        ("cvt.rzi.f16.f16 hd, ha", 0xBE00, 0xBC00),
+        ("cvt.rni.s32.f16 wd, ha", 0x4100, 2),
+        ("cvt.rpi.u8.bf16 wd, ha", 0x4049, 4),
+        ("cvt.rzi.s32.f16 wd, ha", 0x7C00, 0x7FFFFFFF),
+        ("cvt.rzi.s32.bf16 wd, ha", 0x7FFF, 0),
+        ("cvt.rn.ftz.f32.f64 wd, la", 0x3800000000000000 - (1 << 52), 0),
+        ("cvt.rp.f32.f64 wd, la", 1, 1),
+        ("cvt.rm.f32.f64 wd, la", 1 | 1 << 63, 0x80000001),
+        ("cvt.rm.f64.s64 ld, la", 0, 0),
+        ("cvt.rp.f64.u64 ld, la", (1 << 64) - 1, 0x43F0000000000000),
+        ("cvt.rz.f64.u64 ld, la", (1 << 64) - 1, 0x43EFFFFFFFFFFFFF),
+    ],
+)
+def test_conversions_worked_out_by_hand(instruction: str, bits: int, expected: int) -> None:
+    assert apply(instruction, bits).tolist() == [expected]
+
+
+# -- eight bits --------------------------------------------------------------------------------------------------------------------
+
+
+def eight_bits(name: str) -> dict[int, Fraction]:
+    """Every finite value of a format, from its definition."""
+    exponent, mantissa = {"e4m3": (4, 3), "e5m2": (5, 2)}[name]
+    bias = (1 << (exponent - 1)) - 1
+    found = {}
+    for bits in range(0x7F if name == "e4m3" else 0x7C):
+        field, rest = bits >> mantissa, bits & ((1 << mantissa) - 1)
+        size = Fraction(rest + ((1 << mantissa) if field else 0)) * Fraction(2) ** (max(field, 1) - bias - mantissa)
+        found[bits] = size
+    return found
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
+def test_all_eight_bit_numbers_widen(name: str) -> None:
+    """Both halves: the lower byte goes to the lower half."""
+    values = eight_bits(name)
+    cases = [bits | (bits ^ 0x80) << 8 for bits in values]
+    found = apply(f"cvt.rn.f16x2.{name}x2 wd, ha", cases).tolist()
+    for (_, value), got in zip(values.items(), found, strict=True):
+        assert HALF.value(got & 0xFFFF) == value
+        assert HALF.value(got >> 16) == -value
+        assert got >> 31 == 1
+    nothing = {"e4m3": 0x7F, "e5m2": 0x7E}[name]
+    assert HALF.is_nan(int(apply(f"cvt.rn.f16x2.{name}x2 wd, ha", nothing)[0]) & 0xFFFF)
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
+def test_rounding_to_eight_bits(name: str) -> None:
+    """To the nearest, of two the one whose last bit is even; what is too large becomes the largest."""
+    values = eight_bits(name)
+    rng = np.random.default_rng(6)
+    middles = [(values[bits] + values[bits + 1]) / 2 for bits in values if bits + 1 in values]
+    cases = [SINGLE.round(value, "rn") for value in (*middles, *(v for v in values.values() if v))]
+    cases += [int(bits) for bits in rng.integers(0x30000000, 0x50000000, 500)] + [0, INF]
+    cases += [bits + d for bits in cases if 1 < bits < INF for d in (-1, 1)]
+    largest = max(values)
+
+    def nearest(bits: int) -> int:
+        if bits == INF:
+            return largest
+        number = SINGLE.value(bits)
+        return min(values, key=lambda candidate: (abs(values[candidate] - number), candidate & 1))
+
+    found = apply(f"cvt.rn.satfinite.{name}x2.f32 hd, wa, wb", cases, [bits | 1 << 31 for bits in cases]).tolist()
+    assert found == [nearest(bits) << 8 | nearest(bits) | 0x80 for bits in cases]
+    assert int(apply(f"cvt.rn.satfinite.{name}x2.f32 hd, wa, wb", 0x7FC00000, 0)[0]) == 0x7F00
+    assert int(apply(f"cvt.rn.satfinite.relu.{name}x2.f32 hd, wa, wb", 0xBF800000, 0x3F800000)[0]) == {"e4m3": 0x38, "e5m2": 0x3C}[name]
+
+
+def test_pairs_of_halves() -> None:
+    assert apply("cvt.rn.f16x2.f32 wd, wa, wb", 0x3F800000, 0xC0000000).tolist() == [0x3C00C000]
+    assert apply("cvt.rz.bf16x2.f32 wd, wa, wb", 0x3F80FFFF, 0x3F81FFFF).tolist() == [0x3F803F81]
+    assert apply("cvt.rn.relu.f16x2.f32 wd, wa, wb", 0xBF800000, 0x3F800000).tolist() == [0x00003C00]
+    assert apply("cvt.rn.satfinite.e4m3x2.f16x2 hd, wa", 0x3C00C000).tolist() == [0x38C0]
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------------------
+
+
+def halves(form: Binary, seed: int, count: int = 700) -> list[int]:
+    found = specimens(form, count, seed)
+    return [found[i] for i in np.random.default_rng(seed).permutation(len(found))]
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize(("opcode", "expected"), [("add", added), ("mul", multiplied)])
+def test_two_operands(opcode: str, expected, name: str) -> None:  # type: ignore[no-untyped-def]
+    form = FORMS[name]
+    a, b = halves(form, 1), halves(form, 2)
+    wanted = [expected(form, x, y, "rn") for x, y in zip(a, b, strict=True)]
+    found = apply(f"{opcode}.rn.{name} hd, ha, hb", a, b).tolist()
+    assert all(agrees(form, want, got) for want, got in zip(wanted, found, strict=True))
+    pairs = apply(
+        f"{opcode}.{name}x2 wd, wa, wb", [x << 16 | y for x, y in zip(a, b, strict=True)], [y << 16 | x for x, y in zip(a, b, strict=True)]
+    )
+    assert all(agrees(form, want, got >> 16) and agrees(form, want, got & 0xFFFF) for want, got in zip(wanted, pairs.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_fma_rounds_once(name: str) -> None:
+    form = FORMS[name]
+    a, b, c = (halves(form, seed, 1500) for seed in (3, 4, 5))
+    tiny = [1 | (form.sign if n % 2 else 0) for n in range(len(a))]
+    for third in (c, tiny, [(multiplied(form, x, y, "rn") or 0) ^ form.sign for x, y in zip(a, b, strict=True)]):
+        found = apply(f"fma.rn.{name} hd, ha, hb, hc", a, b, third).tolist()
+        for x, y, z, got in zip(a, b, third, found, strict=True):
+            assert agrees(form, multiplied_and_added(form, x, y, z, "rn"), got), (hex(x), hex(y), hex(z), hex(got))
+
+
+@pytest.mark.parametrize(
+    ("instruction", "operands", "expected"),
+    [
+        ("sub.rn.f16 hd, ha, hb", (0x3C00, 0x4000), 0xBC00),
+        ("sub.bf16x2 wd, wa, wb", (0x3F804000, 0x40003F80), 0xBF803F80),
+        ("add.ftz.f16 hd, ha, hb", (0x0001, 0x8400), 0x8400),
+        ("add.ftz.f16 hd, ha, hb", (0x0400, 0x8401), 0x8000),
+        ("add.f16 hd, ha, hb", (0x0400, 0x8401), 0x8001),
+        ("add.sat.f16 hd, ha, hb", (0x3C00, 0x3C00), 0x3C00),
+        ("mul.sat.f16x2 wd, wa, wb", (0x7E00BC00, 0x3C003C00), 0),
+        ("fma.rn.relu.f16 hd, ha, hb, hc", (0x3C00, 0xC000, 0x3C00), 0),
+        ("fma.rn.relu.bf16x2 wd, wa, wb, wc", (0x3F803F80, 0x3F80BF80, 0x3F800000), 0x40000000),
+        ("fma.rn.sat.f16 hd, ha, hb, hc", (0x4000, 0x4000, 0x3C00), 0x3C00),
+        ("neg.f16x2 wd, wa", (0x3C00BC00,), 0xBC003C00),
+        ("neg.bf16 hd, ha", (0x0000,), 0x8000),
+        ("abs.bf16x2 wd, wa", (0x80003F80,), 0x00003F80),
+        ("abs.ftz.f16 hd, ha", (0x8001,), 0),
+        ("min.f16 hd, ha, hb", (0x7E00, 0x3C00), 0x3C00),
+        ("min.NaN.f16 hd, ha, hb", (0x7E00, 0x3C00), 0x7FFF),
+        ("max.bf16x2 wd, wa, wb", (0x80007FC0, 0x00007FFF), 0x00007FFF),
+        ("min.f16x2 wd, wa, wb", (0x00003C00, 0x80004000), 0x80003C00),
+        ("max.xorsign.abs.f16 hd, ha, hb", (0xC000, 0x3C00), 0xC000),
+        ("ex2.approx.f16 hd, ha", (0x4200,), 0x4800),
+        ("tanh.approx.bf16x2 wd, wa", (0x7F80FF80,), 0x3F80BF80),
+        ("add.f32.f16 wd, ha, wb", (0x3C00, 0x3F800000), 0x40000000),
+        ("sub.rm.f32.bf16 wd, ha, wb", (0x3F80, 0x00000001), 0x3F7FFFFF),
+        ("fma.rp.f32.f16 wd, ha, hb, wc", (0x3C00, 0x3C00, 0x00000001), 0x3F800001),
+        ("setp.lt.f16 pd, ha, hb", (0xBC00, 0x3C00), 1),
+        ("setp.equ.bf16 pd, ha, hb", (0x7FC0, 0x3F80), 1),
+        ("setp.eq.bf16 pd, ha, hb", (0x8000, 0x0000), 1),
+        ("{ .reg .pred s; setp.gt.f16x2 pd|s, wa, wb; and.pred pd, pd, s; }", (0x40004000, 0x3C003C00), 1),
+        ("{ .reg .pred s; setp.gt.f16x2 s|pd, wa, wb; }", (0x40000000, 0x3C003C00), 1),
+        ("{ .reg .pred s; setp.gt.f16x2 pd|s, wa, wb; }", (0x40000000, 0x3C003C00), 0),
+        ("set.lt.f16.f16 hd, ha, hb", (0x3C00, 0x4000), 0x3C00),
+        ("set.lt.u32.bf16 wd, ha, hb", (0x3F80, 0x4000), 0xFFFFFFFF),
+        ("set.le.bf16x2.bf16x2 wd, wa, wb", (0x3F804000, 0x3F803F80), 0x3F800000),
+    ],
+)
+def test_values_worked_out_by_hand(instruction: str, operands: tuple[int, ...], expected: int) -> None:
+    assert apply(instruction, *operands).tolist() == [expected]
+
+
+def test_division_for_reference() -> None:
+    """The oracle itself: a third, from its definition."""
+    assert divided(HALF, 0x3C00, 0x4200, "rn") == 0x3555
+    assert divided(HALF, 0x3C00, 0x4200, "rp") == 0x3556
