@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from memlane.chip import load as load_chip
+from memlane.cli import main
 from memlane.cli.programs import arch_of
 from memlane.emulate import Emulator
 from memlane.record import load
@@ -253,3 +254,18 @@ def test_counts_as_json_are_those_of_the_trace(memlane: Command) -> None:
     for name in ("requests", "lanes", "bytes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
         assert [site["counts"][name] for site in counted["sites"]] == [getattr(site, name) for site in of_trace], name
     assert not list(Path().glob("*.json"))
+
+
+def test_what_was_traced_before_a_script_fails_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(
+        (EXAMPLES / "copies.py").read_text().replace("__file__", repr(str(EXAMPLES / "copies.py"))) + "\nraise KeyError('late')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", str(script), "--target", "emulator:h200", "--", "1024"]) == 1
+    streams = capsys.readouterr()
+    assert "Wrote fails.parquet" in streams.out
+    assert "KeyError: 'late'" in streams.err
+    assert len(load("fails.parquet").launches) == 4

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from memlane.cli import options as o
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
+from memlane.cli.progress import progress
 from memlane.errors import CommandError
 from memlane.measure import Counter
 from memlane.report import counts_document, render_counts, to_json
@@ -36,7 +37,8 @@ def count(
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
-    program.run(target, counter)
+    with progress("counting"):
+        program.run(target, counter)
     if not counter.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)
     if not counter.counted:

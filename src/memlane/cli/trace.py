@@ -11,10 +11,11 @@ from rich.console import Console
 from memlane.cli import options as o
 from memlane.cli.output import output_path
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
-from memlane.errors import CommandError
+from memlane.cli.progress import progress
+from memlane.errors import CommandError, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.measure import Tracer
-from memlane.record import check_output
+from memlane.record import Trace, check_output
 from memlane.report import render_trace
 
 
@@ -55,16 +56,35 @@ def trace(
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
-    program.run(target, tracer)
+    failure = None
+    try:
+        with progress("tracing"):
+            program.run(target, tracer)
+    except MemlaneError as error:
+        failure = error
+    if failure is not None and not tracer.traced:
+        raise failure
     if not tracer.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
     if not tracer.traced:
         raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
-    result = tracer.finish()
+    result = _finished(tracer, failure)
     result.save(place, force=force)
     Console().print(render_trace(result))
     typer.echo(f"Wrote {path}")
+    if failure is not None:
+        raise failure
     typer.echo(f"Next: memlane explain {path}")
+
+
+def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
+    """What was recorded: of a program that failed, the launches before. Where the device went down with it, there is only the failure."""
+    try:
+        return tracer.finish()
+    except MemlaneError:
+        if failure is None:
+            raise
+        raise failure from None
 
 
 _T = TypeVar("_T")
