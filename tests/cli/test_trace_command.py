@@ -259,10 +259,8 @@ def test_counts_as_json_are_those_of_the_trace(memlane: Command) -> None:
 def test_what_was_traced_before_a_script_fails_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = tmp_path / "fails.py"
-    script.write_text(
-        (EXAMPLES / "copies.py").read_text().replace("__file__", repr(str(EXAMPLES / "copies.py"))) + "\nraise KeyError('late')\n"
-    )
+    script, example = tmp_path / "fails.py", EXAMPLES / "copies.py"
+    script.write_text(example.read_text().replace("__file__", repr(str(example))) + "\nraise KeyError('late')\n")
     monkeypatch.chdir(tmp_path)
     assert main(["trace", str(script), "--target", "emulator:h200", "--", "1024"]) == 1
     streams = capsys.readouterr()

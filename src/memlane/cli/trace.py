@@ -60,10 +60,10 @@ def trace(
     try:
         with progress("tracing"):
             program.run(target, tracer)
-    except MemlaneError as error:
+    except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
+        if not tracer.traced:
+            raise
         failure = error
-    if failure is not None and not tracer.traced:
-        raise failure
     if not tracer.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
     if not tracer.traced:
@@ -77,7 +77,7 @@ def trace(
     typer.echo(f"Next: memlane explain {path}")
 
 
-def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
+def _finished(tracer: Tracer, failure: CommandError | None) -> Trace:
     """What was recorded: of a program that failed, the launches before. Where the device went down with it, there is only the failure."""
     try:
         return tracer.finish()
