@@ -39,10 +39,12 @@ _HOME = {
     "count": "measure",
     "cuda": "compile",
     "explain": "diagnose",
+    "numba": "compile",
     "parse": "ptx",
     "target": "targets",
     "time": "measure",
     "trace": "measure",
+    "triton": "compile",
 }
 
 __all__ = [
@@ -65,14 +67,16 @@ __all__ = [
     "count",
     "cuda",
     "explain",
+    "numba",
     "parse",
     "target",
     "time",
     "trace",
+    "triton",
 ]
 
 if TYPE_CHECKING:
-    from memlane.compile import cuda
+    from memlane.compile import cuda, numba, triton
     from memlane.diagnose import Finding, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions

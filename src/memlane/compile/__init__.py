@@ -1,6 +1,8 @@
-"""CUDA C++ to PTX, and PTX to a cubin. Neither needs a GPU or a driver.
+"""CUDA C++, Numba and Triton to PTX, and PTX to a cubin. None of this needs a GPU or a driver.
 
     cuda(path or text)        a Module, with the names of kernels and the text of the sources
+    numba(function, types)    a Module of one kernel, which is called as Numba's users do
+    triton(function, types)   a Module of one kernel, whose block is known
     cuda_to_ptx(...)          the same as text
     assemble(module)          a Cubin
 
@@ -16,7 +18,9 @@ How a `.cu` file becomes PTX, one module for each step:
     frontend        the above in order; cuts further what the compiler refuses
     shipped         PTX that lies beside its source, for machines without the compiler
 
-and PTX a cubin: `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
+How a Python function does: `numba_frontend` and `triton_frontend`, and for both `python_source`.
+
+PTX becomes a cubin through `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
 """
 
 from __future__ import annotations
@@ -25,5 +29,7 @@ from memlane.compile.assembler import Cubin, assemble
 from memlane.compile.cubin import KernelUsage
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
 from memlane.compile.module import cuda
+from memlane.compile.numba_frontend import numba
+from memlane.compile.triton_frontend import triton
 
-__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "assemble", "cuda", "cuda_to_ptx"]
+__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "assemble", "cuda", "cuda_to_ptx", "numba", "triton"]

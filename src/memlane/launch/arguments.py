@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
 from memlane.launch.schedule import Argument
-from memlane.ptx import SCALAR_TYPES, Variable
+from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, Variable
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -19,20 +20,73 @@ if TYPE_CHECKING:
 _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
-def pack(kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target) -> tuple[Argument, ...]:
+def pack(
+    kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target, convention: Convention | None = None
+) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
     A pointer parameter takes an array of the target, or any object whose device memory the target recognises; an integer or
     floating-point parameter takes a Python or NumPy number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes
-    or a NumPy value of its size. Raises BadLaunch that names the position and what would do.
+    or a NumPy value of its size. A `convention` says which values stand for several parameters, and that parameters are left over which
+    no value stands for: those are zero. Raises BadLaunch that names the position and what would do.
     """
-    if len(values) != len(params):
-        listed = ", ".join(_describe(param) for param in params)
-        raise BadLaunch(f"kernel {kernel} takes {len(params)} arguments ({listed or 'none'}), {len(values)} given")
-    return tuple(
-        _pack_one(f"argument {position} of {kernel}", param, value, target)
-        for position, (param, value) in enumerate(zip(params, values, strict=True), 1)
-    )
+    forms = (Single(),) * len(params) if convention is None else convention.arguments
+    if len(values) != len(forms):
+        listed = ", ".join(_listed(forms, params))
+        raise BadLaunch(f"kernel {kernel} takes {len(forms)} arguments ({listed or 'none'}), {len(values)} given")
+    packed: list[Argument] = []
+    for position, (form, value) in enumerate(zip(forms, values, strict=True), 1):
+        where = f"argument {position} of {kernel}"
+        if isinstance(form, SpreadArray):
+            packed += _pack_spread(where, form, value, target)
+        else:
+            packed.append(_pack_one(where, params[len(packed)], value, target))
+            _check_promises(where, form, value, packed[-1])
+    packed += (Argument(bytes(param.nbytes), "hidden") for param in params[len(packed) :])
+    return tuple(packed)
+
+
+def _listed(forms: Sequence[Single | SpreadArray], params: Sequence[Variable]) -> list[str]:
+    listed, at = [], 0
+    for form in forms:
+        listed.append(_describe(params[at]) if isinstance(form, Single) else _describe_spread(form))
+        at += form.width()
+    return listed
+
+
+def _describe_spread(form: SpreadArray) -> str:
+    """`f4[:, :]`."""
+    return f"{form.dtype}[{', '.join(':' * form.ndim)}]"
+
+
+def _pack_spread(where: str, form: SpreadArray, value: object, target: Target) -> list[Argument]:
+    """The parameters of an array that is passed with its shape. Arrays of a target, and those it recognises, lie in C order."""
+    dtype = np.dtype(form.dtype)
+    if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
+        raise BadLaunch(f"{where} is the number {value}, but the kernel was compiled for an array, {_describe_spread(form)}")
+    pointer = _pack_one(where, Variable("param", "u64", "array"), value, target)
+    assert pointer.memory is not None
+    shape = tuple(int(extent) for extent in getattr(value, "shape", ()))
+    fits = value.dtype == dtype if isinstance(value, DeviceArray) else math.prod(shape) * dtype.itemsize == pointer.memory[1]
+    if len(shape) != form.ndim or not fits:
+        raise BadLaunch(f"{where} is {pointer.text}, but the kernel was compiled for {_describe_spread(form)}")
+    if form.order == "F" and sum(extent > 1 for extent in shape) > 1:
+        raise BadLaunch(f"{where} lies in memory in C order, but the kernel was compiled for Fortran order; compile it for C order")
+    strides = [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(form.ndim)]
+    numbers = {"zero": [0], "size": [math.prod(shape)], "itemsize": [dtype.itemsize], "shape": shape, "strides": strides}
+    packed: list[Argument] = []
+    for part in form.parts:
+        packed += [pointer] if part == "address" else [Argument(struct.pack("<q", n), f"{part} {n}") for n in numbers[part]]
+    return packed
+
+
+def _check_promises(where: str, form: Single, value: object, packed: Argument) -> None:
+    """What the compiler took for granted of an argument."""
+    if form.dtype is not None and isinstance(value, DeviceArray) and value.dtype != np.dtype(form.dtype):
+        raise BadLaunch(f"{where} is {packed.text}, but the kernel was compiled for a pointer to {form.dtype}")
+    if form.multiple_of > 1 and (number := int.from_bytes(packed.data, "little")) % form.multiple_of:
+        given = f"at address {number:#x}" if packed.memory else packed.text
+        raise BadLaunch(f"{where} is {given}, but the kernel was compiled for multiples of {form.multiple_of}")
 
 
 def _describe(param: Variable) -> str:

@@ -13,7 +13,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.arguments import pack
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
-from memlane.ptx import Function, Module
+from memlane.ptx import Convention, Function, Module
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -102,16 +102,27 @@ class Kernel:
         """The name to show."""
         return self.function.title
 
-    def __getitem__(self, configuration: tuple[object, ...]) -> KernelCall:
-        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+    def __getitem__(self, configuration: object) -> KernelCall:
+        """`kernel[grid, block]`, `kernel[grid, block, stream]` or `kernel[grid, block, stream, shared_bytes]`.
+
+        A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
+        is `kernel[4, 8]`, a grid of 4 and a block of 8. None stands for a stream or a block that is not named.
+        """
+        convention = self.function.convention or Convention(())
+        given = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not (1 if convention.block else 2) <= len(given) <= 4:
             raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes]")
-        whole: tuple[object, ...] = (*configuration, *(None, 0)[len(configuration) - 2 :])
-        grid, block, stream, shared_bytes = whole
+        whole: tuple[object, ...] = (*given, None, None, None)
+        grid, block, stream, shared_bytes = whole[:4]
         if stream is not None and not isinstance(stream, Stream):
             raise BadLaunch(f"the stream of {self.title} must come from target.stream(), got a {type(stream).__name__}")
+        shared_bytes = convention.shared_bytes if shared_bytes is None else shared_bytes
         if not isinstance(shared_bytes, int) or shared_bytes < 0:
             raise BadLaunch(f"the dynamic shared memory of {self.title} must be a number of bytes, got {shared_bytes!r}")
-        return KernelCall(self, dim3("grid", grid), dim3("block", block), stream or self.target.default_stream, shared_bytes)
+        if shared_bytes < convention.shared_bytes:
+            raise BadLaunch(f"{self.title} needs {convention.shared_bytes} bytes of dynamic shared memory, got {shared_bytes}")
+        threads = convention.block if block is None and convention.block else dim3("block", block)
+        return KernelCall(self, dim3("grid", grid), threads, stream or self.target.default_stream, shared_bytes)
 
 
 def dim3(label: str, extent: object) -> Dim3:
@@ -139,7 +150,7 @@ class KernelCall:
         """The launch with these arguments, checked against the kernel's parameters and the limits of the chip; nothing runs."""
         kernel = self.kernel
         kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
-        arguments = pack(kernel.title, kernel.function.params, args, kernel.target)
+        arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention)
         return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream)
 
     def __call__(self, *args: object) -> None:

@@ -157,11 +157,22 @@ class Target(ABC):
             raise BadLaunch(
                 f"a block of {'x'.join(map(str, block))} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}"
             )
+        _check_compiled_block(kernel, block)
         room = self.max_shared_bytes(kernel)
         if shared_bytes > room:
             raise BadLaunch(
                 f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its own"
             )
+
+
+def _check_compiled_block(kernel: Kernel, block: Dim3) -> None:
+    """What the kernel itself says of its block: the one block it was compiled for, or the most threads."""
+    required, most = kernel.function.extents(".reqntid"), kernel.function.extents(".maxntid")
+    shape, threads = "x".join(map(str, block)), block[0] * block[1] * block[2]
+    if required and block != required:
+        raise BadLaunch(f"{kernel.title} was compiled for blocks of {'x'.join(map(str, required))} threads, got {shape}")
+    if most and threads > most[0] * most[1] * most[2]:
+        raise BadLaunch(f"{kernel.title} was compiled for blocks of at most {most[0] * most[1] * most[2]} threads, got {shape}")
 
 
 def _observed(schedule: Schedule) -> Schedule:

@@ -4,6 +4,7 @@ Inside the package imports go one way, from the last to the first:
 
     types, special      scalar types and state spaces; special registers
     demangle            mangled C++ names as the programmer wrote them
+    convention          how a kernel is called, where its parameters alone do not tell
     forms               the notation of the instruction table and the match against it
     ops                 the table, one module per chapter of the manual
     ir                  a module as data
@@ -23,6 +24,7 @@ from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
+from memlane.ptx.convention import Convention, Single, SpreadArray
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.ir import (
@@ -78,6 +80,7 @@ __all__ = [
     "BasicBlock",
     "Block",
     "ControlFlow",
+    "Convention",
     "Directive",
     "Form",
     "Function",
@@ -96,8 +99,10 @@ __all__ = [
     "Register",
     "RegisterDecl",
     "ScalarType",
+    "Single",
     "Sink",
     "Special",
+    "SpreadArray",
     "Statement",
     "Symbol",
     "TextureAddress",

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from memlane.ptx.convention import Convention
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.types import SCALAR_TYPES
@@ -266,11 +267,22 @@ class Function:
     attributes: tuple[str, ...] = ()
     """Performance directives between the head and the body as written, for example `.maxntid 256, 1, 1`."""
     span: Span | None = field(default=None, compare=False, repr=False)
+    convention: Convention | None = field(default=None, compare=False, repr=False)
+    """How it is called, where its parameters alone do not tell."""
 
     @property
     def title(self) -> str:
         """The name to show to a person: as the programmer wrote it, with parameters, where it is mangled C++."""
         return demangle(self.name)
+
+    def extents(self, directive: str) -> tuple[int, int, int] | None:
+        """The three numbers of a performance directive such as `.maxntid` or `.reqntid`; None if it is not there."""
+        for attribute in self.attributes:
+            name, _, rest = attribute.partition(" ")
+            if name == directive:
+                x, y, z = ([int(number, 0) for number in rest.split(",")] + [1, 1])[:3]
+                return x, y, z
+        return None
 
 
 Item = Directive | Variable | Function

@@ -1,0 +1,119 @@
+"""Numba kernels to a Module.
+
+Numba passes an array as 5 + 2 n parameters, n its number of dimensions: two pointers for Python objects, which are null on a GPU, then the
+number of elements, the size of one in bytes, the address, and extents and strides in bytes. A number is one parameter.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from memlane.compile import toolkit
+from memlane.compile.frontend import kernel_names
+from memlane.compile.python_source import module_of
+from memlane.errors import CompileError, MissingDependency
+from memlane.ptx import Convention, Module, Single, SpreadArray
+
+_ARRAY = ("zero", "zero", "size", "itemsize", "address", "shape", "strides")
+
+
+def numba(
+    function: Callable[..., object],
+    signature: object,
+    *,
+    arch: str = "sm_90",
+    fastmath: bool = False,
+    lineinfo: bool = True,
+    max_threads: int | None = None,
+) -> Module:
+    """Compiles a Numba CUDA kernel to a module. Neither a GPU nor a driver is needed.
+
+    `function` is a Python function as `numba.cuda.jit` takes it, or what that made of it. `signature` holds the types of its arguments in
+    Numba's words: `"void(float32[:], float32[:, ::1], int32)"`, or a tuple of types, or a Numba signature. `[::1]` promises C order, which
+    arrays of a target have, and gives simpler code than `[:]`. `max_threads` is the largest block that it will be launched with.
+
+    The module has one kernel, under the name of the Python function. It is called as in Numba, with arrays of the target and numbers:
+    memlane fills in the parameters that Numba makes of an array.
+
+        module = ml.numba(add, "void(float32[::1], float32[::1], float32[::1], int32)")
+        target.load(module)["add"][8, 128](out, a, b, 1024)
+
+    Raises CompileError with what Numba said, and MissingDependency.
+    """
+    cuda, core = _packages()
+    function = getattr(function, "py_func", function)
+    if not inspect.isfunction(function):
+        raise CompileError(f"{function!r} is not a Python function; memlane.numba takes one, or what numba.cuda.jit makes of one")
+    types = _argument_types(core, function, signature)
+    convention = Convention(tuple(_form(core, function, number, one) for number, one in enumerate(types, 1)))
+    options = {"cc": _capability(arch), "fastmath": fastmath, "lineinfo": lineinfo, "launch_bounds": max_threads}
+    ptx = _compile(cuda, core, function, types, options)
+    return module_of(_with_plain_name(ptx, function.__name__), function.__code__.co_filename, convention)
+
+
+def _packages() -> tuple[Any, Any]:
+    """`numba.cuda` and `numba.core`. Raises MissingDependency."""
+    try:
+        import numba_cuda  # noqa: F401  # Numba's own CUDA target is an older one, which this replaces
+        from numba import core, cuda
+    except ImportError as cause:
+        raise MissingDependency("compiling Numba kernels", "numba") from cause
+    if core.config.ENABLE_CUDASIM:
+        raise CompileError("NUMBA_ENABLE_CUDASIM is set: Numba simulates kernels and compiles none; unset it")
+    return cuda, core
+
+
+def _capability(arch: str) -> tuple[int, int] | tuple[int, int, str]:
+    """`(9, 0)` for `sm_90`, `(9, 0, "a")` for `sm_90a`."""
+    number = toolkit.compute_capability(arch)
+    digits = number.rstrip("af")
+    plain = int(digits[:-1]), int(digits[-1])
+    return (*plain, number[-1]) if number != digits else plain
+
+
+def _argument_types(core: Any, function: Callable[..., object], signature: object) -> tuple[Any, ...]:
+    name = function.__name__
+    try:
+        types, result = core.sigutils.normalize_signature(signature)
+    except (TypeError, NameError, SyntaxError, AttributeError) as cause:
+        raise CompileError(f"{signature!r} is no signature for {name}, write it like 'void(float32[:], int32)': {cause}") from cause
+    if result not in (None, core.types.void):
+        raise CompileError(f"the signature of {name} returns {result}; a kernel returns nothing, write void(...)")
+    names = inspect.signature(function).parameters
+    if len(types) != len(names):
+        raise CompileError(f"the signature of {name} has {len(types)} types, but {name} takes {len(names)} arguments: {', '.join(names)}")
+    return tuple(types)
+
+
+def _form(core: Any, function: Callable[..., object], number: int, one: Any) -> Single | SpreadArray:
+    """How a caller passes an argument of a Numba type."""
+    from numba.np.numpy_support import as_dtype
+
+    if isinstance(one, core.types.Array):
+        try:
+            return SpreadArray(as_dtype(one.dtype).str[1:], one.ndim, one.layout, _ARRAY)
+        except (NotImplementedError, core.errors.NumbaError) as cause:
+            raise CompileError(f"argument {number} of {function.__name__} has elements that NumPy has no type for: {one}") from cause
+    if isinstance(one, core.types.Integer | core.types.Float | core.types.Boolean):
+        return Single()
+    raise CompileError(f"argument {number} of {function.__name__} is {one}; a launch through memlane passes arrays and real numbers")
+
+
+def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple[Any, ...], options: Mapping[str, object]) -> str:
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    try:
+        text, _ = cuda.compile_ptx(function, types, **options)
+    except DynamicLibNotFoundError as cause:
+        raise MissingDependency("compiling Numba kernels", "numba") from cause
+    except (core.errors.NumbaError, TypeError, RuntimeError) as cause:
+        raise CompileError(f"Numba does not compile {function.__name__}", str(cause)) from cause
+    return str(text)
+
+
+def _with_plain_name(ptx: str, name: str) -> str:
+    """The kernel under the name of its Python function: Numba's own holds module, version and types, and runs to hundreds of letters."""
+    (mangled,) = kernel_names(ptx)
+    return ptx.replace(mangled, name) if name.isascii() and name not in (mangled, "<lambda>") else ptx

@@ -1,0 +1,37 @@
+"""What the front ends for kernels written in Python share: their PTX with its files named as people call them, and the texts of those."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from memlane.compile import sources
+from memlane.ptx import Convention, Function, Module, parse
+
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
+
+
+def module_of(ptx: str, name: str, convention: Convention) -> Module:
+    """The module of one kernel, called as `convention` says. `name` is the file that the kernel was written in.
+
+    The line table of a compiler holds absolute paths; here a file below the working directory is called by its path from there, as the
+    files of CUDA C++ are. Texts come from where Python finds them for tracebacks, so that those of a notebook are found too.
+    """
+    texts: dict[str, str] = {}
+
+    def shown(found: re.Match[str]) -> str:
+        display = _display(found[2])
+        if text := "".join(linecache.getlines(found[2])):
+            texts[display] = text
+        return f"{found[1]}{display}{found[3]}"
+
+    module = parse(_FILE.sub(shown, ptx), _display(name))
+    items = tuple(replace(item, convention=convention) if isinstance(item, Function) and item.is_entry else item for item in module.items)
+    return replace(module, items=items, sources=texts)
+
+
+def _display(name: str) -> str:
+    return sources.display(Path(name)) if os.path.isabs(name) else name

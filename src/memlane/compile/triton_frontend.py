@@ -1,0 +1,151 @@
+"""Triton kernels to a Module.
+
+Triton fixes the block when it compiles (32 threads for each of `num_warps`), asks for its shared memory as dynamic, drops what is
+`constexpr` from the parameters, and appends pointers to scratch memory of its own, which are null where a kernel needs none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memlane.compile import toolkit
+from memlane.compile.python_source import module_of
+from memlane.errors import CompileError, MissingDependency
+from memlane.ptx import Convention, Module, Single
+
+_ELEMENTS = {
+    **{f"{kind}{8 * size}": f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)},
+    "i1": "b1",
+    "u1": "b1",
+    "fp16": "f2",
+    "fp32": "f4",
+    "fp64": "f8",
+    **dict.fromkeys(("bf16", "fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16")),
+}
+"""Triton's types -> NumPy's; None for those that NumPy does not have: arrays of them may be of any type."""
+_TYPE = re.compile(r"(?P<pointer>\*k?)?(?P<element>\w+)(?P<multiple>:16)?")
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter that is not `constexpr`."""
+
+    type: str
+    """In Triton's words, without a promise."""
+    form: Single
+
+
+def triton(
+    function: Callable[..., object],
+    signature: str | Sequence[str] | Mapping[str, str],
+    constexprs: Mapping[str, object] | None = None,
+    *,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    arch: str = "sm_90",
+    fp_fusion: bool = True,
+) -> Module:
+    """Compiles a Triton kernel to a module. Neither a GPU nor a driver is needed.
+
+    `function` is a Python function as `triton.jit` takes it, or what that made of it. `constexprs` has the values of its `tl.constexpr`
+    parameters by name, and of others that shall be compiled in. `signature` has the types of all other parameters in Triton's words, by
+    name or in their order: `{"out": "*fp32", "n": "i32"}`, `"*fp32, i32"`. `:16` behind a type (`"*fp32:16, i32:16"`) promises a multiple
+    of 16, for a pointer in bytes. Triton makes wide accesses only where this is promised; its own launcher finds out from the arguments,
+    and all arrays of a target keep it. `num_stages` is the depth of software pipelines. `fp_fusion` lets it fuse multiplications with
+    additions.
+
+    The module has one kernel. Its block and its shared memory are known: `kernel[grid,](out, n)`, and a launch with another block is
+    BadLaunch.
+
+        module = ml.triton(add, "*fp32:16, *fp32:16, *fp32:16, i32", {"BLOCK": 1024})
+        target.load(module)["add"][8,](out, a, b, 8192)
+
+    With `arch="sm_90"` matrix products use instructions that only Hopper has; with `"sm_80"` the same kernel runs on all later GPUs.
+    Raises CompileError with what Triton said, and MissingDependency.
+    """
+    kernel = _kernel(function)
+    constants = _constants(kernel, constexprs or {})
+    parameters = _parameters(kernel, signature, constants)
+    options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": fp_fusion}
+    capability = int(toolkit.compute_capability(arch).rstrip("af"))
+    compiled = _compile(kernel, parameters, constants, capability, options)
+    if getattr(compiled.metadata, "global_scratch_size", 0):
+        raise CompileError(f"{kernel.__name__} needs scratch memory on the device, which memlane does not provide")
+    forms = tuple(parameter.form for parameter in parameters.values())
+    convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared))
+    return module_of(compiled.asm["ptx"], kernel.fn.__code__.co_filename, convention)
+
+
+def _kernel(function: Any) -> Any:
+    """The function as `triton.jit` makes it, without what tunes it. Raises MissingDependency."""
+    try:
+        import triton
+    except ImportError as cause:
+        raise MissingDependency("compiling Triton kernels", "triton") from cause
+    if inspect.isfunction(function):
+        function = triton.jit(function)
+    while not isinstance(function, triton.JITFunction) and hasattr(function, "fn"):
+        function = function.fn
+    if not isinstance(function, triton.JITFunction):
+        raise CompileError(f"{function!r} is not a Triton kernel; memlane.triton takes a Python function, or what triton.jit makes of one")
+    return function
+
+
+def _constants(kernel: Any, constexprs: Mapping[str, object]) -> dict[str, object]:
+    """The values of what is compiled in, defaults of the function among them."""
+    for name in constexprs:
+        if name not in kernel.arg_names:
+            raise CompileError(f"{kernel.__name__} has no parameter {name}; it has: {', '.join(kernel.arg_names)}")
+    constants = {p.name: p.default for p in kernel.params if p.is_constexpr and p.default is not inspect.Parameter.empty} | dict(constexprs)
+    if missing := [p.name for p in kernel.params if p.is_constexpr and p.name not in constants]:
+        raise CompileError(f"{kernel.__name__} needs values of its constexpr parameters: {', '.join(missing)}")
+    return constants
+
+
+def _parameters(kernel: Any, signature: str | Sequence[str] | Mapping[str, str], constants: Mapping[str, object]) -> dict[str, _Parameter]:
+    """What a launch passes, by name in the order of the function."""
+    names = [name for name in kernel.arg_names if name not in constants]
+    if not isinstance(signature, Mapping):
+        types = [one.strip() for one in signature.split(",")] if isinstance(signature, str) else list(signature)
+        if len(types) != len(names):
+            raise CompileError(f"the signature of {kernel.__name__} has {len(types)} types for {len(names)} parameters: {', '.join(names)}")
+        signature = dict(zip(names, types, strict=True))
+    if missing := [name for name in names if name not in signature]:
+        raise CompileError(f"{kernel.__name__} needs types of its parameters: {', '.join(missing)}")
+    return {name: _parameter(f"{name} of {kernel.__name__}", signature[name]) for name in names}
+
+
+def _parameter(where: str, text: str) -> _Parameter:
+    found = _TYPE.fullmatch(text.strip())
+    if found is None or found["element"] not in _ELEMENTS or (not found["pointer"] and _ELEMENTS[found["element"]] is None):
+        raise CompileError(
+            f"the type of {where} is {text!r}; a launch through memlane passes pointers such as '*fp32' or '*bf16:16' and numbers such as "
+            "'i32' or 'fp32'"
+        )
+    dtype = _ELEMENTS[found["element"]] if found["pointer"] else None
+    return _Parameter(f"{found['pointer'] or ''}{found['element']}", Single(dtype, 16 if found["multiple"] else 1))
+
+
+def _compile(
+    kernel: Any, parameters: Mapping[str, _Parameter], constants: Mapping[str, object], capability: int, options: Mapping[str, object]
+) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.errors import TritonError
+
+    signature = {name: parameters[name].type if name in parameters else "constexpr" for name in kernel.arg_names}
+    promises = {
+        (kernel.arg_names.index(name),): [["tt.divisibility", parameter.form.multiple_of]]
+        for name, parameter in parameters.items()
+        if parameter.form.multiple_of > 1
+    }
+    source = ASTSource(kernel, signature, dict(constants), promises)
+    try:
+        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(options))
+    except (TritonError, ValueError, AssertionError, RuntimeError) as cause:
+        raise CompileError(f"Triton does not compile {kernel.__name__}", str(cause)) from cause
