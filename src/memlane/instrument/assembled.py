@@ -12,7 +12,18 @@ from functools import cached_property
 
 from memlane.errors import MemlaneError
 from memlane.ptx import Module, parse, print_module
-from memlane.sass import Flow, Program, Waiting
+from memlane.record import Site
+from memlane.sass import Access, Flow, Program, Waiting, memory_access
+
+_SPACES = {
+    "global": {"global", "generic"},
+    "shared": {"shared", "generic"},
+    "local": {"local", "generic"},
+    "generic": {"generic", "global", "shared", "local"},
+    "const": {"const"},
+    "tex": {"tex"},
+}
+"""Spaces of assembled accesses that one of each PTX space may become."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +62,29 @@ class Assembled:
         self.check(kernel)
         return tuple(self._nodes.get((kernel, self._lines[kernel][instruction]), ()))
 
+    def accesses(self, kernel: str, instruction: int, space: str) -> Mapping[int, Access]:
+        """By node: the memory accesses made from an instruction that accesses `space`.
+
+        Others of the same line only prepare it, such as the load of a constant that belongs to the address.
+        """
+        found = {node: memory_access(self.flow.nodes[node]) for node in self.nodes(kernel, instruction)}
+        return {node: access for node, access in found.items() if access is not None and access.space in _SPACES[space]}
+
     def check(self, kernel: str) -> None:
         """MemlaneError unless the assembled code has the kernel, with its table of PTX lines."""
         if kernel not in self.program.functions:
             raise MemlaneError(f"the assembled code has no kernel {kernel}; it was not assembled from {self.module.name}")
         if all(one.ptx_line is None for one in self.program.functions[kernel].instructions):
-            raise MemlaneError(f"the assembled code of {kernel} has no table of PTX lines; assemble {self.module.name} with memlane.compile")
+            raise MemlaneError(
+                f"the assembled code of {kernel} has no table of PTX lines; assemble {self.module.name} with memlane.compile"
+            )
+
+
+def is_like(site: Site, access: Access | None) -> bool:
+    """Whether an assembled access may be that of a site, by its kind, space and width; a texture fetch may leave components out."""
+    if access is None or access.space not in _SPACES[site.space] or access.kind != site.kind:
+        return False
+    return access.nbytes == site.nbytes or (site.space == "tex" and access.nbytes < site.nbytes)
 
 
 def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:

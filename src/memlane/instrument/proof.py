@@ -13,8 +13,8 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
 5. hazards    no instruction of the kernel uses a register that is still to be filled: control words for which that is not so were not
               made by the assembler, and nothing can be concluded from them.
 
-That an instruction waits for a scoreboard, and what it means, is in `memlane.sass.control`. Not shown is what hardware does besides, such as
-when a store becomes visible: stores raise no scoreboard for their completion, and are `issue-only`.
+That an instruction waits for a scoreboard, and what it means, is in `memlane.sass.control`. Not shown is what hardware does besides, such
+as when a store becomes visible: stores raise no scoreboard for their completion, and are `issue-only`.
 """
 
 from __future__ import annotations

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from memlane.instrument.assembled import Assembled
+from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.probes import ProbeLines
 from memlane.record import Site
-from memlane.sass import Access, Instruction, Register, collect, effects, memory_access
-
-_SPACES = {
-    "global": {"global", "generic"},
-    "shared": {"shared", "generic"},
-    "local": {"local", "generic"},
-    "generic": {"generic", "global", "shared", "local"},
-    "const": {"const"},
-    "tex": {"tex"},
-}
-"""Spaces of assembled accesses that one of each PTX space may become."""
+from memlane.sass import Instruction, Register, collect, effects, memory_access
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "SEL", "IMAD", "UMOV", "USEL", "HFMA2", "R2UR", "CS2R"})
@@ -50,17 +40,18 @@ class Windows:
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         """Finds the nodes of a site."""
-        return Window(
-            site,
-            frozenset(self._made_from(probe.start, _reads_clock)),
-            tuple(self._made_from(probe.access, lambda one: _may_be(site, memory_access(one)))),
-            frozenset(self._made_from(probe.end, _reads_clock)),
-            tuple(self._made_from(probe.times, _is_store)),
-            tuple(self._made_from(probe.labels, _is_store)),
-        )
+        starts = frozenset(self._made_from(probe.start, _reads_clock))
+        ends = frozenset(self._made_from(probe.end, _reads_clock))
+        accesses = tuple(self.code.accesses(self.kernel, probe.access, site.space)) or self._inside(site, starts, ends)
+        times, labels = (tuple(self._made_from(store, _is_store)) for store in (probe.times, probe.labels))
+        return Window(site, starts, accesses, ends, times, labels)
 
-    def _made_from(self, instruction: int, wanted: object) -> Iterator[int]:
-        assert callable(wanted)
+    def _inside(self, site: Site, starts: frozenset[int], ends: frozenset[int]) -> tuple[int, ...]:
+        """The accesses between the clock reads that are like the site: the table of lines has no entries for texture fetches."""
+        between = {node for start in starts for node in self._after(start, starts | ends)[0]}
+        return tuple(node for node in sorted(between) if is_like(site, memory_access(self.nodes[node])))
+
+    def _made_from(self, instruction: int, wanted: Callable[[Instruction], bool]) -> Iterator[int]:
         return (node for node in self.code.nodes(self.kernel, instruction) if wanted(self.nodes[node]))
 
     # -- 1. order -----------------------------------------------------------------------------------------------------------------
@@ -139,7 +130,12 @@ class Windows:
             data = _data(self.nodes[store])
             if data is None or "128" not in self.nodes[store].modifiers:
                 return f"the record {self._at(store)} is not written in one piece"
-            for offset, clocks, name in ((0, window.starts, "start"), (1, window.starts, "start"), (2, window.ends, "end"), (3, window.ends, "end")):
+            for offset, clocks, name in (
+                (0, window.starts, "start"),
+                (1, window.starts, "start"),
+                (2, window.ends, "end"),
+                (3, window.ends, "end"),
+            ):
                 found = self._clocks(store, Register(data.bank, data.number + offset))
                 if not found or not found <= clocks:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
@@ -204,7 +200,8 @@ class Windows:
                 used = effects(self.nodes[node])
                 for register in (used.reads | used.writes) & written:
                     if used.exact and producer in self.waiting.definitions(node, register):
-                        return f"the control words are wrong: {register} is used {self._at(node)} without a wait for what fills it {self._at(producer)}"
+                        where = f"{self._at(node)} without a wait for what fills it {self._at(producer)}"
+                        return f"the control words are wrong: {register} is used {where}"
         return ""
 
     # -- what else is awaited -----------------------------------------------------------------------------------------------------
@@ -226,10 +223,6 @@ class Windows:
         return f"at 0x{self.nodes[node].offset:04x}"
 
 
-def _may_be(site: Site, access: Access | None) -> bool:
-    return access is not None and access.space in _SPACES[site.space]
-
-
 def _reads_clock(one: Instruction) -> bool:
     return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
 
@@ -247,7 +240,3 @@ def _immediate(one: Instruction) -> int:
     """The constant that a move without source registers makes: what the low half of the encoding holds in its upper word, or zero."""
     has = any(operand.kind == "immediate" for operand in one.operands)
     return one.encoding >> 32 & 0xFFFFFFFF if has else 0
-
-
-def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
-    return frozenset().union(*sets)

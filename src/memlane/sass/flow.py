@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from memlane.sass.operands import Operand, Register
-from memlane.sass.program import Function, Instruction, Program
+from memlane.sass.program import Instruction, Program
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})

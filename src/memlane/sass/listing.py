@@ -1,9 +1,9 @@
 """The listing of nvdisasm (`-c -hex -gi -gp`) to a Program.
 
-    //## File "k.cu", line 2 inlined at "k.cu", line 6          a place, valid from here on
-    //## File ".nv_debug_ptx_txt.470477167", line 664           a line of the PTX, the same
-            /*0010*/      @!P0 LDG.E R2, desc[UR4][R2.64] ;     /* 0x...        low half of the encoding
-                                                                /* 0x...        high half
+//## File "k.cu", line 2 inlined at "k.cu", line 6          a place, valid from here on
+//## File ".nv_debug_ptx_txt.470477167", line 664           a line of the PTX, the same
+        /*0010*/      @!P0 LDG.E R2, desc[UR4][R2.64] ;     /* 0x...        low half of the encoding
+                                                            /* 0x...        high half
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class _Section:
     labels: dict[str, int] = field(default_factory=dict)
     place: Place | None = None
     ptx_line: int | None = None
+    placed: bool = False
+    """Whether the next instruction has its place already."""
 
     def finished(self) -> Function:
         return Function(self.name, tuple(self.instructions), self.labels)
@@ -66,6 +68,7 @@ def _read(section: _Section, line: str, following: Iterable[str]) -> None:
         if high is None:
             raise CompileError(f"the disassembler wrote half an instruction at {section.name}+0x{code[1]}")
         encoding = int(high[1], 16) << 64 | int(code[3], 16)
+        section.placed = False
         section.instructions.append(_instruction(section, int(code[1], 16), code[2].rstrip("; \t"), encoding))
 
 
@@ -76,8 +79,9 @@ def _read_place(section: _Section, line: str) -> None:
     (file, number), *outer = found
     if file.startswith(_PTX_FILE):
         section.ptx_line = int(number)
-    else:
+    elif not section.placed:
         section.place = Place(file, int(number), tuple((name, int(at)) for name, at in outer))
+        section.placed = True
 
 
 def _instruction(section: _Section, offset: int, text: str, encoding: int) -> Instruction:

@@ -65,7 +65,7 @@ def _ordinary(instruction: Instruction) -> Access | None:
 
 
 def _has_result(instruction: Instruction) -> bool:
-    """Whether an atomic keeps the old value: `ATOMS.POPC.INC.32 RZ, ...` does not. A predicate alone is a result too (`ATOM.CAST.SPIN P0`)."""
+    """Whether an atomic gives something back: `ATOMS.POPC.INC.32 RZ, ...` does not. A predicate alone is a result too (`P0`)."""
     for operand in instruction.operands:
         if operand.kind == "memory":
             return False

@@ -24,7 +24,7 @@ class Operand:
 
     text: str
     kind: str
-    """`register`, `predicate`, `barrier`, `memory`, `constant`, `special`, `label`, `immediate`; `register` and `predicate` cover the uniform ones."""
+    """`register`, `predicate` (both uniform or not), `barrier`, `memory`, `constant`, `special`, `label`, `immediate`."""
     register: Register | None = None
     """That of a register, predicate or barrier."""
     address: tuple[tuple[Register, int], ...] = ()

@@ -1,0 +1,202 @@
+"""Which sites the assembled code accesses exactly as the PTX does, so that what is counted on PTX is what the hardware does.
+
+The assembler merges neighbouring accesses, drops those whose value it has, splits, unrolls, turns atomics into loops. A site is `exact` if
+the assembled code accesses memory for it in the same number, width and kind, whenever its basic block is executed:
+
+- at least one instruction was made from it, each with the kind and the width of the site;
+- as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
+- if it is in a loop, then the copies are, or there are several, as unrolling leaves them;
+- and the lanes do not first combine what they have, as for an addition of a constant to one address.
+
+All else is a hint, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.sites import site_table
+from memlane.instrument.tracing import Traced
+from memlane.ptx import ControlFlow, Function, Instruction, Module, flatten_scopes
+from memlane.record import Site
+from memlane.sass import Access, Program, disassemble
+
+EXACT = "exact"
+HINT = "hint"
+
+_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH"})
+"""What the lanes of a warp agree with on who accesses for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteExactness:
+    """How a site is accessed by the assembled code."""
+
+    site: int
+    """Number of the site."""
+    verdict: str
+    """`exact` or `hint`."""
+    reason: str
+    """Why it is only a hint, in words; empty otherwise."""
+    accesses: tuple[Access, ...]
+    """What was made from it, in the order of the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChange:
+    """A site whose accesses are others in the traced code than in the original."""
+
+    site: int
+    original: str
+    """What the original code makes of it, for example `1 x 16 B`, or `none`."""
+    traced: str
+
+    def __str__(self) -> str:
+        return f"{self.original} in the original, {self.traced} traced"
+
+
+def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness, ...]:
+    """The verdict for each site of a module (not of an instrumented one), in the order of their numbers.
+
+    `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is no cubin, and
+    MissingDependency.
+    """
+    code = Assembled(module, _program(assembled))
+    verdicts: list[SiteExactness] = []
+    for name, sites in site_table(module).of_kernel.items():
+        if sites:
+            code.check(name)
+            verdicts.extend(_Kernel(code, module.kernels[name], sites).verdicts())
+    return tuple(sorted(verdicts, key=lambda verdict: verdict.site))
+
+
+def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
+    """The timed sites whose accesses tracing changed: those that the assembler merges in the original and cannot merge around probes, or
+    unrolls less often.
+
+    `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
+    """
+    before, after = Assembled(module, _program(original)), Assembled(traced.module, _program(assembled))
+    found = []
+    for kernel, positions in traced.positions.items():
+        for number, position in positions.items():
+            site = traced.sites[number]
+            was = _described(before.accesses(kernel, site.instruction, site.space).values())
+            now = _described(after.accesses(kernel, position, site.space).values())
+            if was != now:
+                found.append(SiteChange(number, was, now))
+    return tuple(sorted(found, key=lambda change: change.site))
+
+
+def _program(assembled: bytes | Program) -> Program:
+    return disassemble(assembled) if isinstance(assembled, bytes) else assembled
+
+
+def _described(accesses: Iterable[Access]) -> str:
+    counted = Counter(access.nbytes for access in accesses)
+    return " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
+
+
+class _Kernel:
+    """The sites of one kernel."""
+
+    def __init__(self, code: Assembled, kernel: Function, sites: Mapping[int, Site]) -> None:
+        self.code = code
+        self.name = kernel.name
+        self.sites = sites
+        self.block, self.looping = _blocks(kernel)
+        self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
+        self.most: dict[int, int] = {}
+        for index, made in self.made.items():
+            site = sites[index]
+            if all((access.kind, access.nbytes) == (site.kind, site.nbytes) for access in made.values()):
+                self.most[self.block[index]] = max(self.most.get(self.block[index], 0), len(made))
+
+    def verdicts(self) -> list[SiteExactness]:
+        found = []
+        for index, site in self.sites.items():
+            reason = self._reason(index, site)
+            found.append(SiteExactness(site.id, HINT if reason else EXACT, reason, tuple(self.made[index].values())))
+        return found
+
+    def _reason(self, index: int, site: Site) -> str:
+        made = self.made[index]
+        if not made:
+            return self._absent(index, site)
+        wider = max(access.nbytes for access in made.values())
+        if {access.kind for access in made.values()} != {site.kind}:
+            return f"ptxas made {_listed(made.values())} of the {site.kind}"
+        if any(self.code.flow.nodes[node].opcode in _COMBINES for node in self.code.nodes(self.name, index)):
+            return "ptxas lets the lanes of a warp combine their values first"
+        if wider > site.nbytes:
+            return _merged(wider, site.nbytes)
+        if any(access.nbytes != site.nbytes for access in made.values()):
+            return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
+        most = self.most[self.block[index]]
+        if len(made) < most:
+            return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
+        if index in self.looping and len(made) == 1 and not self._repeats(next(iter(made))):
+            return "ptxas moved it out of its loop, or found that the loop runs once"
+        return ""
+
+    def _absent(self, index: int, site: Site) -> str:
+        """Why nothing was made from a site: the nearest access of its block that is wider has swallowed it, or nobody needed it."""
+        near = [
+            (abs(other - index), max(access.nbytes for access in made.values()), self.sites[other].nbytes)
+            for other, made in self.made.items()
+            if made and self.block[other] == self.block[index] and self._alike(self.sites[other], site)
+        ]
+        wider = [(distance, width, own) for distance, width, own in near if width > own]
+        if wider:
+            _, width, own = min(wider)
+            return _merged(width, own)
+        if site.space == "tex":
+            return "the assembled code does not tell which texture fetch is this one"
+        if site.space == "const":
+            return "ptxas made it an operand of other instructions"
+        return "ptxas made no access for it: the value was known already, or nobody needed it"
+
+    @staticmethod
+    def _alike(one: Site, other: Site) -> bool:
+        return (one.kind, one.space, one.nbytes) == (other.kind, other.space, other.nbytes)
+
+    def _repeats(self, node: int) -> bool:
+        """Whether control can come back to an instruction."""
+        seen: set[int] = set()
+        work = [*self.code.flow.successors[node]]
+        while work:
+            one = work.pop()
+            if one == node:
+                return True
+            if one not in seen and self.code.flow.function_of[one] == self.name:
+                seen.add(one)
+                work.extend(self.code.flow.successors[one])
+        return False
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _merged(wide: int, narrow: int) -> str:
+    return f"ptxas merged {wide // narrow} x {narrow} B into 1 x {wide} B"
+
+
+def _listed(accesses: Iterable[Access]) -> str:
+    counted = Counter(map(str, accesses))
+    return " and ".join(f"{count} x {text}" for text, count in counted.items())
+
+
+def _blocks(kernel: Function) -> tuple[Mapping[int, int], frozenset[int]]:
+    """By index of an instruction its basic block; and the indices of those in a loop."""
+    flat = flatten_scopes(kernel)
+    assert flat.body is not None
+    flow = ControlFlow(flat)
+    places = [place for place, statement in enumerate(flat.body.statements) if isinstance(statement, Instruction)]
+    indices = {place: index for index, place in enumerate(places)}
+    block = {indices[place]: one.index for one in flow.blocks for place in one.places}
+    in_loops = {number for loop in flow.loops for number in loop.blocks}
+    return block, frozenset(index for index, number in block.items() if number in in_loops)

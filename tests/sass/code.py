@@ -1,0 +1,152 @@
+"""Assembled code for the tests, and cubins with instructions exchanged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from memlane.compile import assemble, cuda
+from memlane.errors import MissingDependency
+from memlane.ptx import Module, parse
+from memlane.sass import Function, Instruction, Program, disassemble, with_control
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "ptx").glob("*.ptx"))
+
+BREADTH = r"""
+#include <cuda_fp16.h>
+__device__ __noinline__ float called(const float* p, int i) { return p[i] * 2.0f + 1.0f / p[i + 1]; }
+__device__ __forceinline__ float inlined(const float* p, int i) {
+    return p[i] * 3.0f;
+}
+extern "C" __global__ void paths(float* out, const float* in, int n, int which) {
+    int i = threadIdx.x;
+    float sum = 0;
+    switch (which) {
+        case 0: sum = inlined(in, i); break;
+        case 1: sum = in[i] / in[i + n]; break;
+        case 2: sum = called(in, i); break;
+        case 3: sum = atomicAdd(out + i, 1.0f); break;
+        case 4: sum = __shfl_xor_sync(~0u, sum, 3) + n; break;
+        case 5: sum = in[i * i]; break;
+        case 6: sum = sqrtf(in[3 * i]); break;
+    }
+    for (int j = 0; j < n; ++j) {
+        sum += in[j * i + 1];
+        if (sum > 3) break;
+        __syncthreads();
+    }
+    out[i] = sum;
+}
+extern "C" __global__ void kinds(double* d, float* f, long long* l, int* i, __half* h, unsigned long long* u, const int* index) {
+    __shared__ double wide[64];
+    __shared__ int narrow[64];
+    int t = threadIdx.x;
+    double scratch[32];
+    wide[t] = d[t];
+    narrow[t] = i[t];
+    for (int k = 0; k < 32; ++k) scratch[k] = d[k + 9];
+    __syncthreads();
+    for (int k = 0; k < t; ++k) scratch[index[k] & 31] += wide[index[k]];
+    l[t] = (long long)d[t];
+    d[t + 1] = (double)l[t + 32];
+    f[t] = (float)d[t + 64];
+    f[t + 9] = (float)l[t + 99];
+    l[t + 33] = (long long)f[t + 43];
+    d[t + 2] = rint(scratch[t & 31]);
+    h[t] = __hadd(h[t + 8], (__half)f[t + 200]);
+    u[t + 3] = __umul64hi(u[t + 4], u[t + 5]) + (u[t + 1] >> i[t + 9]);
+    u[t + 90] = atomicCAS(u + t + 91, u[t], u[t + 1]);
+    atomicAdd(d + t + 50, d[t]);
+    atomicAdd(&narrow[t ^ 1], 3);
+    i[t + 70] = atomicMax(i + 71, t) + __popcll(u[t + 66]) + __match_any_sync(~0u, t) + __reduce_add_sync(~0u, t);
+    i[t + 98] = __byte_perm(i[t], i[t + 1], narrow[t]);
+    reinterpret_cast<float4*>(f)[t + 300] = reinterpret_cast<const float4*>(f)[t + 600];
+}
+extern "C" __global__ void fetches(float4* out, cudaTextureObject_t texture) {
+    int i = threadIdx.x;
+    out[i] = tex2D<float4>(texture, i, i + 1);
+    out[i + 1].x = tex1Dfetch<float>(texture, i);
+}
+extern "C" __global__ void copies(float* out, const float* in) {
+    extern __shared__ float staged[];
+    int t = threadIdx.x;
+    unsigned there = __cvta_generic_to_shared(staged + t * 4), a, b, c, d;
+    for (int part = 0; part < 2; ++part) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;\n\tcp.async.commit_group;" ::"r"(there + 512 * part), "l"(in + t * 4));
+    }
+    asm volatile("cp.async.wait_group 1;");
+    __syncthreads();
+    out[t] = staged[t];
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(there));
+    out[t + 7] = a + b + c + d;
+}
+"""
+"""Control flow and instructions of all sorts."""
+
+
+@cache
+def cubin(ptx: str) -> bytes:
+    """The cubin of a PTX text; skips the test where the assembler or the disassembler is absent."""
+    return cubin_of(parse(ptx, "code.ptx"))
+
+
+def cubin_of(module: Module) -> bytes:
+    try:
+        data = assemble(module).data
+        disassemble(data)
+    except MissingDependency as absent:
+        pytest.skip(str(absent))
+    return data
+
+
+@cache
+def breadth() -> bytes:
+    """The cubin of `BREADTH`."""
+    try:
+        return cubin_of(cuda(BREADTH))
+    except MissingDependency as absent:
+        pytest.skip(str(absent))
+
+
+def program(ptx: str) -> Program:
+    return disassemble(cubin(ptx))
+
+
+def kernel(body: str, params: str = ".param .u64 p", before: str = "", name: str = "k") -> str:
+    """PTX of one kernel."""
+    return f".version 8.0\n.target sm_90\n.address_size 64\n{before}\n.visible .entry {name}({params})\n{{\n{body}\n}}\n"
+
+
+def mutated(data: bytes, function: Function, changed: dict[int, int]) -> bytes:
+    """The cubin with some instructions of a function replaced: by index the 128 bits."""
+    old = [one.encoding for one in function.instructions]
+    new = [changed.get(index, encoding) for index, encoding in enumerate(old)]
+    where = _bytes(old)
+    assert data.count(where) == 1, "the function must be found once"
+    return data.replace(where, _bytes(new))
+
+
+def nop_of(function: Function) -> int:
+    """The encoding of a NOP that waits for nothing."""
+    padding = next(one for one in reversed(function.instructions) if one.opcode == "NOP")
+    assert not padding.control.waits
+    return padding.encoding
+
+
+def without_wait(one: Instruction, scoreboard: int) -> int:
+    """The encoding of an instruction that no longer waits for a scoreboard."""
+    control = one.control
+    assert scoreboard in control.waits
+    return with_control(one.encoding, replace(control, wait_mask=control.wait_mask & ~(1 << scoreboard)))
+
+
+def with_write_scoreboard(one: Instruction, scoreboard: int | None) -> int:
+    """The encoding of an instruction that raises another scoreboard for its result."""
+    return with_control(one.encoding, replace(one.control, write_scoreboard=scoreboard))
+
+
+def _bytes(encodings: list[int]) -> bytes:
+    return b"".join(encoding.to_bytes(16, "little") for encoding in encodings)

@@ -1,0 +1,165 @@
+"""Control flow of listings written by hand, and of assembled code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlane.sass import Flow, Program, Register, Waiting, disassemble, waits_for
+from memlane.sass.listing import parse_listing
+from tests.sass.code import EXAMPLES, breadth, program
+
+
+def listing(*functions: tuple[str, str]) -> Program:
+    """A program of functions, each a name and a text of lines: a label with `:`, or `<write> <wait> instruction`, where `-` is none."""
+    text = ""
+    for name, body in functions:
+        text += f"\t.section\t.text.{name},\n"
+        offset = 0
+        for line in body.strip().split("\n"):
+            line = line.strip()
+            if line.endswith(":"):
+                text += f"{line}\n"
+                continue
+            write, wait, instruction = line.split(" ", 2)
+            raised = 7 if write == "-" else int(write)
+            word = raised << 5 | 7 << 8 | (0 if wait == "-" else 1 << int(wait)) << 11
+            text += f"        /*{offset:04x}*/   {instruction} ;  /* 0x0000000000000000 */\n     /* 0x{word << 41:016x} */\n"
+            offset += 16
+    return parse_listing(text)
+
+
+def flow(*functions: tuple[str, str]) -> Flow:
+    return Flow(listing(*functions))
+
+
+def test_branches_exits_and_falling_through() -> None:
+    found = flow(
+        ("k", "- - @P0 BRA `(.L_1)\n- - @!P1 EXIT\n- - BRA `(.L_1)\n- - NOP\n.L_1:\n- - BRA !P2, `(.L_2)\n- - EXIT\n.L_2:\n- - BRA `(.L_2)")
+    )
+    assert found.successors == ((4, 1), (2,), (4,), (4,), (6, 5), (), (6,))
+    assert found.predecessors[4] == (0, 2, 3)
+
+
+def test_a_diverged_warp_takes_either_way() -> None:
+    assert flow(("k", "- - BRA.DIV UR4, `(.L_1)\n- - EXIT\n.L_1:\n- - EXIT")).successors[0] == (2, 1)
+
+
+def test_convergence_leads_to_what_the_last_bssy_named() -> None:
+    body = """
+        - - BSSY B0, `(.L_a)
+        - - @P0 BRA `(.L_x)
+        - - NOP
+        .L_x:
+        - - BSYNC B0
+        - - EXIT
+        .L_a:
+        - - BSSY B0, `(.L_b)
+        - - BSYNC B0
+        - - EXIT
+        .L_b:
+        - - EXIT
+    """
+    found = flow(("k", body))
+    assert found.successors[3] == (5,)
+    assert found.successors[6] == (8,)
+
+
+def test_an_indirect_branch_goes_to_its_targets() -> None:
+    found = flow(("k", '- - BRX R8 -0x120 (*"BRANCH_TARGETS .L_1,.L_2"*)\n.L_1:\n- - EXIT\n- - EXIT\n.L_2:\n- - EXIT'))
+    assert found.successors[0] == (1, 3)
+
+
+def test_calls_return_behind_every_call_of_the_function() -> None:
+    found = flow(
+        ("f", "- - @P0 RET.ABS.NODEC R20 0x0\n- - RET.ABS.NODEC R20 0x0"),
+        ("k", "- - CALL.ABS.NOINC `(f)\n- - NOP\n- - CALL.ABS.NOINC `(f)\n- - EXIT"),
+    )
+    assert found.successors == ((1, 3, 5), (3, 5), (0,), (4,), (0,), ())
+    assert found.entries == {0, 2} and found.nodes_of("k") == range(2, 6) and found.entry("k") == 2
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES, None], ids=lambda path: "breadth" if path is None else path.stem)
+def test_all_but_padding_is_reached(path: Path | None) -> None:
+    """What the assembler left in the code can be reached, so an edge that is missing would show."""
+    code = disassemble(breadth()) if path is None else program(path.read_text())
+    found = Flow(code)
+    reached, work = set(found.entries), list(found.entries)
+    while work:
+        for successor in found.successors[work.pop()]:
+            if successor not in reached:
+                reached.add(successor)
+                work.append(successor)
+    left = [one.text for node, one in enumerate(found.nodes) if node not in reached and one.opcode != "NOP"]
+    # Behind the end of every function stands a branch to itself.
+    assert all(text.startswith("BRA") for text in left) and len(left) <= len(code.functions)
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------------------
+
+
+def waiting(body: str) -> Waiting:
+    return Waiting(flow(("k", body)))
+
+
+def test_unwaited_stops_at_the_wait() -> None:
+    found = waiting("3 - LDG.E R2, desc[UR4][R4.64]\n- 1 NOP\n- - NOP\n- 3 IADD3 R3, R2, 0x1, RZ\n- - EXIT")
+    assert found.unwaited(0) == {1, 2}
+
+
+def test_one_path_without_a_wait_is_enough() -> None:
+    found = waiting("0 - LDG.E R2, desc[UR4][R4.64]\n- - @P0 BRA `(.L_1)\n- 0 MOV R3, R2\n.L_1:\n- - CS2R R6, SR_CLOCKLO\n- - EXIT")
+    assert 3 in found.unwaited(0)
+
+
+def test_a_guard_does_not_lift_a_wait() -> None:
+    assert waiting("0 - LDG.E R2, desc[UR4][R4.64]\n- 0 @P0 MOV R3, R2\n- - EXIT").unwaited(0) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "scoreboards"),
+    [
+        ("DEPBAR.LE SB0, 0x0", {0}),
+        ("DEPBAR.LE SB0, 0x1", set()),
+        ("DEPBAR.LE SB5, 0x2, {4,3}", {3, 4}),
+        ("DEPBAR {2,1}", {1, 2}),
+        ("MOV R2, R3", set()),
+    ],
+)
+def test_depbar(text: str, scoreboards: set[int]) -> None:
+    (one,) = listing(("k", f"- - {text}")).functions["k"].instructions
+    assert set(waits_for(one)) == scoreboards
+
+
+def test_raised_looks_back_to_the_last_wait() -> None:
+    loads = "2 - LDG.E R2, desc[UR4][R4.64]\n- 2 NOP\n2 - LDG.E R3, desc[UR4][R4.64]\n1 - LDG.E R7, desc[UR4][R4.64]\n"
+    found = waiting(f"{loads}- 2 MOV R8, R3\n- - EXIT")
+    assert found.raised(4, 2) == {2}
+    assert found.raised(4, 1) == {3}
+
+
+R2 = Register("R", 2)
+
+
+def test_definitions() -> None:
+    found = waiting("- - MOV R2, R3\n- - @P0 MOV R2, R4\n- - IADD3 R5, R2, R2, RZ\n- - MOV R2, R7\n- - EXIT")
+    assert found.definitions(2, R2) == {0, 1}
+    assert found.definitions(4, R2) == {3}
+
+
+def test_the_same_guard_hides_what_was_before() -> None:
+    body = "- - CS2R R2, SR_CLOCKLO\n- - @P0 MOV R2, R4\n{}- - @P0 STG.E desc[UR4][R6.64], R2\n- - EXIT"
+    assert waiting(body.format("")).definitions(2, R2) == {1}
+    # Not if the predicate has changed in between.
+    assert waiting(body.format("- - ISETP.NE.AND P0, PT, R9, RZ, PT\n")).definitions(3, R2) == {0, 1}
+
+
+def test_definitions_across_a_loop() -> None:
+    found = waiting("- - MOV R2, R3\n.L_1:\n- - IADD3 R2, R2, 0x1, RZ\n- - @P0 BRA `(.L_1)\n- - EXIT")
+    assert found.definitions(1, R2) == {0, 1}
+
+
+def test_pairs_are_defined_by_their_first_register() -> None:
+    found = waiting("0 - LDG.E.64 R2, desc[UR4][R4.64]\n- 0 MOV R9, R3\n- - EXIT")
+    assert found.definitions(1, Register("R", 3)) == {0}
