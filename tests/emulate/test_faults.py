@@ -156,10 +156,10 @@ def test_an_endless_loop_is_reported() -> None:
 def test_an_unsupported_instruction_is_named_when_its_kernel_is_launched() -> None:
     target = emulator()
     out = target.zeros(8, np.uint32)
-    kernel = target.load(parse(program("createpolicy.fractional.L2::evict_last.b64 %rd1; ret;"), "test.ptx"))["k"]
+    kernel = target.load(parse(program("stacksave.u64 %rd1; ret;"), "test.ptx"))["k"]
     with pytest.raises(UnsupportedPtx) as caught:
         kernel[1, 32](out)
-    assert str(caught.value).startswith("test.ptx:18:5: the emulator does not model createpolicy.fractional.L2::evict_last.b64")
+    assert str(caught.value).startswith("test.ptx:18:5: the emulator does not model stacksave.u64")
     assert "^^^" in str(caught.value)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from memlane.emulate.build import I32, Value, constant
 from memlane.emulate.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.lowering import Lowering
-from memlane.emulate.runtime.accounting import accounting, count_branch
+from memlane.emulate.runtime.accounting import accounting, accounting_part, count_branch
 
-_KINDS = {"store": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
+_KINDS = {"store": STORE, "matrix": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int) -> None:
     """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none."""
-    if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses["a"] == "param":
+    if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
     known = "global" if space == "const" and k.layers.clock else space
     helper = accounting(k.chip, k.layers, known, _kind(k))
@@ -20,9 +20,22 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     k.completes(complete)
 
 
+def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int) -> None:
+    """Account for an asynchronous copy of `nbytes` a lane from global to shared memory: one request, with the sectors of its load and the
+    wavefronts of its store, and two accesses."""
+    if not (k.layers.counts or k.layers.clock):
+        return
+    size, site = constant(I32, nbytes), constant(I32, k.index)
+    load = accounting(k.chip, k.layers, "global", LOAD_PAST_L1 if k.instruction.has("cg") else LOAD)
+    loaded = k.call(load, k.warp, *source, k.active, size, site, k.start)
+    k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
+
+
 def _kind(k: Lowering) -> str:
     instruction = k.instruction
     effect = instruction.form.effect
+    if instruction.opcode == "ldmatrix":
+        return LOAD
     if effect != "load":
         return _KINDS[effect]
     beyond = any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio")) and not instruction.has("cta")

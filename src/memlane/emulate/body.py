@@ -105,7 +105,7 @@ def _ends(step: Step) -> bool:
 
 
 def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
-    if instruction.form.effect == "warp" and (instruction.has("sync") or instruction.opcode == "elect"):
+    if instruction.form.effect in ("warp", "matrix") and (instruction.has("sync") or instruction.opcode == "elect"):
         return True
     return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction")
 

@@ -315,8 +315,9 @@ class Lowering:
                 self._scratch[name] = self.e.local(ir.ArrayType(I8, nbytes), align=64)
         return self._scratch[name]
 
-    def address(self, letter: str) -> tuple[Value, Value]:
-        """A memory operand as helpers take it: a pointer to 32 i64, and a distance to add to each."""
+    def address(self, letter: str, scratch: str = "addresses") -> tuple[Value, Value]:
+        """A memory operand as helpers take it: a pointer to 32 i64, and a distance to add to each. `scratch` is where those lie that are
+        computed: an instruction with two addresses needs two."""
         operand = self.instruction.operand(letter)
         assert isinstance(operand, Address)
         e, distance = self.e, constant(I64, operand.offset)
@@ -334,8 +335,8 @@ class Lowering:
             lanes = self.symbol_address(base.name, base.offset)
         else:
             lanes = constant(vector(I64), base.value)
-        e.store_lanes(lanes, self.scratch("addresses", 256))
-        return self.scratch("addresses", 256), distance
+        e.store_lanes(lanes, self.scratch(scratch, 256))
+        return self.scratch(scratch, 256), distance
 
     def call(self, helper: Helper, *arguments: Value) -> Value:
         """Call a function of the runtime."""

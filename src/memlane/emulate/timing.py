@@ -17,7 +17,7 @@ from memlane.emulate.clock import Clock
 from memlane.emulate.latency import Timing, timing_of
 from memlane.emulate.layout import BLOCK, WARP
 from memlane.emulate.runtime.helper import invoke
-from memlane.ptx import Instruction, Special
+from memlane.ptx import Immediate, Instruction, Special
 
 if TYPE_CHECKING:
     from memlane.emulate.lowering import Lowering
@@ -54,7 +54,9 @@ class Scoreboard:
         e, timing = self._k.e, self._timing(step.instruction)
         when = self._time
         # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
-        if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
+        if _waits_for_copies(step.instruction) or (
+            step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta"))
+        ):
             when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
         for name in dict.fromkeys(reads(step.instruction)):
             ready = self._ready_time(name)
@@ -111,3 +113,9 @@ class Scoreboard:
         """The special register that a move reads."""
         source = instruction.operand("a") if instruction.opcode == "mov" else None
         return source.name if isinstance(source, Special) else ""
+
+
+def _waits_for_copies(instruction: Instruction) -> bool:
+    """Whether it waits for all asynchronous copies; where some may stay under way, the model waits for none."""
+    count = instruction.operand("n")
+    return instruction.opcode == "cp" and (instruction.has("wait_all") or (isinstance(count, Immediate) and count.value == 0))

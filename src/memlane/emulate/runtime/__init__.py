@@ -5,8 +5,10 @@ faults.py     a launch that went wrong: remember where, and stop
 fragments.py  which lanes of a warp run next
 barriers.py   barriers of a block and of a warp, exits
 access.py     loads and stores through checked addresses
+copies.py     from global to shared memory
 atomics.py    read-modify-write
 arithmetic.py division, which has no vector instruction
+matrices.py   products of matrices spread over a warp
 rounding.py   arithmetic rounded in a given direction
 schedule.py   which warp of which block runs next
 """

@@ -7,13 +7,14 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.caches import ATOMIC, access_helper
 from memlane.emulate.clock import Clock
 from memlane.emulate.counting import counting
 from memlane.emulate.layers import Compiled
-from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP, WINDOW_BYTES, WINDOWS
+from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
 from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.emulate.runtime.window import by_space
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 
 _FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
@@ -48,13 +49,13 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
             _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
         arguments = (addresses, distance, lanes, nbytes, site, issue)
         if space != "generic":
-            e.ret(invoke(e, _part(chip, layers, space, kind), warp, *arguments))
+            e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
             return
         latest = e.variable(issue)
-        for name, group, start in _groups(e, addresses, distance, lanes):
+        for name, group, start in by_space(e, addresses, distance, lanes):
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 inner = e.sub(distance, constant(I64, start))
-                complete = invoke(e, _part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)
+                complete = invoke(e, accounting_part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)
                 latest.set(e.intrinsic("smax", [latest.get(), complete]))
         e.ret(latest.get())
 
@@ -65,21 +66,9 @@ def _key(chip: Chip, layers: Compiled) -> str:
     return f"{_number_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}"
 
 
-def _groups(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
-    """The lanes of a generic access by the state space that they reach, and where its window begins."""
-    kind = vector(I64)
-    places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
-    left, groups = lanes, []
-    for name, start in WINDOWS.items():
-        inside = e.mask_of(e.icmp_unsigned("<", e.sub(places, constant(kind, start)), constant(kind, WINDOW_BYTES)))
-        groups.append((name, e.and_(left, inside), start))
-        left = e.and_(left, e.not_(inside))
-    return [*groups, ("global", left, 0)]
-
-
 @cache
-def _part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
-    """The same for lanes that all reach one state space."""
+def accounting_part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
+    """The same for lanes that all reach one state space, without the request."""
     rules = counting(chip)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:

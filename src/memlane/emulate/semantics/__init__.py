@@ -12,6 +12,7 @@ lanes that take part, for the instructions that care.
 """
 
 from memlane.emulate.semantics import (
+    asynchronous,
     atomic,
     call,
     compare,
@@ -22,6 +23,7 @@ from memlane.emulate.semantics import (
     half,
     integer,
     logic,
+    matrix,
     memory,
     miscellaneous,
     service,
@@ -33,6 +35,7 @@ from memlane.emulate.semantics.table import TABLE, Semantics, semantics
 __all__ = [
     "TABLE",
     "Semantics",
+    "asynchronous",
     "atomic",
     "call",
     "compare",
@@ -43,6 +46,7 @@ __all__ = [
     "half",
     "integer",
     "logic",
+    "matrix",
     "memory",
     "miscellaneous",
     "semantics",

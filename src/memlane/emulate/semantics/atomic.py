@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.accounting import account
 from memlane.emulate.build import I32, INTEGERS, constant, vector
+from memlane.emulate.check.hooks import check_access
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.semantics.memory import state_space
@@ -32,7 +33,8 @@ def atom(k: Lowering) -> None:
         e.store_lanes(value, k.scratch(letter))
     pointer, distance = k.address("a")
     site, out = constant(I32, k.index), k.scratch("data")
-    k.call(atomic(operation, scalar.name, space), k.warp, pointer, distance, k.active, site, k.scratch("b"), k.scratch("c"), out)
+    lanes = check_access(k, space, pointer, distance, scalar.nbytes, 1, out)
+    k.call(atomic(operation, scalar.name, space), k.warp, pointer, distance, lanes, site, k.scratch("b"), k.scratch("c"), out)
     account(k, space, pointer, distance, scalar.nbytes)
     if k.has("d"):
         k.write("d", e.load_lanes(out, INTEGERS[scalar.bits]))

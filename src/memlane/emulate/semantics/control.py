@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlane.emulate.accounting import account_branch
 from memlane.emulate.build import I32, I64, constant
 from memlane.emulate.calls import Return
+from memlane.emulate.check.hooks import check_exit
 from memlane.emulate.layout import TRAP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.faults import fault
@@ -45,6 +46,7 @@ def ret(k: Lowering) -> None:
     if isinstance(k.step.link, Return):
         return return_to_caller(k, k.step.link)
     k.flow.save()
+    check_exit(k)
     return k.flow.leave(k.active)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from memlane.emulate.build import FLOATS, I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.formats import narrow, odd_sum, widen
 from memlane.emulate.layout import LANES
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.floating import canonical, flushed, real
-from memlane.emulate.semantics.formats import narrow, odd_sum, widen
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Immediate, ScalarType
 
@@ -160,6 +160,25 @@ def _saturated(k: Lowering, value: Value, target: ScalarType, source: ScalarType
     if high < source_high:
         value = k.e.intrinsic(f"{prefix}min", [value, constant(value.type, high)])
     return value
+
+
+@semantics(_SECTION + "cvt-pack")
+def cvt_pack(k: Lowering) -> None:
+    """a and b limited to a short integer type, a above b, and above both what of c is left."""
+    e, kind, name = k.e, vector(I32), k.slot_of("dtype")
+    bits, signed = int(name[1:]), name[0] == "s"
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    a, b = (
+        e.and_(
+            e.intrinsic("smin", [e.intrinsic("smax", [k.read(letter), constant(kind, low)]), constant(kind, high)]),
+            constant(kind, (1 << bits) - 1),
+        )
+        for letter in "ab"
+    )
+    result = e.or_(e.shl(a, constant(kind, bits)), b)
+    if k.has("c"):
+        result = e.or_(result, e.shl(k.read("c"), constant(kind, 2 * bits)))
+    k.write("d", result)
 
 
 @semantics(_SECTION + "prmt")

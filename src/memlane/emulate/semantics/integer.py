@@ -178,6 +178,35 @@ def bfind(k: Lowering) -> None:
     k.write("d", _narrow(k, e.select(nothing, constant(a.type, -1), found)))
 
 
+@semantics(_SECTION + "fns")
+def fns(k: Lowering) -> None:
+    """The place of the offset-th set bit counted from `base`, upwards or downwards; all ones if there is none.
+
+    Found by halving: of those places p between `base` and the end that have enough set bits on the way to them, the nearest."""
+    e, kind = k.e, vector(I32)
+    mask, base, offset = (k.read(letter) for letter in ("mask", "base", "offset"))
+    zero, one, minus = (constant(kind, number) for number in (0, 1, -1))
+    down = e.icmp_signed("<", offset, zero)
+    # Looking downwards from `base` is looking upwards in the reversed word.
+    word = e.select(down, e.intrinsic("bitreverse", [mask]), mask)
+    start = e.and_(e.select(down, e.sub(constant(kind, 31), base), base), constant(kind, 31))
+    here = e.and_(e.lshr(word, start), one)
+    wanted = e.select(e.icmp_unsigned("==", offset, zero), one, e.intrinsic("abs", [offset, ir.Constant(I1, 0)]))
+    word = e.and_(word, e.shl(minus, start))
+    place: Value = zero
+    left = wanted
+    for width in (16, 8, 4, 2, 1):
+        part = e.and_(e.lshr(word, place), constant(kind, (1 << width) - 1))
+        bits = e.popcount(part)
+        beyond = e.icmp_unsigned("<", bits, left)
+        left = e.select(beyond, e.sub(left, bits), left)
+        place = e.select(beyond, e.add(place, constant(kind, width)), place)
+    found = e.icmp_unsigned(">=", e.popcount(word), wanted)
+    found = e.and_(found, e.or_(e.icmp_unsigned("!=", offset, zero), e.icmp_unsigned("!=", here, zero)))
+    place = e.select(down, e.sub(constant(kind, 31), place), place)
+    k.write("d", e.select(found, place, minus))
+
+
 @semantics(_SECTION + "brev")
 def brev(k: Lowering) -> None:
     k.write("d", k.e.intrinsic("bitreverse", [k.read("a")]))

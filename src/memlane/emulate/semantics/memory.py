@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.accounting import account
 from memlane.emulate.build import I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.check.hooks import check_access
 from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
@@ -71,7 +72,8 @@ def ld(k: Lowering) -> None:
         raise k.unsupported()
     e, element, out = k.e, INTEGERS[scalar.bits], k.scratch("data")
     pointer, distance = k.address("a")
-    k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, k.active, constant(I32, k.index), out)
+    lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(targets), out)
+    k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
     account(k, space, pointer, distance, scalar.nbytes * len(targets))
     for number, target in enumerate(targets):
         k.write_operand(target, e.load_lanes(e.at(out, number * LANES * scalar.nbytes), element), scalar.name)
@@ -135,13 +137,20 @@ def st(k: Lowering) -> None:
     for number, source in enumerate(sources):
         e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
     pointer, distance = k.address("a")
-    k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, k.active, constant(I32, k.index), data)
+    lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(sources), data)
+    k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
     account(k, space, pointer, distance, scalar.nbytes * len(sources))
 
 
 @semantics(_SECTION + "prefetch-prefetchu", _SECTION + "applypriority", _SECTION + "discard")
 def hint(k: Lowering) -> None:
     """Hints to the caches change no value."""
+
+
+@semantics(_SECTION + "createpolicy")
+def createpolicy(k: Lowering) -> None:
+    """A policy for the caches, which the emulator does not look at."""
+    k.write("d", constant(vector(I64), 0))
 
 
 # -- addresses -------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlane.emulate.build import I1, I32, I64, constant
+from memlane.emulate.check.hooks import check_barrier, check_fence, check_masks, check_warp_barrier
 from memlane.emulate.layout import BLOCK, WARP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.barriers import arrive, meet
@@ -27,6 +28,7 @@ def bar(k: Lowering) -> None:
     following = k.flow.successors[0] if k.flow.successors else k.flow.end
     k.flow.skip_if_idle(following)
     time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
+    check_barrier(k, barrier)
     waits = constant(I1, 0 if k.instruction.has("arrive") else 1)
     k.call(arrive, k.warp, k.active, barrier, count, constant(I32, following), waits, time, constant(I32, k.index))
     return k.flow.pick_again()
@@ -50,6 +52,8 @@ def bar_warp_sync(k: Lowering) -> None:
     k.flow.save()
     following = k.flow.successors[0] if k.flow.successors else k.flow.end
     k.flow.skip_if_idle(following)
+    check_masks(k)
+    check_warp_barrier(k, members)
     missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.active))
     waiting = e.or_(missing, e.get(k.warp, WARP, "at_warp_barrier"))
     with e.if_then(e.icmp_unsigned("!=", waiting, constant(I32, 0)), likely=False):
@@ -62,3 +66,4 @@ def bar_warp_sync(k: Lowering) -> None:
 @semantics(_SECTION + "membar-fence", _SECTION + "griddepcontrol")
 def fence(k: Lowering) -> None:
     """Memory operations happen one after another here: there is nothing to order."""
+    check_fence(k)

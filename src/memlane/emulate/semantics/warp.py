@@ -5,6 +5,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from memlane.emulate.build import I32, INTEGERS, Value, constant, lane_numbers, vector
+from memlane.emulate.check.hooks import check_masks
 from memlane.emulate.layout import LANES
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.exchange import match_any, permute
@@ -20,6 +21,7 @@ def _gathered(k: Lowering) -> Value:
         return k.active
     members = k.uniform("mask")
     k.flow.gather(members)
+    check_masks(k)
     return k.e.and_(k.active, members)
 
 

@@ -1,0 +1,40 @@
+"""Copies from global to shared memory, lane by lane."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from memlane.emulate.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.runtime.window import Window, address_of_lane
+
+
+@cache
+def copy(nbytes: int) -> Helper:
+    """`(warp, sources, distance, targets, distance, lanes, site, counts)`: `counts` points to 32 i32, how many of the `nbytes` each lane
+    reads; the rest of its target becomes zero."""
+
+    def build(
+        e: Emit, warp: Value, sources: Value, ahead: Value, targets: Value, behind: Value, mask: Value, site: Value, counts: Value
+    ) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret_void()
+        first = e.lowest_bit(mask)
+        source = Window(e, warp, "global", site, address_of_lane(e, sources, ahead, first), nbytes)
+        piece = Window(e, warp, "global", site, address_of_lane(e, sources, ahead, first), 1)
+        target = Window(e, warp, "shared", site, address_of_lane(e, targets, behind, first), nbytes)
+        with e.each_lane(mask) as lane, target.lane(lane, address_of_lane(e, targets, behind, lane)) as to:
+            start = address_of_lane(e, sources, ahead, lane)
+            count = e.load(e.element(counts, lane, I32), typ=I32)
+            with e.if_else(e.icmp_unsigned(">=", count, constant(I32, nbytes))) as (whole, part):
+                with whole, source.lane(lane, start) as come:
+                    for number in range(0, nbytes, 4):
+                        e.store(e.load(e.at(come, number), typ=I32), e.at(to, number))
+                with part:
+                    for number in range(0, nbytes, 4):
+                        e.store(constant(I32, 0), e.at(to, number))
+                    with e.count(count) as number, piece.lane(lane, e.add(start, e.zext(number, I64))) as come:
+                        e.store(e.load(come, typ=I8), e.element(to, number, I8))
+
+    arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, POINTER)
+    return Helper(f"memlane_copy_{nbytes}", VOID, arguments, build)
