@@ -9,6 +9,7 @@ import pytest
 
 from tests.emulate.elementwise import apply
 from tests.emulate.exact import BRAIN, DOUBLE, HALF, SINGLE, Binary
+from tests.emulate.running import run
 from tests.emulate.test_rounding import added, agrees, divided, multiplied, multiplied_and_added, negative, specimens, zero_of
 
 FORMS = {"f16": HALF, "bf16": BRAIN, "f32": SINGLE, "f64": DOUBLE, "tf32": Binary(8, 10)}
@@ -251,3 +252,21 @@ def test_division_for_reference() -> None:
     """The oracle itself: a third, from its definition."""
     assert divided(HALF, 0x3C00, 0x4200, "rn") == 0x3555
     assert divided(HALF, 0x3C00, 0x4200, "rp") == 0x3556
+
+
+@pytest.mark.parametrize(("name", "one", "many"), [("f16", 0x3C00, 0x5000), ("bf16", 0x3F80, 0x4200), ("f16x2", 0x3C004000, 0x50005400)])
+def test_atomic_sums(name: str, one: int, many: int) -> None:
+    """32 lanes add 1 (and 2 in the upper half) to a zero; the old values are those on the way."""
+    width = 32 if name.endswith("x2") else 16
+    register = "%r1" if width == 32 else "%h1"
+    body = f"""
+        mov.b{width} {register}, {one if width == 16 else (one & 0xFFFF) << 16 | one >> 16};
+        atom.global.add.noftz.{name} {register}, [%out], {register};
+        red.global.add.noftz.{name} [%out+4], {register};
+        ret;"""
+    assert int(run(body)[0]) == (many if width == 16 else (many & 0xFFFF) << 16 | many >> 16)
+
+
+def test_compare_and_swap_of_half_a_word() -> None:
+    body = "mov.b16 %h1, 0; cvt.u16.u32 %h2, %tid; add.u16 %h2, %h2, 5; atom.global.cas.b16 %h3, [%out+2], %h1, %h2; ret;"
+    assert int(run(body)[0]) == 5 << 16

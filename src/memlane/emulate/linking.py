@@ -15,11 +15,10 @@ from memlane.emulate.body import CARRY, Body, Place, Step, flatten, live_out
 from memlane.emulate.calls import STACK, Call, Return, Target
 from memlane.emulate.parameters import Parameters, Unit
 from memlane.emulate.variables import function_addresses, lay_out_locals
+from memlane.emulate.wiring import items_of, of_this_activation, parameter_accesses, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import (
-    SCALAR_TYPES,
     Address,
-    Arguments,
     Block,
     Function,
     Instruction,
@@ -122,7 +121,7 @@ class _Linker:
             one = step.instruction
             if one.form.effect == "call" and not step.resumes:
                 self._read_call(part, one)
-            for name, offset, nbytes, count in _accesses(one):
+            for name, offset, nbytes, count in parameter_accesses(one):
                 if name in part.parameters:
                     for number in range(count):
                         self._parameters.access((part.name, name), offset + number * nbytes, nbytes)
@@ -134,10 +133,10 @@ class _Linker:
         for target in self._targets(part, call):
             part.callees.add(target.name)
             formals = (*target.function.results, *target.function.params)
-            for formal, actual in zip(formals, (*_items(call, "result"), *_items(call, "arguments")), strict=True):
+            for formal, actual in zip(formals, (*items_of(call, "result"), *items_of(call, "arguments")), strict=True):
                 if isinstance(actual, Symbol):
                     self._parameters.bind((part.name, actual.name), (target.name, formal.name))
-        for actual in _items(call, "arguments"):
+        for actual in items_of(call, "arguments"):
             if isinstance(actual, Symbol) and actual.name not in part.parameters:
                 raise UnsupportedPtx(f"the emulator does not model {actual.name} as the argument of a call", call.span)
 
@@ -183,7 +182,7 @@ class _Linker:
         if not part.recursive:
             return places
         # What a function that may be entered again needs behind a call lies on the stack meanwhile.
-        alone = [replace(place, steps=tuple(_of_this_activation(step) for step in place.steps)) for place in places]
+        alone = [replace(place, steps=tuple(of_this_activation(step) for step in place.steps)) for place in places]
         needed = {place.steps[-1].index: live for place, live in zip(alone, live_out(alone), strict=True) if _ends_with_call(place)}
         return [
             replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, set())) for step in place.steps)) for place in places
@@ -195,20 +194,20 @@ class _Linker:
             return step
         results = {register for target in link.targets for register, _ in target.results}
         link = replace(link, saved=tuple(sorted(needed - results - {STACK, CARRY})))
-        return _wired_call(step, link)
+        return wired_call(step, link)
 
     def _wired_step(self, part: _Part, step: Step) -> Step:
         one = step.instruction
         guard = None if one.guard is None else replace(one.guard, register=part.rename(one.guard.register))
         if one.form.effect == "call":
-            return _wired_call(replace(step, instruction=replace(one, guard=guard)), self._call(part, one))
+            return wired_call(replace(step, instruction=replace(one, guard=guard)), self._call(part, one))
         if one.form.effect == "return" and not part.is_kernel:
             results = [register for variable in part.function.results for _, register in self._units(part, variable.name)]
             self._registers[part.place] = "b32"
             stack = [STACK] if part.frame_bytes else []
-            ended = _with_registers(replace(one, guard=guard), stack, [part.place, *results, *stack])
+            ended = with_registers(replace(one, guard=guard), stack, [part.place, *results, *stack])
             return replace(step, instruction=ended, link=Return(part.place, part.frame_bytes))
-        for name, offset, nbytes, count in _accesses(one):
+        for name, offset, nbytes, count in parameter_accesses(one):
             if name in part.parameters:
                 one = self._wired_access(part, one, name, (offset, nbytes * count))
         if part.frame:
@@ -247,7 +246,7 @@ class _Linker:
         return replace(one, operands=tuple(operands))
 
     def _call(self, part: _Part, call: Instruction) -> Call:
-        arguments, results = _items(call, "arguments"), _items(call, "result")
+        arguments, results = items_of(call, "arguments"), items_of(call, "result")
         name = called_name(call)
         if name in self._services:
             passed = tuple(tuple(operand for _, operand in self._passed(part, actual, None)) for actual in arguments)
@@ -356,24 +355,8 @@ def _ends_with_call(place: Place) -> bool:
     return bool(place.steps) and isinstance(place.steps[-1].link, Call) and not place.steps[-1].resumes
 
 
-def _accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
-    """Of a load or store in `.param` space: the variable, the offset, the bytes of a component, and how many components."""
-    if one.form.effect not in ("load", "store") or one.form.addresses.get("a") != "param":
-        return
-    address, value = one.operand("a"), one.operand("d" if one.form.effect == "load" else "b")
-    if isinstance(address, Address) and isinstance(address.base, Symbol):
-        count = len(value.items) if isinstance(value, Vector) else 1
-        nbytes = SCALAR_TYPES[one.form.types["d" if one.form.effect == "load" else "b"]].nbytes
-        yield address.base.name, address.base.offset + address.offset, nbytes, count
-
-
-def _items(call: Instruction, letter: str) -> tuple[Operand, ...]:
-    operand = call.operand(letter)
-    return operand.items if isinstance(operand, Arguments) else () if operand is None else (operand,)
-
-
 def _fits(part: _Part, call: Instruction, function: Function) -> bool:
-    for actuals, formals in ((_items(call, "arguments"), function.params), (_items(call, "result"), function.results)):
+    for actuals, formals in ((items_of(call, "arguments"), function.params), (items_of(call, "result"), function.results)):
         if len(actuals) != len(formals):
             return False
         for actual, formal in zip(actuals, formals, strict=True):
@@ -417,42 +400,3 @@ def _with_return(function: Function) -> Function:
     if isinstance(last, Instruction) and last.guard is None and last.form.effect in ("return", "exit", "trap", "branch"):
         return function
     return replace(function, body=Block((*statements, instruction("ret;"))))
-
-
-def _with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]) -> Instruction:
-    """An instruction that, for whom it may concern, writes and reads these registers and nothing else."""
-    operands = tuple(Vector(tuple(Register(name) for name in dict.fromkeys(names))) for names in (writes, reads))
-    places = {"d": 0, "a": 1}
-    form = replace(one.form, operands=places, writes=frozenset("d"), updates=frozenset(), types={}, addresses={})
-    return replace(one, operands=operands, form=form)
-
-
-def _of_this_activation(step: Step) -> Step:
-    """A call without the registers of the called function, which may be the same ones, but of another activation."""
-    link = step.link
-    if not isinstance(link, Call):
-        return step
-    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
-    if step.resumes:
-        results = [register for target in link.targets for register, _ in target.results]
-        return replace(step, instruction=_with_registers(step.instruction, results, pointer))
-    passed = [operand for target in link.targets for _, operand in target.arguments]
-    passed += [operand for argument in link.arguments for operand in argument]
-    reads = [operand.name for operand in passed if isinstance(operand, Register)] + pointer
-    return replace(step, instruction=_with_registers(step.instruction, link.results, reads))
-
-
-def _wired_call(step: Step, link: Call) -> Step:
-    """A call, or what is done behind it, with the registers that it writes and reads."""
-    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
-    stack = [STACK] if link.saved or any(target.frame_bytes for target in link.targets) else []
-    if step.resumes:
-        writes = [*(register for target in link.targets for register, _ in target.results), *link.saved, *stack]
-        reads = [*(register for target in link.targets for _, register in target.results), *pointer, *stack]
-        return replace(step, instruction=_with_registers(replace(step.instruction, guard=None), writes, reads), link=link)
-    moves = [pair for target in link.targets for pair in target.arguments]
-    passed = [operand for _, operand in moves] + [operand for argument in link.arguments for operand in argument]
-    writes = [register for register, _ in moves] + [target.place for target in link.targets]
-    writes += [target.frame for target in link.targets if target.frame] + [*link.results, *stack]
-    reads = [operand.name for operand in passed if isinstance(operand, Register)] + [*pointer, *link.saved, *stack]
-    return replace(step, instruction=_with_registers(step.instruction, writes, reads), link=link)

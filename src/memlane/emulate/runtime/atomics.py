@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from memlane.emulate.build import FLOATS, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+import llvmlite.ir as ir
+
+from memlane.emulate.build import FLOATS, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.formats import narrow, widen
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 from memlane.ptx import SCALAR_TYPES
@@ -33,6 +36,18 @@ def _smaller(kind: str, relation: str) -> _Combine:
     return combine
 
 
+def _add_short(name: str) -> _Combine:
+    """The sum of f16 or bf16, alone or in pairs, of which each is rounded by itself."""
+
+    def combine(e: Emit, old: Value, b: Value, c: Value) -> Value:
+        kind = ir.VectorType(I16, old.type.width // 16)
+        terms = [widen(e, e.bitcast(value, kind), name.removesuffix("x2")) for value in (old, b)]
+        total = narrow(e, e.fadd(*terms), name.removesuffix("x2"))
+        return e.bitcast(e.trunc(total, kind), old.type)
+
+    return combine
+
+
 def _combine(operation: str, kind: str) -> _Combine:
     table: dict[str, _Combine] = {
         "add": lambda e, old, b, c: e.fadd(old, b) if kind == "f" else e.add(old, b),
@@ -53,9 +68,10 @@ def _combine(operation: str, kind: str) -> _Combine:
 def atomic(operation: str, type_name: str, space: str) -> Helper:
     """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go."""
     scalar = SCALAR_TYPES[type_name]
-    is_float = scalar.kind == "f" and operation == "add"
+    is_short = type_name in ("f16", "bf16", "f16x2", "bf16x2")
+    is_float = scalar.kind == "f" and operation == "add" and not is_short
     element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
-    combine = _combine(operation, "f" if is_float else scalar.kind)
+    combine = _add_short(type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
@@ -68,6 +84,6 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
             e.store(combine(e, old, *operands), pointer)
             e.store(old, e.element(out, lane, element))
 
-    kind = "f" if is_float else scalar.kind
+    kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
     return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}", VOID, arguments, build)

@@ -21,8 +21,8 @@ def atom(k: Lowering) -> None:
     operation = next((word for word in instruction.modifiers if word in OPERATIONS), "")
     if (
         not operation
-        or scalar.lanes != 1
-        or scalar.bits not in (32, 64)
+        or (scalar.bits not in (32, 64) and operation not in ("cas", "add"))
+        or scalar.bits > 64
         or k.slot_of("vec")
         or space not in ("global", "shared", "generic")
     ):

@@ -1,0 +1,66 @@
+"""Instructions that pass parameters, as the rest of the emulator is to see them: with the registers that they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from memlane.emulate.body import Step
+from memlane.emulate.calls import STACK, Call
+from memlane.ptx import SCALAR_TYPES, Address, Arguments, Instruction, Operand, Register, Symbol, Vector
+
+
+def parameter_accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
+    """Of a load or store in `.param` space: the variable, the offset, the bytes of a component, and how many components."""
+    if one.form.effect not in ("load", "store") or one.form.addresses.get("a") != "param":
+        return
+    address, value = one.operand("a"), one.operand("d" if one.form.effect == "load" else "b")
+    if isinstance(address, Address) and isinstance(address.base, Symbol):
+        count = len(value.items) if isinstance(value, Vector) else 1
+        nbytes = SCALAR_TYPES[one.form.types["d" if one.form.effect == "load" else "b"]].nbytes
+        yield address.base.name, address.base.offset + address.offset, nbytes, count
+
+
+def items_of(call: Instruction, letter: str) -> tuple[Operand, ...]:
+    """The arguments or results of a call, by the letter of their list."""
+    operand = call.operand(letter)
+    return operand.items if isinstance(operand, Arguments) else () if operand is None else (operand,)
+
+
+def with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]) -> Instruction:
+    """An instruction that, for whom it may concern, writes and reads these registers and nothing else."""
+    operands = tuple(Vector(tuple(Register(name) for name in dict.fromkeys(names))) for names in (writes, reads))
+    places = {"d": 0, "a": 1}
+    form = replace(one.form, operands=places, writes=frozenset("d"), updates=frozenset(), types={}, addresses={})
+    return replace(one, operands=operands, form=form)
+
+
+def of_this_activation(step: Step) -> Step:
+    """A call without the registers of the called function, which may be the same ones, but of another activation."""
+    link = step.link
+    if not isinstance(link, Call):
+        return step
+    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
+    if step.resumes:
+        results = [register for target in link.targets for register, _ in target.results]
+        return replace(step, instruction=with_registers(step.instruction, results, pointer))
+    passed = [operand for target in link.targets for _, operand in target.arguments]
+    passed += [operand for argument in link.arguments for operand in argument]
+    reads = [operand.name for operand in passed if isinstance(operand, Register)] + pointer
+    return replace(step, instruction=with_registers(step.instruction, link.results, reads))
+
+
+def wired_call(step: Step, link: Call) -> Step:
+    """A call, or what is done behind it, with the registers that it writes and reads, its own and those of the functions that it calls."""
+    pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
+    stack = [STACK] if link.saved or any(target.frame_bytes for target in link.targets) else []
+    if step.resumes:
+        writes = [*(register for target in link.targets for register, _ in target.results), *link.saved, *stack]
+        reads = [*(register for target in link.targets for _, register in target.results), *pointer, *stack]
+        return replace(step, instruction=with_registers(replace(step.instruction, guard=None), writes, reads), link=link)
+    moves = [pair for target in link.targets for pair in target.arguments]
+    passed = [operand for _, operand in moves] + [operand for argument in link.arguments for operand in argument]
+    writes = [register for register, _ in moves] + [target.place for target in link.targets]
+    writes += [target.frame for target in link.targets if target.frame] + [*link.results, *stack]
+    reads = [operand.name for operand in passed if isinstance(operand, Register)] + [*pointer, *link.saved, *stack]
+    return replace(step, instruction=with_registers(step.instruction, writes, reads), link=link)
