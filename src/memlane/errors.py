@@ -12,6 +12,7 @@
     |   +-- BadAccess              an access of the kernel outside every allocation, or misaligned
     |   +-- Deadlock               threads wait for each other for ever
     |   +-- KernelTrap             the kernel executed `trap` or failed an assertion
+    |   +-- CheckFailed            the checker found something, and was told to stop then
     +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
     +-- ChipError                  no such chip, or a chip's data file is wrong
     +-- RecordError                a record file that is foreign, truncated, or cannot be written
@@ -86,6 +87,10 @@ class Deadlock(LaunchError):
 
 class KernelTrap(LaunchError):
     """The kernel stopped itself: `trap`, or a failed assertion."""
+
+
+class CheckFailed(LaunchError):
+    """The checker found what no kernel may do, in a launch that was to stop then."""
 
 
 class DeviceError(MemlaneError):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from memlane.chip import Chip, resident_blocks
 from memlane.emulate.caches import Level
+from memlane.emulate.check.shadows import Shadows
 from memlane.emulate.execution import execute
 from memlane.emulate.initial import fill
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
@@ -51,7 +52,9 @@ class Emulator(Target):
         self.name = f"emulator:{chip.name}"
         self.default_stream = Stream(0)
         self.patience = patience
-        self.memory = Memory()
+        self.shadows = Shadows()
+        """What the checker knows of the memory between launches."""
+        self.memory = Memory(self.shadows)
         self.cycles = 0
         """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
         self._l2: Level | None = None
@@ -73,6 +76,7 @@ class Emulator(Target):
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
         if host.nbytes:
             self.memory.view(address, host.nbytes)[:] = host.reshape(-1).view(np.uint8)
+            self.memory.wrote(address, host.nbytes)
 
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """No foreign object has memory here."""
@@ -91,6 +95,7 @@ class Emulator(Target):
         known = {**addresses, **function_addresses(module)}
         for variable, buffer in zip(kept, buffers, strict=True):
             fill(variable, buffer.bytes, lambda name: known.get(name, 0))
+            self.memory.wrote(addresses[variable.name], len(buffer.bytes))
         return Loaded(module, addresses, buffers)
 
     def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
@@ -117,6 +122,8 @@ class Emulator(Target):
         compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, launch.kernel.module, function), self.chip)
         handle = launch.kernel.loaded.handle
         assert isinstance(handle, Loaded)
+        if not compiled.layers.check:
+            self.shadows.trust()
         observation = execute(self, launch, compiled, handle.addresses, self._launches)
         if launch.layers.report is not None:
             launch.layers.report(observation)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from memlane.emulate.check.launch import Checked
 from memlane.emulate.faults import raise_fault
 from memlane.emulate.host import Host
 from memlane.emulate.kernel import CompiledKernel
-from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED
+from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED, STOPPED
 from memlane.emulate.observed import Observed
 from memlane.emulate.runtime.helper import address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.emulate.runtime.timeline import begin_timeline, run_timeline
 from memlane.emulate.variables import parameter_offsets
+from memlane.errors import CheckFailed
 from memlane.launch import Launch, Observation
 
 if TYPE_CHECKING:
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 
 
 def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
-    """Run a launch to its end. Raises BadAccess, Deadlock or KernelTrap."""
+    """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(emulator, launch, compiled, symbols, number)
     observed = Observed(emulator, launch, compiled, state.context, state.slot_count)
+    checked = Checked(emulator, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
     host = Host(emulator, launch, compiled, state.context)
     context = state.context.ctypes.data
     if compiled.layers.clock:
@@ -40,9 +44,14 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
             pass  # back in Python, where Ctrl-C is noticed
     finally:
         host.print()
+    reports = None if checked is None else checked.finish()
     if status == BROKEN:
+        if state.context[0]["fault"] == STOPPED and reports:
+            raise CheckFailed(str(reports[0]))
+        if reports and launch.layers.report is not None:
+            launch.layers.report(Observation(launch, {}, reports=reports))
         raise_fault(emulator, launch, compiled, state.context[0], state.slots, host.assertions)
-    return observed.observation()
+    return replace(observed.observation(), reports=reports)
 
 
 def _function(address: int, result: Any, arguments: int) -> Any:

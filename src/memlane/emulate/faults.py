@@ -31,7 +31,7 @@ from memlane.emulate.memory import Allocation
 from memlane.emulate.variables import STACK_BYTES
 from memlane.errors import BadAccess, Deadlock, KernelTrap
 from memlane.launch import Launch
-from memlane.ptx import Instruction
+from memlane.ptx import Instruction, Module
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -85,9 +85,10 @@ class _Fault:
     def line(self, instruction: Instruction) -> str:
         """`transpose.cu:18`, or the place in the PTX where no source line is known."""
         module = self._launch.kernel.module
-        if instruction.location is not None and instruction.location.line and instruction.location.file in module.files:
-            return f"{module.files[instruction.location.file]}:{instruction.location.line}"
-        return str(instruction.span) if instruction.span is not None else instruction.name
+        if has_line(module, instruction) or instruction.span is None:
+            file, line = line_of(module, instruction)
+            return f"{file}:{line}"
+        return str(instruction.span)
 
     def where(self) -> str:
         return f"kernel {self._launch.kernel.title}, {self.line(self.instruction)}"
@@ -96,7 +97,7 @@ class _Fault:
         """The block and the thread of the fault."""
         context = self._context
         thread = int(context["fault_warp"]) * LANES + int(context["fault_lane"])
-        return f"block {_position(int(context['fault_block']), self._launch.grid)}, thread {_position(thread, self._launch.block)}"
+        return f"block {position(int(context['fault_block']), self._launch.grid)}, thread {position(thread, self._launch.block)}"
 
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 
@@ -130,16 +131,16 @@ class _Fault:
         neighbour = self._emulator.memory.neighbour(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is nowhere near an allocation"
-        return _beside(address, neighbour)
+        return beside(address, neighbour)
 
     # -- threads that wait ---------------------------------------------------------------------------------------------------------
 
     def deadlock(self) -> str:
-        block = _position(int(self._context["fault_block"]), self._launch.grid)
+        block = position(int(self._context["fault_block"]), self._launch.grid)
         return f"kernel {self._launch.kernel.title}: block {block} cannot go on: {self._waiting()}"
 
     def endless(self) -> str:
-        block = _position(int(self._context["fault_block"]), self._launch.grid)
+        block = position(int(self._context["fault_block"]), self._launch.grid)
         return (
             f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread "
             "passing a barrier or ending; if it does end, give the emulator more patience"
@@ -181,11 +182,27 @@ class _Fault:
         return self.line(self._compiled.instructions[int(warp["stopped_at"][lane])])
 
     def _counted(self, threads: list[int]) -> str:
-        first = _position(threads[0], self._launch.block)
+        first = position(threads[0], self._launch.block)
         return f"thread {first}" if len(threads) == 1 else f"{len(threads)} threads, the first {first},"
 
 
-def _position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+def has_line(module: Module, instruction: Instruction) -> bool:
+    """Whether the source line of an instruction is known."""
+    location = instruction.location
+    return location is not None and bool(location.line) and location.file in module.files
+
+
+def line_of(module: Module, instruction: Instruction) -> tuple[str, int]:
+    """File and line of an instruction: of the source, else of the PTX; line 0 where neither is known."""
+    if instruction.location is not None and has_line(module, instruction):
+        return module.files[instruction.location.file], instruction.location.line
+    if instruction.span is not None:
+        return instruction.span.source.name, instruction.span.line
+    return module.name, 0
+
+
+def position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The coordinates of a block or thread, x fastest."""
     x, y, _ = extents
     return number % x, number // x % y, number // (x * y)
 
@@ -194,7 +211,8 @@ def _distance(address: int, allocation: Allocation) -> int:
     return max(allocation.low - address, address - allocation.high, 0)
 
 
-def _beside(address: int, allocation: Allocation) -> str:
+def beside(address: int, allocation: Allocation) -> str:
+    """Where an address lies that an allocation does not hold."""
     what = _allocation(allocation)
     if address >= allocation.high:
         behind = address - allocation.high

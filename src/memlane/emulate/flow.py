@@ -16,6 +16,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.body import Place, Step
 from memlane.emulate.build import I32, I64, Value, constant
+from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather, leave
@@ -172,6 +173,7 @@ class Flow:
         """Write the entry, after everything that puts something into the function's frame."""
         k, e = self._k, self._k.e
         e.position_at_end(self._entry)
+        check_turn(k)
         status = k.call(enter, k.warp)
         stop = e.append_basic_block("stop")
         e.cbranch(e.icmp_unsigned("==", status, constant(I32, RUN)), self._dispatch, stop)

@@ -17,6 +17,7 @@ class Compiled:
     counts: bool
     accesses: bool
     clock: bool
+    check: bool = False
 
 
 def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
@@ -28,4 +29,4 @@ def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
         for instruction in body.instructions()
         for operand in instruction.operands
     )
-    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or reads_clock)
+    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or reads_clock, layers.check)

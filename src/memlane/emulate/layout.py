@@ -30,7 +30,7 @@ RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)
 FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
-NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION = range(11)
+NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED = range(12)
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5}
 """Numbers of state spaces in faults and access rows."""
@@ -110,6 +110,9 @@ CONTEXT = np.dtype(
         ("heap_count", "u8"),
         ("woken", "u8"),
         ("woken_count", "u8"),
+        # the checker: its record of the launch, and whom to tell when a barrier opens
+        ("check", "u8"),
+        ("opened", "u8"),
     ],
     align=True,
 )
@@ -126,6 +129,7 @@ BLOCK = np.dtype(
         ("sm", "u4"),
         ("slot", "u4"),
         ("sm_state", "u8"),
+        ("check", "u8"),
         ("origin", "i8"),
         ("finish", "i8"),
         ("arrived", "u4", BARRIERS),

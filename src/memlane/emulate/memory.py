@@ -7,6 +7,7 @@ import mmap
 import weakref
 from bisect import bisect_right, insort
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +56,24 @@ class Allocation:
         return self.high - self.low
 
 
+class Watcher(Protocol):
+    """Wants to know what becomes of allocations."""
+
+    def add(self, allocation: Allocation, written: bool) -> None:
+        """There is a new one; `written` if it is cleared."""
+
+    def remove(self, allocation: Allocation) -> None:
+        """It was freed."""
+
+    def wrote(self, allocation: Allocation, offset: int, nbytes: int) -> None:
+        """The host wrote to it."""
+
+
 class Memory:
     """The allocations of one emulated device, in the order of their addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS
         self._table: npt.NDArray[np.void] | None = None
@@ -70,12 +85,14 @@ class Memory:
         self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
         allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
         insort(self._allocations, allocation)
+        self._watcher.add(allocation, cleared)
         self._table = None
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
 
     def _free(self, allocation: Allocation) -> None:
         self._allocations.remove(allocation)
+        self._watcher.remove(allocation)
         self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
@@ -91,6 +108,12 @@ class Memory:
         if found is None or address + nbytes > found.high:
             raise DeviceError(f"{nbytes} bytes at {address:#x} do not lie in an allocation of this emulator")
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
+
+    def wrote(self, address: int, nbytes: int) -> None:
+        """The host has written to an allocation."""
+        found = self.at(address)
+        assert found is not None
+        self._watcher.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address."""

@@ -6,6 +6,7 @@ Order inside: schedule <- array <- arguments <- observe <- kernel <- target.
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
 from memlane.launch.observe import Observer, observed, observing, unobserved
+from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import (
     ACCESS_DTYPE,
     COUNT_FIELDS,
@@ -25,6 +26,7 @@ from memlane.launch.target import Graph, Target
 __all__ = [
     "ACCESS_DTYPE",
     "COUNT_FIELDS",
+    "Actor",
     "Argument",
     "Copy",
     "DeviceArray",
@@ -37,6 +39,7 @@ __all__ = [
     "LoadedModule",
     "Observation",
     "Observer",
+    "Report",
     "Schedule",
     "Step",
     "Stream",

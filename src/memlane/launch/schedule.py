@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from memlane.launch.kernel import Kernel
+    from memlane.launch.reports import Report
 
 Dim3 = tuple[int, int, int]
 
@@ -53,6 +54,8 @@ class Observation:
     """Modelled duration of the launch, where the clock layer ran."""
     thread_instructions: int | None = None
     """PTX instructions executed by active lanes whose guard was true, where counts were taken."""
+    reports: tuple[Report, ...] | None = None
+    """What the checker found; None unless asked for."""
 
 
 COUNT_FIELDS = (
@@ -99,6 +102,10 @@ class Layers:
     """Model time; on by itself for kernels that read a clock."""
     accesses: bool = False
     """Keep one row per access; implies counts."""
+    check: bool = False
+    """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
+    stop: bool = False
+    """Let the first thing that the checker finds end the launch, with CheckFailed."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
     """Called with the observation when the launch has finished."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import llvmlite.ir as ir
+
 from memlane.emulate.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
 from memlane.emulate.runtime.faults import fault
@@ -24,9 +26,21 @@ def _wake(e: Emit, context: Value, warp: Value) -> None:
         e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "woken_count")
 
 
+_OPENED = ir.FunctionType(VOID, [POINTER, I32])
+
+
+def _tell(e: Emit, block: Value, barrier: Value) -> None:
+    """Tell whoever wants to know, through `context.opened`, that a barrier is about to open."""
+    context = e.get_pointer(block, BLOCK, "context")
+    function = e.get_pointer(context, CONTEXT, "opened")
+    with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(function, I64), constant(I64, 0)), likely=False):
+        e.call_through(function, _OPENED, [block, barrier])
+
+
 @helper("release", VOID, POINTER, I32)
 def release(e: Emit, block: Value, barrier: Value) -> None:
     """Open a barrier: everyone who waits at it goes on, and it is ready for its next use."""
+    _tell(e, block, barrier)
     e.put(e.get(block, BLOCK, "popc", barrier), block, BLOCK, "result", barrier)
     e.put(e.get(block, BLOCK, "arrived", barrier), block, BLOCK, "took_part", barrier)
     e.put(0, block, BLOCK, "popc", barrier)
@@ -49,7 +63,8 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
                 _wake(e, context, warp)
 
 
-def _note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:
+def note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:
+    """Remember the instruction at which `lanes` stopped."""
     stops = e.at(warp, offset(WARP, "stopped_at"))
     e.store_lanes(e.select(e.lanes_of(lanes), e.splat(site), e.load_lanes(stops, I32)), stops)
 
@@ -75,7 +90,7 @@ def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, pla
         invoke(e, fault, warp, constant(I32, BAD_BARRIER), site, e.lowest_bit(lanes), e.zext(barrier, I64), count, constant(I32, 0))
         e.ret_void()
     with e.if_then(waits):
-        _note_stop(e, warp, lanes, site)
+        note_stop(e, warp, lanes, site)
         e.put(e.or_(e.get(warp, WARP, "waiting"), lanes), warp, WARP, "waiting")
         e.put(e.or_(e.get(warp, WARP, "at_barrier", barrier), lanes), warp, WARP, "at_barrier", barrier)
     e.bump(block, BLOCK, "arrived", e.popcount(lanes), barrier)
@@ -116,7 +131,7 @@ def gather(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> N
     missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
     with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
         set_places(e, warp, mask, place)
-        _note_stop(e, warp, mask, site)
+        note_stop(e, warp, mask, site)
         for field in ("waiting", "at_sync"):
             e.put(e.or_(e.get(warp, WARP, field), mask), warp, WARP, field)
         e.ret(constant(I32, 0))
@@ -136,7 +151,7 @@ def meet(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> Non
     missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
     with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
         set_places(e, warp, mask, place)
-        _note_stop(e, warp, mask, site)
+        note_stop(e, warp, mask, site)
         e.put(together, warp, WARP, "at_warp_barrier")
         e.put(e.or_(e.get(warp, WARP, "waiting"), mask), warp, WARP, "waiting")
         e.ret(constant(I32, 0))

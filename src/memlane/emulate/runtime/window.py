@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import (
     ALLOCATION,
     BLOCK,
@@ -176,3 +176,15 @@ class Window:
 def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> Value:
     """The i64 address of one lane: `addresses` points to 32 of them, to which `distance` is added."""
     return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
+
+
+def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
+    """The lanes of a generic access by the state space that they reach, and where its window begins."""
+    kind = vector(I64)
+    places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
+    left, groups = lanes, []
+    for name, start in WINDOWS.items():
+        inside = e.mask_of(e.icmp_unsigned("<", e.sub(places, constant(kind, start)), constant(kind, WINDOW_BYTES)))
+        groups.append((name, e.and_(left, inside), start))
+        left = e.and_(left, e.not_(inside))
+    return [*groups, ("global", left, 0)]

@@ -1,0 +1,292 @@
+"""What happens before what: turns of warps, barriers, fences, flags."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.check.notes import SPREAD, note
+from memlane.emulate.check.records import (
+    BLOCK_STATE,
+    EXITED_BARRIER,
+    HASHED,
+    LAUNCH,
+    MOST_WARPS,
+    SPLIT_BARRIER,
+    STAMP_SHIFT,
+    STATE_BYTES,
+    TURNS,
+    UNWRITTEN_BITS,
+    WARP_STATE,
+)
+from memlane.emulate.check.stamps import Actor, advance, now, owner_at, warp_state, who
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
+from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.schedule import warp_at
+
+_NEVER = 0xFFFF_FFFF
+CTA, DEVICE = 1, 2
+"""How far a fence reaches."""
+
+
+def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
+    e.call(e.declare("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1]), [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
+
+
+def _known(e: Emit, own: Value) -> Value:
+    return e.load_lanes(e.at(own, offset(WARP_STATE, "known")), I32)
+
+
+def _know(e: Emit, own: Value, known: Value) -> None:
+    e.store_lanes(known, e.at(own, offset(WARP_STATE, "known")))
+    past = e.add(e.zext(e.reduce("umin", known), I64), constant(I64, 1))
+    e.put(e.shl(past, constant(I64, STAMP_SHIFT)), own, WARP_STATE, "limit")
+
+
+def _is_number(e: Emit, number: Value) -> Value:
+    """<32 x i1> that is true in one lane."""
+    return e.icmp_unsigned("==", lane_numbers(I32), e.splat(number))
+
+
+def _larger(e: Emit, one: Value, other: Value) -> Value:
+    return e.intrinsic("umax", [one, other])
+
+
+# -- turns and blocks ------------------------------------------------------------------------------------------------------------
+
+
+@helper("check_begin_turn", VOID, POINTER)
+def begin_turn(e: Emit, warp: Value) -> None:
+    """A warp begins to run: from here on stamps are its own."""
+    block = e.get_pointer(warp, WARP, "block")
+    context = e.get_pointer(block, BLOCK, "context")
+    launch = e.get_pointer(context, CONTEXT, "check")
+    e.put(who(e, block, e.get(warp, WARP, "number")), launch, LAUNCH, "running")
+    with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "check"), constant(I64, 0)), likely=False):
+        distance = e.sub(e.ptrtoint(block, I64), e.get(context, CONTEXT, "slots"))
+        slot = e.udiv(distance, e.get(context, CONTEXT, "slot_bytes"))
+        place = e.add(e.get(launch, LAUNCH, "blocks"), e.mul(slot, e.get(launch, LAUNCH, "block_bytes")))
+        e.put(place, block, BLOCK, "check")
+    state = e.get_pointer(block, BLOCK, "check")
+    number = e.add(e.get(block, BLOCK, "number"), constant(I64, 1))
+    with e.if_then(e.icmp_unsigned("!=", e.get(state, BLOCK_STATE, "number"), number), likely=False):
+        e.put(number, state, BLOCK_STATE, "number")
+        invoke(e, begin_block, context, block)
+    stamp = advance(e, launch)
+    own = warp_state(e, state, e.get(warp, WARP, "number"))
+    e.put(e.shl(stamp, constant(I64, STAMP_SHIFT)), own, WARP_STATE, "since")
+
+
+@helper("check_begin_block", VOID, POINTER, POINTER)
+def begin_block(e: Emit, context: Value, block: Value) -> None:
+    """The first turn of a block: nothing in its shared and local memory was written, and its warps know of nothing but the past."""
+    launch, state = e.get_pointer(context, CONTEXT, "check"), e.get_pointer(block, BLOCK, "check")
+    start = offset(BLOCK_STATE, "covered")
+    _fill(e, e.at(state, start), 0, constant(I64, STATE_BYTES - start))
+    stamp = e.trunc(advance(e, launch), I32)
+    count = e.get(context, CONTEXT, "warps")
+    exists = e.icmp_unsigned("<", lane_numbers(I32), e.splat(count))
+    known = e.select(exists, e.splat(stamp), constant(vector(I32), _NEVER))
+    with e.count(count) as number:
+        own = warp_state(e, state, number)
+        _know(e, own, known)
+        e.put(e.get(warp_at(e, context, block, number), WARP, "live"), own, WARP_STATE, "members")
+    cells = e.at(state, e.get(launch, LAUNCH, "cells_offset"))
+    nbytes = e.get(launch, LAUNCH, "cells_bytes")
+    _fill(e, cells, 0, nbytes)
+    words = e.udiv(nbytes, constant(I64, 3 * 8))
+    with e.count(e.lshr(words, constant(I64, 5))) as group:  # cells come in multiples of 32
+        pointer = e.at(cells, e.mul(group, constant(I64, 8 * LANES)))
+        e.store_lanes(constant(vector(I64), UNWRITTEN_BITS), pointer)
+    _fill(e, e.at(state, e.get(launch, LAUNCH, "local_offset")), UNWRITTEN_BITS, e.get(launch, LAUNCH, "local_bytes"))
+
+
+# -- barriers --------------------------------------------------------------------------------------------------------------------
+
+
+def _joined(e: Emit, state: Value, barrier: Value) -> Value:
+    """Where it is kept what those know who arrived at a barrier."""
+    return e.at(e.at(state, offset(BLOCK_STATE, "joined")), e.mul(e.zext(barrier, I64), constant(I64, 4 * MOST_WARPS)))
+
+
+@helper("check_arrive", VOID, POINTER, I32)
+def arrive(e: Emit, warp: Value, barrier: Value) -> None:
+    """A warp brings to a barrier what it knows and what it did."""
+    actor = Actor(e, warp)
+    barrier = e.and_(barrier, constant(I32, 15))
+    place = _joined(e, actor.state, barrier)
+    mine = e.select(_is_number(e, actor.number), e.splat(e.trunc(now(e, actor.launch), I32)), _known(e, actor.own))
+    # Warps that do not exist are known for ever; nobody learns that at a barrier.
+    mine = e.select(e.icmp_unsigned("==", mine, constant(vector(I32), _NEVER)), constant(vector(I32), 0), mine)
+    e.store_lanes(_larger(e, mine, e.load_lanes(place, I32)), place)
+    flags = _larger(e, e.get(actor.own, WARP_STATE, "acquired"), e.get(actor.own, WARP_STATE, "pending"))
+    before = e.get(actor.state, BLOCK_STATE, "joined_acquired", barrier)
+    e.put(_larger(e, flags, before), actor.state, BLOCK_STATE, "joined_acquired", barrier)
+    advance(e, actor.launch)
+
+
+@helper("check_opened", VOID, POINTER, I32)
+def opened(e: Emit, block: Value, barrier: Value) -> None:
+    """A barrier is about to open: those who wait at it learn what all who arrived brought."""
+    context, state = e.get_pointer(block, BLOCK, "context"), e.get_pointer(block, BLOCK, "check")
+    launch = e.get_pointer(context, CONTEXT, "check")
+    with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "expected", barrier), constant(I32, 0))):
+        invoke(e, inspect_barrier, block, barrier)
+    place = _joined(e, state, barrier)
+    joined = e.variable(e.load_lanes(place, I32))
+    with e.count(e.get(context, CONTEXT, "warps")) as number:  # whoever has exited can do no more harm
+        gone = e.icmp_unsigned("==", e.get(warp_at(e, context, block, number), WARP, "live"), constant(I32, 0))
+        with e.if_then(gone, likely=False):
+            joined.set(e.select(_is_number(e, number), e.splat(e.trunc(now(e, launch), I32)), joined.get()))
+    acquired = e.get(state, BLOCK_STATE, "joined_acquired", barrier)
+    with e.count(e.get(context, CONTEXT, "warps")) as number:
+        waits = e.get(warp_at(e, context, block, number), WARP, "at_barrier", barrier)
+        with e.if_then(e.icmp_unsigned("!=", waits, constant(I32, 0))):
+            own = warp_state(e, state, number)
+            _know(e, own, _larger(e, _known(e, own), joined.get()))
+            e.put(_larger(e, acquired, e.get(own, WARP_STATE, "acquired")), own, WARP_STATE, "acquired")
+    e.store_lanes(constant(vector(I32), 0), place)
+    e.put(0, state, BLOCK_STATE, "joined_acquired", barrier)
+    advance(e, launch)
+
+
+@helper("check_inspect_barrier", VOID, POINTER, I32)
+def inspect_barrier(e: Emit, block: Value, barrier: Value) -> None:
+    """Note a barrier of the whole block that does not have the whole block, or has it in different places."""
+    context, state = e.get_pointer(block, BLOCK, "context"), e.get_pointer(block, BLOCK, "check")
+    zero, none = constant(I32, 0), constant(I64, 0)
+    site, lane, warp = e.variable(zero), e.variable(constant(I32, LANES)), e.variable(e.ptrtoint(block, I64))
+    with e.count(e.get(context, CONTEXT, "warps")) as number:
+        here = warp_at(e, context, block, number)
+        waits = e.get(here, WARP, "at_barrier", barrier)
+        stops = e.at(here, offset(WARP, "stopped_at"))
+        first = e.icmp_unsigned("==", lane.get(), constant(I32, LANES))
+        with e.if_then(e.and_(first, e.icmp_unsigned("!=", waits, zero))):
+            lane.set(e.lowest_bit(waits))
+            site.set(e.load(e.element(stops, lane.get(), I32), typ=I32))
+            warp.set(e.ptrtoint(here, I64))
+    someone = e.inttoptr(warp.get(), POINTER)
+    with e.if_then(e.icmp_unsigned("!=", lane.get(), constant(I32, LANES))), e.count(e.get(context, CONTEXT, "warps")) as number:
+        here = warp_at(e, context, block, number)
+        stops = e.load_lanes(e.at(here, offset(WARP, "stopped_at")), I32)
+        waits = e.get(here, WARP, "at_barrier", barrier)
+        elsewhere = e.and_(waits, e.mask_of(e.icmp_unsigned("!=", stops, e.splat(site.get()))))
+        members = e.get(warp_state(e, state, number), WARP_STATE, "members")
+        exited = e.and_(members, e.not_(e.get(here, WARP, "live")))
+        for kind, lanes in ((SPLIT_BARRIER, elsewhere), (EXITED_BARRIER, exited)):
+            with e.if_then(e.icmp_unsigned("!=", lanes, zero), likely=False):
+                other = e.lowest_bit(lanes)
+                place = e.at(here, offset(WARP, "stopped_at"))
+                other_site = e.load(e.element(place, other, I32), typ=I32)
+                other_who = who(e, block, number)
+                invoke(e, note, someone, constant(I32, kind), site.get(), lane.get(), none, zero, zero, other_site, other_who, other)
+
+
+@helper("check_warp_barrier", VOID, POINTER)
+def warp_barrier(e: Emit, warp: Value) -> None:
+    """The lanes of a warp have met."""
+    actor = Actor(e, warp)
+    present = e.trunc(now(e, actor.launch), I32)
+    _know(e, actor.own, e.select(_is_number(e, actor.number), e.splat(present), _known(e, actor.own)))
+    _acquire(e, actor)
+    advance(e, actor.launch)
+
+
+# -- fences and flags ------------------------------------------------------------------------------------------------------------
+
+
+def _acquire(e: Emit, actor: Actor) -> None:
+    seen = _larger(e, e.get(actor.own, WARP_STATE, "acquired"), e.get(actor.own, WARP_STATE, "pending"))
+    e.put(seen, actor.own, WARP_STATE, "acquired")
+
+
+@helper("check_acquire", VOID, POINTER)
+def acquire(e: Emit, warp: Value) -> None:
+    """What was released through the flags that a warp read happens before what it does from here on."""
+    _acquire(e, Actor(e, warp))
+
+
+def _hash(e: Emit, key: Value) -> Value:
+    """Place in a table of `HASHED` entries."""
+    bits = HASHED.bit_length() - 1
+    return e.lshr(e.mul(key, constant(I64, SPREAD)), constant(I64, 64 - bits))
+
+
+def _covered(e: Emit, launch: Value, person: Value) -> Value:
+    return e.element(e.get_pointer(launch, LAUNCH, "covered"), _hash(e, e.add(person, constant(I64, 1))), I32)
+
+
+@helper("check_fence", VOID, POINTER, I32)
+def fence(e: Emit, warp: Value, reach: Value) -> None:
+    """What a warp did, and what it knows of the others of its block, may be released; flags that it read are acquired."""
+    actor = Actor(e, warp)
+    present = e.trunc(now(e, actor.launch), I32)
+    known = _known(e, actor.own)
+    known = e.select(e.icmp_unsigned("==", known, constant(vector(I32), _NEVER)), constant(vector(I32), 0), known)
+    known = e.select(_is_number(e, actor.number), e.splat(present), known)
+    place = e.at(actor.state, offset(BLOCK_STATE, "covered"))
+    e.store_lanes(_larger(e, known, e.load_lanes(place, I32)), place)
+    with e.if_then(e.icmp_unsigned("==", reach, constant(I32, DEVICE))):
+        first = who(e, actor.block, constant(I32, 0))
+        row = e.local(known.type, align=128)
+        e.store(known, row)
+        with e.count(e.get(actor.context, CONTEXT, "warps")) as number:
+            entry = _covered(e, actor.launch, e.add(first, e.zext(number, I64)))
+            e.store(_larger(e, e.load(entry, typ=I32), e.load(e.element(row, number, I32), typ=I32)), entry)
+    _acquire(e, actor)
+    e.put(1, actor.own, WARP_STATE, "fenced")
+    advance(e, actor.launch)
+
+
+def _flag(e: Emit, actor: Actor, address: Value, shared: bool) -> Value:
+    word = e.lshr(address, constant(I64, 2))
+    if shared:  # each block has its own
+        word = e.sub(word, e.shl(e.add(e.get(actor.block, BLOCK, "number"), constant(I64, 1)), constant(I64, 20)))
+    return e.element(e.get_pointer(actor.launch, LAUNCH, "flags"), _hash(e, word), I32)
+
+
+def read_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, shared: bool) -> None:
+    """Strong reads: what was released there is acquired by the next fence or barrier."""
+    with (
+        e.if_then(e.icmp_unsigned("!=", e.get(actor.launch, LAUNCH, "released"), constant(I64, 0)), likely=False),
+        e.each_lane(lanes) as lane,
+    ):
+        address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
+        seen = e.load(_flag(e, actor, address, shared), typ=I32)
+        e.put(_larger(e, seen, e.get(actor.own, WARP_STATE, "pending")), actor.own, WARP_STATE, "pending")
+
+
+def write_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, shared: bool) -> None:
+    """Strong writes: behind a fence they release."""
+    with e.if_then(e.icmp_unsigned("!=", e.get(actor.own, WARP_STATE, "fenced"), constant(I32, 0)), likely=False):
+        e.bump(actor.launch, LAUNCH, "released")
+        present = e.trunc(now(e, actor.launch), I32)
+        with e.each_lane(lanes) as lane:
+            address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
+            e.store(present, _flag(e, actor, address, shared))
+
+
+# -- order -----------------------------------------------------------------------------------------------------------------------
+
+
+@helper("check_ordered", I1, POINTER, I32, I64, I32)
+def ordered(e: Emit, warp: Value, lane: Value, stamp: Value, other_lane: Value) -> None:
+    """Whether what `other_lane` of the warp whose `stamp` it is did then happens before what `lane` does now."""
+    actor = Actor(e, warp)
+    launch, own = actor.launch, actor.own
+    past = e.icmp_unsigned("<", stamp, e.get(launch, LAUNCH, "base"))
+    forgotten = e.icmp_unsigned("<=", e.add(stamp, constant(I64, TURNS)), now(e, launch))
+    with e.if_then(e.or_(past, forgotten)):
+        e.ret(constant(I1, 1))
+    other = e.load(owner_at(e, launch, stamp), typ=I64)
+    when = e.trunc(stamp, I32)
+    acquired = e.get(own, WARP_STATE, "acquired")
+    other_block = e.udiv(other, constant(I64, MOST_WARPS))
+    with e.if_then(e.icmp_unsigned("!=", other_block, e.get(actor.block, BLOCK, "number"))):
+        covered = e.load(_covered(e, launch, other), typ=I32)
+        e.ret(e.icmp_unsigned("<=", when, e.intrinsic("umin", [acquired, covered])))
+    number = e.trunc(e.urem(other, constant(I64, MOST_WARPS)), I32)
+    same = e.and_(e.icmp_unsigned("==", number, actor.number), e.icmp_unsigned("==", lane, other_lane))
+    known = e.get(own, WARP_STATE, "known", number)
+    covered = e.get(actor.state, BLOCK_STATE, "covered", number)
+    by_barrier = e.icmp_unsigned("<=", when, known)
+    by_flag = e.icmp_unsigned("<=", when, e.intrinsic("umin", [acquired, covered]))
+    e.ret(e.or_(same, e.or_(by_barrier, by_flag)))

@@ -1,0 +1,93 @@
+"""Two accesses to one word by different threads: one after the other, of no consequence, or a data race."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.check.clocks import ordered
+from memlane.emulate.check.notes import note
+from memlane.emulate.check.records import LANE_SHIFT, MOST_SITES, RACE_WITH_READ, RACE_WITH_WRITE, SITE_SHIFT, STAMP_SHIFT
+from memlane.emulate.check.stamps import Actor, owner_at
+from memlane.emulate.layout import LANES
+from memlane.emulate.runtime.helper import Helper, invoke
+
+_ARGUMENTS = (POINTER, I32, I32, I32, I64, I32, I32, I64, POINTER, POINTER)
+"""warp, site, kind, lane, address, bytes, space, entry of the other access, host memory of this one, data that it stores"""
+
+
+@cache
+def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
+    """Note a data race with the access that an entry tells of, unless it is ordered before this one or both write the same value.
+
+    `stores`: whether this access is a plain store of `count` elements, whose data lies behind the last pointer.
+    """
+
+    def build(
+        e: Emit,
+        warp: Value,
+        site: Value,
+        kind: Value,
+        lane: Value,
+        address: Value,
+        nbytes: Value,
+        space: Value,
+        entry: Value,
+        memory: Value,
+        data: Value,
+    ) -> None:
+        actor = Actor(e, warp)
+        stamp = e.lshr(entry, constant(I64, STAMP_SHIFT))
+        other_site = e.trunc(e.and_(e.lshr(entry, constant(I64, SITE_SHIFT)), constant(I64, MOST_SITES - 1)), I32)
+        other_lane = e.trunc(e.and_(e.lshr(entry, constant(I64, LANE_SHIFT)), constant(I64, LANES - 1)), I32)
+        with e.if_then(invoke(e, ordered, warp, lane, stamp, other_lane)):
+            e.ret_void()
+        if stores:
+            with e.if_then(e.icmp_unsigned("==", kind, constant(I32, RACE_WITH_WRITE))):
+                as_memory = _equals(e, memory, data, lane, element_bytes, count)
+                with e.if_then(as_memory):
+                    e.ret_void()
+                # Two lanes of one store: the memory still holds what was there before both.
+                as_other = _lanes_equal(e, data, lane, other_lane, element_bytes, count)
+                with e.if_then(e.and_(e.icmp_unsigned("==", other_site, site), as_other)):
+                    e.ret_void()
+        other = e.load(owner_at(e, actor.launch, stamp), typ=I64)
+        invoke(e, note, warp, kind, site, lane, address, nbytes, space, other_site, other, other_lane)
+
+    return Helper(f"memlane_check_conflict_{element_bytes}x{count}_{stores:d}", VOID, _ARGUMENTS, build)
+
+
+def kind_of(is_read: bool) -> int:
+    """The kind of finding, by what the other access was."""
+    return RACE_WITH_READ if is_read else RACE_WITH_WRITE
+
+
+def _all_bytes(e: Emit, element_bytes: int, count: int, same: object) -> Value:
+    result = e.variable(constant(I1, 1))
+    for part in range(count):
+        with e.count(constant(I32, element_bytes)) as byte:
+            result.set(e.and_(result.get(), same(part, byte)))  # type: ignore[operator]
+    return result.get()
+
+
+def _byte(e: Emit, data: Value, part: int, lane: Value, byte: Value, element_bytes: int) -> Value:
+    """Byte of an element that a lane stores; data lies component by component."""
+    column = e.at(data, part * LANES * element_bytes)
+    distance = e.add(e.mul(lane, constant(I32, element_bytes)), byte)
+    return e.load(e.element(column, distance, I8), typ=I8)
+
+
+def _equals(e: Emit, memory: Value, data: Value, lane: Value, element_bytes: int, count: int) -> Value:
+    def same(part: int, byte: Value) -> Value:
+        there = e.load(e.element(e.at(memory, part * element_bytes), byte, I8), typ=I8)
+        return e.icmp_unsigned("==", there, _byte(e, data, part, lane, byte, element_bytes))
+
+    return _all_bytes(e, element_bytes, count, same)
+
+
+def _lanes_equal(e: Emit, data: Value, lane: Value, other: Value, element_bytes: int, count: int) -> Value:
+    def same(part: int, byte: Value) -> Value:
+        one, two = (_byte(e, data, part, which, byte, element_bytes) for which in (lane, other))
+        return e.icmp_unsigned("==", one, two)
+
+    return _all_bytes(e, element_bytes, count, same)

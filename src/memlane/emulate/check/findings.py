@@ -1,0 +1,267 @@
+"""From the notes of generated code to reports in words."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from memlane.emulate.check.records import (
+    BEYOND,
+    CROOKED,
+    EXITED_BARRIER,
+    FOREIGN_MASK,
+    MOST_WARPS,
+    RACE_WITH_READ,
+    RACE_WITH_WRITE,
+    SPLIT_BARRIER,
+    UNEQUAL_MASKS,
+    UNWRITTEN,
+)
+from memlane.emulate.faults import beside, line_of, position
+from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.layout import LANES, SPACE_NUMBERS, WINDOW_BYTES
+from memlane.emulate.memory import Allocation
+from memlane.launch import Launch, Report
+from memlane.launch.reports import Actor
+from memlane.ptx import Instruction, demangle
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
+_VERBS = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
+
+
+@dataclass(frozen=True)
+class _Note:
+    """A row of the table, decoded."""
+
+    row: Any
+    kind: int
+    who: Actor
+    other: Actor
+    instruction: Instruction
+    other_instruction: Instruction
+
+    @property
+    def address(self) -> int:
+        return int(self.row["address"])
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.row["nbytes"])
+
+    @property
+    def space(self) -> str:
+        return _SPACES[int(self.row["space"])]
+
+    def access(self) -> str:
+        """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
+        return f"{_thread(self.who)} {_verb(self.instruction)} {self.nbytes} bytes ({self.who.op})"
+
+
+class Findings:
+    """Words for the findings of one launch."""
+
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
+        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
+
+    def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
+        """One report for each kind of finding and pair of lines, by the place where it was found."""
+        merged: dict[tuple[Any, ...], Report] = {}
+        for row in rows:
+            report = self._report(self._decode(row))
+            places = [report.place, *([report.other.place] if report.other else [])]
+            key = (report.kind, *(sorted(places) if report.kind == "data race" else places))
+            known = merged.get(key)
+            merged[key] = report if known is None else replace(known, count=known.count + report.count)
+        return tuple(sorted(merged.values(), key=lambda report: (report.who.file, report.who.line, report.kind)))
+
+    def _decode(self, row: Any) -> _Note:
+        key = int(row["key"])
+        instruction = self._compiled.instructions[key >> 8 & 0xFF_FFFF]
+        other = self._compiled.instructions[key >> 32]
+        return _Note(
+            row,
+            key & 0xFF,
+            self._actor(instruction, int(row["who"]), int(row["lane"])),
+            self._actor(other, int(row["other_who"]), int(row["other_lane"])),
+            instruction,
+            other,
+        )
+
+    def _actor(self, instruction: Instruction, who: int, lane: int) -> Actor:
+        file, line = line_of(self._launch.kernel.module, instruction)
+        thread = who % MOST_WARPS * LANES + lane
+        return Actor(position(who // MOST_WARPS, self._launch.grid), position(thread, self._launch.block), file, line, instruction.name)
+
+    def _report(self, note: _Note) -> Report:
+        words: dict[int, Callable[[_Note], Report]] = {
+            BEYOND: self._beyond,
+            CROOKED: self._crooked,
+            UNWRITTEN: self._unwritten,
+            RACE_WITH_WRITE: self._race,
+            RACE_WITH_READ: self._race,
+            EXITED_BARRIER: self._exited_barrier,
+            SPLIT_BARRIER: self._split_barrier,
+            FOREIGN_MASK: self._foreign_mask,
+            UNEQUAL_MASKS: self._unequal_masks,
+        }
+        return words[note.kind](note)
+
+    def _made(self, kind: str, note: _Note, what: str, remedy: str, *, other: bool = False, memory: str | None = None) -> Report:
+        return Report(
+            kind,
+            self._launch.kernel.title,
+            note.who,
+            note.other if other else None,
+            what,
+            remedy,
+            int(note.row["count"]),
+            None if memory is None else note.address,
+            None if memory is None else note.nbytes,
+            "" if memory is None else note.space,
+            memory or "",
+        )
+
+    # -- accesses --------------------------------------------------------------------------------------------------------------------
+
+    def _beyond(self, note: _Note) -> Report:
+        head = f"{note.access()} at {note.address:#x}"
+        size = self._size(note.space)
+        if size is not None:
+            what = f"{head}, outside the {size} bytes of {note.space} memory of the {'thread' if note.space == 'local' else 'block'}"
+            return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
+        freed = _holder(self._emulator.shadows.freed, note.address)
+        if freed is not None:
+            what = f"{head}, {note.address - freed.low} bytes into an allocation of {freed.nbytes} bytes that was freed"
+            return self._made("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
+        neighbour = self._emulator.memory.neighbour(note.address)
+        if neighbour is None or max(neighbour.low - note.address, note.address - neighbour.high) > WINDOW_BYTES:
+            what = f"{head}, which is nowhere near an allocation"
+            return self._made("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
+        named = self._argument(neighbour)
+        what = f"{head}, {beside(note.address, neighbour)}{f', {named}' if named else ''}"
+        return self._made("out of bounds", note, what, "Guard the access with the array's extent, or correct the index.", memory=named)
+
+    def _crooked(self, note: _Note) -> Report:
+        memory = self._memory(note)
+        what = f"{note.access()} at {note.address:#x}{f', {memory},' if memory else ','} which is not a multiple of {note.nbytes}"
+        return self._made("misaligned", note, what, "Align the data, or access it by smaller parts.", memory=memory)
+
+    def _unwritten(self, note: _Note) -> Report:
+        memory = self._memory(note)
+        what = f"{note.access()} at {_in(note.space, note.address, memory)}, which nobody has written"
+        remedy = "Copy data there or clear it before the launch, or write it in the kernel first."
+        if note.space != "global":
+            remedy = "Write it first; if another thread does, put a barrier between."
+        return self._made("never written", note, what, remedy, memory=memory)
+
+    def _race(self, note: _Note) -> Report:
+        memory = self._memory(note)
+        other = note.other
+        same_block = other.block == note.who.block
+        where = f"thread {other.thread}" if same_block else _thread(other)
+        verb = "read" if note.kind == RACE_WITH_READ else _verb(note.other_instruction)
+        what = (
+            f"{note.access()} at {_in(note.space, note.address, memory)}, which {where} had {_done(verb)} "
+            f"at {other.place} ({other.op}), and nothing orders the two"
+        )
+        same_warp = same_block and self._warp(note.who) == self._warp(other)
+        remedy = "Use an atomic operation, or order them by a __threadfence() and an atomic flag on both sides."
+        if same_warp:
+            remedy = "Put __syncwarp() between the two, or use an atomic operation."
+        elif same_block:
+            remedy = "Put __syncthreads() between the two, or use an atomic operation."
+        return self._made("data race", note, what, remedy, other=True, memory=memory)
+
+    # -- barriers and masks ----------------------------------------------------------------------------------------------------------
+
+    def _exited_barrier(self, note: _Note) -> Report:
+        gone = note.other
+        what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {gone.thread} had exited at {gone.place}"
+        remedy = "Let every thread reach the barrier: guard the work, do not return before it."
+        return self._made("barrier", note, what, remedy, other=True)
+
+    def _split_barrier(self, note: _Note) -> Report:
+        away = note.other
+        what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {away.thread} came to the one at {away.place}"
+        remedy = "Let all threads of the block reach the same barrier: move it out of the branch."
+        return self._made("barrier", note, what, remedy, other=True)
+
+    def _masked(self, note: _Note) -> str:
+        return f"{_thread(note.who)}, lane {int(note.row['lane'])} of its warp, executed {note.who.op} with the mask {note.address:#010x}"
+
+    def _foreign_mask(self, note: _Note) -> Report:
+        remedy = "Name every lane that executes it in the mask, or let the others branch around it."
+        return self._made("mask", note, f"{self._masked(note)}, which leaves it out", remedy)
+
+    def _unequal_masks(self, note: _Note) -> Report:
+        what = f"{self._masked(note)}, but thread {note.other.thread}, which it names, gave another"
+        return self._made("mask", note, what, "Give all lanes that exchange values the same mask.", other=True)
+
+    # -- names -----------------------------------------------------------------------------------------------------------------------
+
+    def _size(self, space: str) -> int | None:
+        sizes = {"shared": int(self._context["shared_bytes"]), "local": self._compiled.frame.local_bytes}
+        return sizes.get(space)
+
+    def _warp(self, actor: Actor) -> int:
+        width, height, _ = self._launch.block
+        x, y, z = actor.thread
+        return (x + width * (y + height * z)) // LANES
+
+    def _memory(self, note: _Note) -> str:
+        """What lies at the address: the variable, or the argument, and how far into it."""
+        if note.space in ("shared", "local"):
+            return self._variable(note.space, note.address)
+        found = self._emulator.memory.at(note.address)
+        if found is None:
+            return ""
+        named = self._argument(found)
+        distance = note.address - found.low
+        return f"{named}+{distance}" if named else f"{distance} bytes into an allocation of {found.nbytes} bytes"
+
+    def _variable(self, space: str, address: int) -> str:
+        begins = [(start, name) for name, (where, start) in self._compiled.frame.offsets.items() if where == space and start <= address]
+        if not begins:
+            return ""
+        start, name = max(begins)
+        return f"{demangle(name).rsplit('::', 1)[-1]}+{address - start}"
+
+    def _argument(self, allocation: Allocation) -> str:
+        """`argument 2 (f4[1024])`, or the name of a variable of the module."""
+        if allocation.label:
+            return demangle(allocation.label)
+        for number, argument in enumerate(self._launch.arguments, 1):
+            if argument.memory is not None and allocation.low <= argument.memory[0] < allocation.high:
+                return f"argument {number} ({argument.text})"
+        return ""
+
+
+def _thread(actor: Actor) -> str:
+    return f"block {actor.block}, thread {actor.thread}"
+
+
+def _verb(instruction: Instruction) -> str:
+    return _VERBS.get(instruction.form.effect, "accessed")
+
+
+def _done(verb: str) -> str:
+    return {"wrote": "written"}.get(verb, verb)
+
+
+def _in(space: str, address: int, memory: str) -> str:
+    return f"{address:#x} of {space} memory{f' ({memory})' if memory else ''}"
+
+
+def _holder(allocations: list[Allocation], address: int) -> Allocation | None:
+    """Of the freed allocations, the one that held an address."""
+    ordered = sorted(allocations)
+    index = bisect_right(ordered, address, key=lambda allocation: allocation.low)
+    found = ordered[index - 1] if index else None
+    return found if found is not None and address < found.high else None

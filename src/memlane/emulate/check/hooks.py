@@ -1,0 +1,92 @@
+"""What the checker adds to the code of an instruction. Without the checker, nothing."""
+
+from __future__ import annotations
+
+from memlane.emulate.build import I32, Value, constant
+from memlane.emulate.check.cells import Shape
+from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, fence, warp_barrier
+from memlane.emulate.check.masks import inspect_masks
+from memlane.emulate.check.regions import checked
+from memlane.emulate.layout import WARP
+from memlane.emulate.lowering import Lowering
+from memlane.emulate.runtime.barriers import note_stop
+from memlane.ptx import Instruction
+
+_STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
+
+
+def check_turn(k: Lowering) -> None:
+    """A warp begins to run."""
+    if k.layers.check:
+        k.call(begin_turn, k.warp)
+
+
+def check_access(k: Lowering, space: str, pointer: Value, distance: Value, element_bytes: int, count: int, data: Value) -> Value:
+    """The lanes of `k.active` that may go on with an access of `count` elements at these addresses.
+
+    Call it before the access. `data` holds what a store will write, or is where a load will put its values; of a load, lanes that may not
+    go on find 0 there.
+    """
+    if not k.layers.check or space == "param":
+        return k.active
+    known = "global" if space == "const" else space
+    helper = checked(known, shape_of(k.instruction, element_bytes, count))
+    return k.call(helper, k.warp, pointer, distance, k.active, constant(I32, k.index), data)
+
+
+def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
+    """What an instruction with a plain address does to memory."""
+    effect = instruction.form.effect
+    updates = effect in ("atomic", "reduction")
+    release = instruction.has("release") or instruction.has("acq_rel")
+    return Shape(
+        element_bytes,
+        count,
+        reads=effect != "store",
+        writes=effect != "load",
+        strong=updates or any(instruction.has(word) for word in _STRONG),
+        acquires=instruction.has("acquire") or instruction.has("acq_rel"),
+        releases=_reach(instruction) if release else "",
+        needs_value=effect != "store" and not instruction.has("exch"),
+    )
+
+
+def _reach(instruction: Instruction) -> str:
+    return "cta" if instruction.has("cta") else "device"
+
+
+def check_barrier(k: Lowering, barrier: Value) -> None:
+    """`k.active` are about to arrive at a barrier of the block."""
+    if k.layers.check:
+        k.call(arrive, k.warp, barrier)
+
+
+def check_warp_barrier(k: Lowering, members: Value) -> None:
+    """`k.active` are at a barrier of the warp: perhaps the last of its members."""
+    if not k.layers.check:
+        return
+    e = k.e
+    there = e.or_(k.active, e.get(k.warp, WARP, "at_warp_barrier"))
+    missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(there))
+    with e.if_then(e.icmp_unsigned("==", missing, constant(I32, 0))):
+        k.call(warp_barrier, k.warp)
+
+
+def check_fence(k: Lowering) -> None:
+    """A fence, for whom it concerns."""
+    if k.layers.check and k.instruction.opcode in ("membar", "fence"):
+        with k.e.if_then(k.e.icmp_unsigned("!=", k.active, constant(I32, 0))):
+            k.call(fence, k.warp, constant(I32, CTA if k.instruction.has("cta") else DEVICE))
+
+
+def check_exit(k: Lowering) -> None:
+    """`k.active` exit here."""
+    if k.layers.check:
+        note_stop(k.e, k.warp, k.active, constant(I32, k.index))
+
+
+def check_masks(k: Lowering) -> None:
+    """`k.active` execute a warp-synchronous instruction."""
+    if k.layers.check and k.has("mask"):
+        k.e.store_lanes(k.read("mask", "b32"), k.scratch("masks", 128))
+        k.call(inspect_masks, k.warp, k.scratch("masks", 128), k.active, constant(I32, k.index))

@@ -1,0 +1,73 @@
+"""One checked launch: the memory that it checks with, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.check.clocks import opened
+from memlane.emulate.check.findings import Findings
+from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
+from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.runtime.helper import address_of
+from memlane.errors import UnsupportedPtx
+from memlane.launch import Launch, Report
+
+if TYPE_CHECKING:
+    from memlane.emulate.emulator import Emulator
+
+_GROUP = 32
+"""Cells of shared memory come in multiples of this many."""
+
+
+class Checked:
+    """Keeps alive what generated code checks a launch with, and reads the findings."""
+
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
+        if len(compiled.instructions) > MOST_SITES or launch.warps_per_block > MOST_WARPS:
+            raise UnsupportedPtx(f"the checker takes kernels of up to {MOST_SITES} instructions; run {launch.kernel.title} without it")
+        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
+        shadows = emulator.shadows
+        self._base = shadows.begin()
+        words = -(-int(context["shared_bytes"][0]) // (4 * _GROUP)) * _GROUP
+        cells_bytes = words * CELL_BYTES
+        local_bytes = compiled.frame.local_bytes * launch.warps_per_block * 32 // 4
+        block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
+        # Where nothing is ever written these take no memory.
+        self._blocks = np.zeros(slot_count * block_bytes // 8, np.uint64)
+        self._owners = np.zeros(TURNS, np.uint64)
+        self._covered, self._flags = np.zeros(HASHED, np.uint32), np.zeros(HASHED, np.uint32)
+        self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
+        self._table = shadows.table()
+        self._notes = np.zeros(NOTES, NOTE)
+        self._record = np.zeros(1, LAUNCH)
+        values = {
+            "stamp": self._base,
+            "base": self._base,
+            "owners": self._owners.ctypes.data,
+            "covered": self._covered.ctypes.data,
+            "flags": self._flags.ctypes.data,
+            "sites": self._sites.ctypes.data,
+            "table": self._table.ctypes.data,
+            "table_count": len(self._table),
+            "blocks": self._blocks.ctypes.data,
+            "block_bytes": block_bytes,
+            "cells_offset": STATE_BYTES,
+            "local_offset": STATE_BYTES + cells_bytes,
+            "cells_bytes": cells_bytes,
+            "local_bytes": local_bytes,
+            "notes": self._notes.ctypes.data,
+            "one_block": launch.blocks == 1,
+            "stop": launch.layers.stop,
+        }
+        for name, value in values.items():
+            self._record[name][0] = value
+        context["check"], context["opened"] = self._record.ctypes.data, address_of(opened)
+
+    def finish(self) -> tuple[Report, ...]:
+        """What was found, after the launch has ended or failed."""
+        self._emulator.shadows.stamp = int(self._record["stamp"][0])
+        findings = Findings(self._emulator, self._launch, self._compiled, self._context[0])
+        return findings.reports(self._notes[self._notes["key"] != 0])

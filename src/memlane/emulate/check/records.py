@@ -1,0 +1,126 @@
+"""The records that the checker's code and Python share, beside those of `layout`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memlane.emulate.layout import BARRIERS
+
+MOST_WARPS = 32
+"""Of a block."""
+HASHED = 1 << 14
+"""Entries of the tables in which flags, and what warps released, are looked up. Two that share an entry count as both released, the later
+of the two: that can hide a race and never invents one."""
+TURNS = 1 << 22
+"""Stamps whose owner is remembered."""
+NOTES = 1 << 12
+"""Different findings that one launch can have."""
+
+# Kinds of finding.
+(
+    BEYOND,
+    CROOKED,
+    UNWRITTEN,
+    RACE_WITH_WRITE,
+    RACE_WITH_READ,
+    EXITED_BARRIER,
+    SPLIT_BARRIER,
+    FOREIGN_MASK,
+    UNEQUAL_MASKS,
+) = range(1, 10)
+
+# A cell is three u64: the last write and two reads of one 4-byte word. Each entry holds, from its lowest bit:
+#   4  bytes that were never written (of the write only)
+#   4  bytes that the access touched
+#   1  whether it was strong
+#   1  unused
+#   5  lane
+#  17  index of the instruction
+#  32  stamp
+WORD_BYTES = 4
+ENTRY_BYTES = 8
+CELL_BYTES = 3 * ENTRY_BYTES
+UNWRITTEN_BITS = 0xF
+TOUCHED_SHIFT, STRONG_SHIFT, LANE_SHIFT, SITE_SHIFT, STAMP_SHIFT = 4, 8, 10, 15, 32
+MOST_SITES = 1 << (STAMP_SHIFT - SITE_SHIFT)
+
+REGION = np.dtype([("low", "u8"), ("high", "u8"), ("cells", "u8"), ("delta", "u8")])
+"""An allocation, device addresses `low` to `high` (exclusive), or the one that an instruction reached last: its cells' host address, and
+what leads from a device address to the host's. The writes of all words come first, then their first reads, then their second."""
+
+LAUNCH = np.dtype(
+    [
+        ("stamp", "u8"),
+        ("base", "u8"),
+        ("owners", "u8"),
+        ("running", "u8"),
+        ("covered", "u8"),
+        ("flags", "u8"),
+        ("released", "u8"),
+        ("sites", "u8"),
+        ("table", "u8"),
+        ("table_count", "u8"),
+        ("blocks", "u8"),
+        ("block_bytes", "u8"),
+        ("cells_offset", "u8"),
+        ("local_offset", "u8"),
+        ("cells_bytes", "u8"),
+        ("local_bytes", "u8"),
+        ("notes", "u8"),
+        ("lost", "u8"),
+        ("one_block", "u4"),
+        ("stop", "u4"),
+    ],
+    align=True,
+)
+"""`stamp` is the present, `base` the first stamp of this launch. `owners[stamp % TURNS]` tells which warp ran then: block * 32 + warp.
+
+`covered` (u32 by hash of block and warp): the stamp up to which the warp's accesses are behind a fence that other blocks heed. `flags` (u32
+by hash of address): when the flag there was released last. `released` counts such releases."""
+
+BLOCK_STATE = np.dtype(
+    [
+        ("number", "u8"),
+        ("covered", "u4", MOST_WARPS),
+        ("joined", "u4", BARRIERS * MOST_WARPS),
+        ("joined_acquired", "u4", BARRIERS),
+    ],
+    align=True,
+)
+"""Of a resident block; the cells of its shared memory and the bits of its local memory follow. `number` is that of the block whose state
+this is, plus 1. `joined` is what those who arrived at a barrier know; `covered` as above, for fences of any scope."""
+
+WARP_STATE = np.dtype(
+    [
+        ("limit", "u8"),
+        ("since", "u8"),
+        ("known", "u4", MOST_WARPS),
+        ("acquired", "u4"),
+        ("pending", "u4"),
+        ("fenced", "u4"),
+        ("members", "u4"),
+    ],
+    align=True,
+)
+"""`known[w]`: accesses of warp w up to this stamp happen before what this warp does now (its own: those of its other lanes). `limit`:
+entries below are ordered whoever of the block made them; `since`: entries from here on are of this turn of this warp. `acquired`: released
+flags up to this stamp were seen, `pending`: were read, but no fence came yet. `members` are the lanes that exist."""
+
+STATE_BYTES = -(-(BLOCK_STATE.itemsize + MOST_WARPS * WARP_STATE.itemsize) // 64) * 64
+"""The block's state and that of its warps."""
+
+NOTE = np.dtype(
+    [
+        ("key", "u8"),
+        ("count", "u8"),
+        ("who", "u8"),
+        ("other_who", "u8"),
+        ("address", "u8"),
+        ("lane", "u4"),
+        ("other_lane", "u4"),
+        ("nbytes", "u4"),
+        ("space", "u4"),
+    ],
+    align=True,
+)
+"""A finding: its first occurrence, and how many there were. `key` is kind | site << 8 | other site << 32; `who` is block * 32 + warp."""

@@ -1,0 +1,124 @@
+"""Which bytes of each allocation were ever written, and the cells of its words while launches are checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.check.records import REGION, STAMP_SHIFT, UNWRITTEN_BITS, WORD_BYTES
+from memlane.emulate.memory import Allocation
+
+_KEPT_APART = 64
+"""Pieces that are remembered one by one before the cells take over."""
+_OLDEST = 1 << (STAMP_SHIFT - 1)
+"""Stamp at which the histories of all words are dropped, so that stamps never run out."""
+
+
+@dataclass
+class _Shadow:
+    allocation: Allocation
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    """Bytes that were written, from and to, until there are cells."""
+    complete: bool = False
+    """Whether every byte was written."""
+    cells: npt.NDArray[np.uint64] | None = None
+
+    def wrote(self, start: int, stop: int) -> None:
+        if self.complete:
+            return
+        if self.cells is not None:
+            _mark(self.cells, start, stop)
+            return
+        if self.pieces and self.pieces[-1][0] <= start <= self.pieces[-1][1]:
+            start, stop = self.pieces[-1][0], max(stop, self.pieces.pop()[1])
+        self.pieces.append((start, stop))
+        if start == 0 and stop == self.allocation.nbytes:
+            self.complete = True
+            self.pieces.clear()
+        elif len(self.pieces) > _KEPT_APART:
+            self.materialise()
+
+    def materialise(self) -> npt.NDArray[np.uint64]:
+        """The cells of the words, made now if need be: without a history, and with the bytes that were never written."""
+        if self.cells is None:
+            words = -(-self.allocation.nbytes // WORD_BYTES)
+            self.cells = np.zeros(3 * words, np.uint64)  # untouched memory: it costs nothing before it is used
+            if not self.complete:
+                self.cells[:words] = UNWRITTEN_BITS
+                for start, stop in self.pieces:
+                    _mark(self.cells, start, stop)
+                self.pieces.clear()
+        return self.cells
+
+    def trust(self) -> None:
+        """Count every byte as written."""
+        self.complete = True
+        self.pieces.clear()
+        if self.cells is not None:
+            self.cells[: len(self.cells) // 3] &= np.uint64(~UNWRITTEN_BITS & (1 << 64) - 1)
+
+
+def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
+    """Bytes `start` to `stop` were written."""
+    first, last = -(-start // WORD_BYTES), stop // WORD_BYTES
+    if first <= last:
+        cells[first:last] &= np.uint64(~UNWRITTEN_BITS & (1 << 64) - 1)
+    for byte in {*range(start, min(stop, first * WORD_BYTES)), *range(max(start, last * WORD_BYTES), stop)}:
+        cells[byte // WORD_BYTES] &= np.uint64(~(1 << byte % WORD_BYTES) & (1 << 64) - 1)
+
+
+class Shadows:
+    """The shadows of all allocations of one emulated device."""
+
+    def __init__(self) -> None:
+        self.stamp = 1
+        """The present of the checker; see `stamps`."""
+        self.freed: list[Allocation] = []
+        """What was freed, by address: addresses are never used twice."""
+        self._shadows: dict[int, _Shadow] = {}
+        self._table: npt.NDArray[np.void] | None = None
+
+    def add(self, allocation: Allocation, written: bool) -> None:
+        """There is a new allocation."""
+        self._shadows[allocation.low] = _Shadow(allocation, complete=written)
+        self._table = None
+
+    def remove(self, allocation: Allocation) -> None:
+        """An allocation was freed."""
+        del self._shadows[allocation.low]
+        self.freed.append(allocation)
+        self._table = None
+
+    def wrote(self, allocation: Allocation, offset: int, nbytes: int) -> None:
+        """The host wrote to an allocation."""
+        self._shadows[allocation.low].wrote(offset, offset + nbytes)
+
+    def trust(self) -> None:
+        """A launch that was not checked may have written anywhere."""
+        for shadow in self._shadows.values():
+            if not shadow.complete:
+                shadow.trust()
+
+    def table(self) -> npt.NDArray[np.void]:
+        """The allocations with their cells as generated code looks them up: by address, behind an empty first row."""
+        if self._table is None:
+            rows = [(0, 0, 0, 0)]
+            for low in sorted(self._shadows):
+                shadow = self._shadows[low]
+                one = shadow.allocation
+                rows.append((low, one.high, shadow.materialise().ctypes.data, (one.host - low) % (1 << 64)))
+            self._table = np.array(rows, REGION)
+        return self._table
+
+    def begin(self) -> int:
+        """The first stamp of a launch."""
+        if self.stamp > _OLDEST:
+            self.stamp = 1
+            for shadow in self._shadows.values():
+                if shadow.cells is not None:
+                    words = len(shadow.cells) // 3
+                    shadow.cells[:words] &= np.uint64(UNWRITTEN_BITS)
+                    shadow.cells[words:] = 0
+        return self.stamp + 1
