@@ -1,6 +1,6 @@
 """The checker: what a kernel does to memory and at its barriers that no kernel may do, found while it runs.
 
-Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- windows, regions <- hooks; shadows <- launch.
+Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regions, masks <- hooks; shadows, findings <- launch.
 
 records     what generated code and Python share
 stamps      the time of the checker, and who acted when
@@ -8,8 +8,8 @@ notes       the table of findings
 clocks      what happens before what: barriers, fences, flags
 conflicts   two accesses to one word: ordered, or a data race
 cells       the history of each word, looked at and written by a whole access
-windows     which lanes of an access stay inside an allocation
-regions     shared, global and local memory, and generic addresses
+regions     which lanes of an access stay inside their allocation, in shared, global, local and generic memory
+masks       the masks of warp-synchronous instructions
 hooks       what the checker adds to the code of an instruction
 shadows     which bytes of each allocation were ever written, between launches
 launch      one launch: the memory that it checks with, and what came of it
@@ -32,8 +32,8 @@ of the synchronisation, not of the schedule, so most races are found whichever t
 What may escape: the last write and two reads of each 4-byte word are remembered, so that a race with an earlier access can be missed, as
 can one with all but the last of several threads that touch different bytes of one word. Chains of flags are followed by time (whoever
 acquires a flag is taken to have seen all that was released before the last release of that flag), so that a race can hide behind a flag
-that has nothing to do with it. Writes of the same value are no race. Asynchronous copies and textures are not looked at. Of a launch, the
-last 2^22 turns of warps are remembered.
+that has nothing to do with it. Writes of the same value are no race. An asynchronous copy is taken to be complete at once; textures and
+surfaces are not looked at. Of a launch, the last 2^22 turns of warps are remembered.
 
 **Barriers and masks.** A barrier of the whole block that threads have exited before, or that threads wait at in different places of the
 code; a `.sync` instruction executed by a lane that its mask leaves out, or by lanes that name each other in different masks.

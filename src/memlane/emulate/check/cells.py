@@ -49,6 +49,8 @@ class Shape:
     """`cta`, `device`, or nothing."""
     needs_value: bool = False
     """Whether what is read should have been written before: not for an exchange, which may well be the first."""
+    tells_values: bool = False
+    """Whether what a plain store will write is given."""
 
     @property
     def nbytes(self) -> int:
@@ -57,8 +59,8 @@ class Shape:
 
     @property
     def name(self) -> str:
-        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value)
-        letters = [letter for letter, on in zip("rwsan", flags, strict=True) if on]
+        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value, self.tells_values)
+        letters = [letter for letter, on in zip("rwsant", flags, strict=True) if on]
         return f"{self.element_bytes}x{self.count}{''.join(letters)}{self.releases}"
 
 
@@ -175,7 +177,7 @@ class Cells:
 
     def _settle(self, doubtful: Value, entry: Value, is_read: bool) -> None:
         e, access, shape = self._e, self._access, self._shape
-        helper = conflict(shape.element_bytes, shape.count, shape.writes and not shape.reads)
+        helper = conflict(shape.element_bytes, shape.count, shape.tells_values)
         nbytes, kind = constant(I32, shape.nbytes), constant(I32, kind_of(is_read))
         with self._each(doubtful) as (lane, index):
             address = self._address(lane)

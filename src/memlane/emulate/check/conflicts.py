@@ -7,7 +7,19 @@ from functools import cache
 from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.check.clocks import ordered
 from memlane.emulate.check.notes import note
-from memlane.emulate.check.records import LANE_SHIFT, MOST_SITES, RACE_WITH_READ, RACE_WITH_WRITE, SITE_SHIFT, STAMP_SHIFT
+from memlane.emulate.check.records import (
+    APART_SHIFT,
+    LANE_SHIFT,
+    MOST_SITES,
+    MOST_WARPS,
+    OTHER_BLOCK,
+    RACE_WITH_READ,
+    RACE_WITH_WRITE,
+    SAME_BLOCK,
+    SAME_WARP,
+    SITE_SHIFT,
+    STAMP_SHIFT,
+)
 from memlane.emulate.check.stamps import Actor, owner_at
 from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -20,7 +32,8 @@ _ARGUMENTS = (POINTER, I32, I32, I32, I64, I32, I32, I64, POINTER, POINTER)
 def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
     """Note a data race with the access that an entry tells of, unless it is ordered before this one or both write the same value.
 
-    `stores`: whether this access is a plain store of `count` elements, whose data lies behind the last pointer.
+    `stores`: whether this access is a plain store of `count` elements, whose data lies behind the last pointer. The kind is noted together
+    with how far apart the threads are.
     """
 
     def build(
@@ -52,6 +65,11 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
                 with e.if_then(e.and_(e.icmp_unsigned("==", other_site, site), as_other)):
                     e.ret_void()
         other = e.load(owner_at(e, actor.launch, stamp), typ=I64)
+        apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
+        most = constant(I64, MOST_WARPS)
+        abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.who(e), most))
+        apart = e.select(abroad, constant(I32, OTHER_BLOCK), apart)
+        kind = e.or_(kind, e.shl(apart, constant(I32, APART_SHIFT)))
         invoke(e, note, warp, kind, site, lane, address, nbytes, space, other_site, other, other_lane)
 
     return Helper(f"memlane_check_conflict_{element_bytes}x{count}_{stores:d}", VOID, _ARGUMENTS, build)

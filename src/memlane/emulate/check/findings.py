@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from memlane.emulate.check.records import (
+    APART_SHIFT,
     BEYOND,
     CROOKED,
     EXITED_BARRIER,
@@ -61,7 +62,7 @@ class _Note:
 
     def access(self) -> str:
         """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
-        return f"{_thread(self.who)} {_verb(self.instruction)} {self.nbytes} bytes ({self.who.op})"
+        return f"{_thread(self.who)} {_verb(self.instruction, self.space)} {self.nbytes} bytes ({self.who.op})"
 
 
 class Findings:
@@ -73,10 +74,11 @@ class Findings:
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
         """One report for each kind of finding and pair of lines, by the place where it was found."""
         merged: dict[tuple[Any, ...], Report] = {}
-        for row in rows:
+        # The example that is shown is that of threads as far apart as there are: what orders them orders the others.
+        for row in sorted(rows, key=lambda row: -(int(row["key"]) >> APART_SHIFT & 3)):
             report = self._report(self._decode(row))
             places = [report.place, *([report.other.place] if report.other else [])]
-            key = (report.kind, *(sorted(places) if report.kind == "data race" else places))
+            key = (report.kind, report.space, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
             merged[key] = report if known is None else replace(known, count=known.count + report.count)
         return tuple(sorted(merged.values(), key=lambda report: (report.who.file, report.who.line, report.kind)))
@@ -87,7 +89,7 @@ class Findings:
         other = self._compiled.instructions[key >> 32]
         return _Note(
             row,
-            key & 0xFF,
+            key & 0xF,
             self._actor(instruction, int(row["who"]), int(row["lane"])),
             self._actor(other, int(row["other_who"]), int(row["other_lane"])),
             instruction,
@@ -166,7 +168,7 @@ class Findings:
         other = note.other
         same_block = other.block == note.who.block
         where = f"thread {other.thread}" if same_block else _thread(other)
-        verb = "read" if note.kind == RACE_WITH_READ else _verb(note.other_instruction)
+        verb = "read" if note.kind == RACE_WITH_READ else _verb(note.other_instruction, note.space)
         what = (
             f"{note.access()} at {_in(note.space, note.address, memory)}, which {where} had {_done(verb)} "
             f"at {other.place} ({other.op}), and nothing orders the two"
@@ -247,8 +249,14 @@ def _thread(actor: Actor) -> str:
     return f"block {actor.block}, thread {actor.thread}"
 
 
-def _verb(instruction: Instruction) -> str:
-    return _VERBS.get(instruction.form.effect, "accessed")
+def _verb(instruction: Instruction, space: str) -> str:
+    """What an instruction did to memory of a state space: a copy reads global and writes shared memory."""
+    effect = instruction.form.effect
+    if effect == "copy":
+        return "wrote" if space == "shared" else "read"
+    if effect == "matrix":
+        return "read" if instruction.opcode == "ldmatrix" else "wrote"
+    return _VERBS.get(effect, "accessed")
 
 
 def _done(verb: str) -> str:

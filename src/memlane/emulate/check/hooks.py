@@ -7,7 +7,7 @@ from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
 from memlane.emulate.check.regions import checked
-from memlane.emulate.layout import WARP
+from memlane.emulate.layout import LANES, WARP
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.barriers import note_stop
 from memlane.ptx import Instruction
@@ -38,17 +38,37 @@ def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
     """What an instruction with a plain address does to memory."""
     effect = instruction.form.effect
     updates = effect in ("atomic", "reduction")
+    stores = effect == "store" or instruction.opcode == "stmatrix"
+    loads = effect == "load" or instruction.opcode == "ldmatrix"
     release = instruction.has("release") or instruction.has("acq_rel")
     return Shape(
         element_bytes,
         count,
-        reads=effect != "store",
-        writes=effect != "load",
+        reads=not stores,
+        writes=not loads,
         strong=updates or any(instruction.has(word) for word in _STRONG),
         acquires=instruction.has("acquire") or instruction.has("acq_rel"),
         releases=_reach(instruction) if release else "",
-        needs_value=effect != "store" and not instruction.has("exch"),
+        needs_value=not stores and not instruction.has("exch"),
+        tells_values=stores,
     )
+
+
+def check_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int, count: Value) -> Value:
+    """The lanes that may go on with an asynchronous copy from global to shared memory, of which each reads `count` of `nbytes`.
+
+    Lanes that read something, but not all, are checked where they write.
+    """
+    if not k.layers.check:
+        return k.active
+    e, site, unused = k.e, constant(I32, k.index), k.scratch("copied", 16 * LANES)
+    full = e.mask_of(e.icmp_unsigned("==", count, constant(count.type, nbytes)))
+    words = Shape(4, nbytes // 4, reads=True, writes=False, strong=False, needs_value=True)
+    whole = e.and_(k.active, full)
+    read = k.call(checked("global", words), k.warp, *source, whole, site, unused)
+    lanes = e.or_(read, e.and_(k.active, e.not_(whole)))
+    written = Shape(4, nbytes // 4, reads=False, writes=True, strong=False)
+    return k.call(checked("shared", written), k.warp, *target, lanes, site, unused)
 
 
 def _reach(instruction: Instruction) -> str:

@@ -29,6 +29,10 @@ NOTES = 1 << 12
     UNEQUAL_MASKS,
 ) = range(1, 10)
 
+SAME_WARP, SAME_BLOCK, OTHER_BLOCK = range(3)
+APART_SHIFT = 4
+"""The kind of a race is noted together with how far apart the two threads are."""
+
 # A cell is three u64: the last write and two reads of one 4-byte word. Each entry holds, from its lowest bit:
 #   4  bytes that were never written (of the write only)
 #   4  bytes that the access touched
@@ -123,4 +127,5 @@ NOTE = np.dtype(
     ],
     align=True,
 )
-"""A finding: its first occurrence, and how many there were. `key` is kind | site << 8 | other site << 32; `who` is block * 32 + warp."""
+"""A finding: its first occurrence, and how many there were. `key` is kind | distance << 4 | site << 8 | other site << 32, and `who` is
+block * 32 + warp."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.accounting import account_copy
 from memlane.emulate.build import I32, constant, vector
+from memlane.emulate.check.hooks import check_copy
 from memlane.emulate.lowering import Lowering
 from memlane.emulate.runtime.copies import copy
 from memlane.emulate.semantics.table import semantics
@@ -22,7 +23,8 @@ def cp_async(k: Lowering) -> None:
     count = e.intrinsic("umin", [k.read("source", "u32"), whole]) if k.has("source") else whole
     e.store_lanes(count, k.scratch("a"))
     source, target = k.address("src"), k.address("dst", "more_addresses")
-    k.call(copy(size.value), k.warp, *source, *target, k.active, constant(I32, k.index), k.scratch("a"))
+    lanes = check_copy(k, source, target, size.value, count)
+    k.call(copy(size.value), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("a"))
     account_copy(k, source, target, size.value)
 
 

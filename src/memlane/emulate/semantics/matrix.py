@@ -8,6 +8,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.accounting import account
 from memlane.emulate.build import F64, FLOATS, I16, I32, I64, Value, constant, vector
+from memlane.emulate.check.hooks import check_access
 from memlane.emulate.formats import narrow, widen
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.lowering import Lowering
@@ -63,6 +64,7 @@ def ldmatrix(k: Lowering) -> None:
     pointer, distance = k.address("a")
     words = k.scratch("data")
     k.active = lanes
+    lanes = check_access(k, space, pointer, distance, 4, 4, words)
     k.call(load(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
     account(k, space, pointer, distance, _ROW_BYTES)
     k.change_mask(k.mask)
@@ -85,6 +87,7 @@ def stmatrix(k: Lowering) -> None:
         e.store_lanes(_shuffled(k, matrices, places), e.at(words, 4 * LANES * number))
     pointer, distance = k.address("a")
     k.active = lanes
+    lanes = check_access(k, space, pointer, distance, 4, 4, words)
     k.call(store(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
     account(k, space, pointer, distance, _ROW_BYTES)
     k.change_mask(k.mask)
