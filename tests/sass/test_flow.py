@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memlane.sass import Flow, Program, Register, Waiting, disassemble, waits_for
+from memlane.sass import Flow, Program, Register, Waiting, disassemble, is_late, waits_for
 from memlane.sass.listing import parse_listing
 from tests.sass.code import EXAMPLES, breadth, program
 
@@ -77,7 +77,8 @@ def test_calls_return_behind_every_call_of_the_function() -> None:
         ("k", "- - CALL.ABS.NOINC `(f)\n- - NOP\n- - CALL.ABS.NOINC `(f)\n- - EXIT"),
     )
     assert found.successors == ((1, 3, 5), (3, 5), (0,), (4,), (0,), ())
-    assert found.entries == {0, 2} and found.nodes_of("k") == range(2, 6) and found.entry("k") == 2
+    assert found.entries == {0, 2}
+    assert (found.nodes_of("k"), found.entry("k")) == (range(2, 6), 2)
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, None], ids=lambda path: "breadth" if path is None else path.stem)
@@ -93,7 +94,8 @@ def test_all_but_padding_is_reached(path: Path | None) -> None:
                 work.append(successor)
     left = [one.text for node, one in enumerate(found.nodes) if node not in reached and one.opcode != "NOP"]
     # Behind the end of every function stands a branch to itself.
-    assert all(text.startswith("BRA") for text in left) and len(left) <= len(code.functions)
+    assert all(text.startswith("BRA") for text in left)
+    assert len(left) <= len(code.functions)
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------------------
@@ -130,6 +132,27 @@ def test_a_guard_does_not_lift_a_wait() -> None:
 def test_depbar(text: str, scoreboards: set[int]) -> None:
     (one,) = listing(("k", f"- - {text}")).functions["k"].instructions
     assert set(waits_for(one)) == scoreboards
+
+
+@pytest.mark.parametrize(("count", "done"), [(0, [True, True, True]), (1, [True, True, False]), (2, [True, False, False])])
+def test_fetches_complete_in_order(count: int, done: list[bool]) -> None:
+    fetches = "5 - TEX.LL RZ, R{}, R8, R25, UR4, 0x0, 1D, 0x1\n"
+    found = waiting(
+        "".join(fetches.format(number) for number in (10, 12, 14)) + f"- - DEPBAR.LE SB5, 0x{count:x}\n- - CS2R R2, SR_CLOCKLO\n- - EXIT"
+    )
+    assert [4 not in found.unwaited(fetch) for fetch in range(3)] == done
+
+
+def test_loads_do_not_complete_in_order() -> None:
+    found = waiting("5 - LDG.E R2, desc[UR4][R4.64]\n5 - LDG.E R3, desc[UR4][R6.64]\n- - DEPBAR.LE SB5, 0x1\n- - EXIT")
+    assert 3 in found.unwaited(0)
+
+
+def test_the_last_of_a_pipe_speaks_for_those_before_it() -> None:
+    found = waiting("- - LDS R2, [R4]\n1 - LDG.E R5, desc[UR4][R6.64]\n2 - LDS R3, [R4+0x4]\n- 1 NOP\n- 2 MOV R9, R2\n- - EXIT")
+    assert found.unwaited(0) == {1, 2, 3}
+    assert is_late(found.flow.nodes[0])
+    assert not is_late(found.flow.nodes[4])
 
 
 def test_raised_looks_back_to_the_last_wait() -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.probes import ProbeLines
 from memlane.record import Site
-from memlane.sass import Instruction, Register, collect, effects, memory_access
+from memlane.sass import Instruction, Register, collect, effects, is_late, memory_access
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "SEL", "IMAD", "UMOV", "USEL", "HFMA2", "R2UR", "CS2R"})
@@ -112,7 +112,7 @@ class Windows:
                 if (producer, register) in seen:
                     continue
                 seen.add((producer, register))
-                if self.nodes[producer].control.write_scoreboard is None:
+                if not is_late(self.nodes[producer]):
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
                 elif producer in between:
@@ -194,7 +194,7 @@ class Windows:
         for producer in self.flow.nodes_of(self.kernel):
             one = self.nodes[producer]
             written = effects(one).writes
-            if one.control.write_scoreboard is None or not written:
+            if not is_late(one) or not effects(one).exact:
                 continue
             for node in self.waiting.unwaited(producer):
                 used = effects(self.nodes[node])

@@ -81,7 +81,7 @@ def effects(instruction: Instruction) -> Effects:
 
 def _is_known(instruction: Instruction) -> bool:
     opcode = instruction.opcode
-    return opcode in _PLAIN or opcode in _NO_DESTINATION or opcode in _LOADS or opcode in _ATOMICS
+    return opcode in _PLAIN or opcode in _NO_DESTINATION or opcode in _LOADS or opcode in _ATOMICS or opcode in _TEXTURES
 
 
 def _divide(instruction: Instruction) -> tuple[list[tuple[int, Operand]], list[tuple[int, Operand]]]:
@@ -136,7 +136,7 @@ def _destination_width(instruction: Instruction, operand: Operand) -> int:
     if opcode in _CONVERSIONS:
         return _conversion(opcode, modifiers)[0]
     if opcode in _TEXTURES:
-        return 2
+        return _texture_width(instruction, operand)
     if opcode == "LDSM":
         return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
     if opcode.endswith("GMMA"):
@@ -144,6 +144,14 @@ def _destination_width(instruction: Instruction, operand: Operand) -> int:
     if opcode.endswith("MMA") and opcode not in _PLAIN:
         return 4
     return 1 if _is_known(instruction) else _UNKNOWN_WIDTH
+
+
+def _texture_width(instruction: Instruction, operand: Operand) -> int:
+    """The second destination takes the first two components of the mask, which stands last or is full, and the first the others."""
+    mask = instruction.operands[-1].value
+    components = 4 if mask is None else mask.bit_count()
+    second = next(one for one in instruction.operands if one.kind == "register" and one is not instruction.operands[0])
+    return min(components, 2) if operand is second else max(components - 2, 0)
 
 
 def _conversion(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int]:

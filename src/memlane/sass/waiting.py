@@ -11,6 +11,34 @@ from memlane.sass.operands import Register
 from memlane.sass.program import Instruction
 from memlane.sass.registers import effects
 
+_PIPES = {
+    opcode: pipe
+    for pipe, opcodes in {
+        "global": "LD LDG LDL ATOM ATOMG",
+        "shared": "LDS LDSM ATOMS SHFL",
+        "constant": "LDC",
+        "texture": "TEX TLD TLD4 TXD TXQ SULD SUATOM",
+        "special": "S2R",
+        "uniform special": "S2UR",
+        "transcendental": "MUFU POPC FLO BREV I2F F2I F2F FRND FCHK",
+        "warp": "MATCH REDUX QSPC",
+    }.items()
+    for opcode in opcodes.split()
+}
+"""What takes a time that is not known beforehand, by the pipe that it goes through. More may: whatever raises a write scoreboard does."""
+
+_COUNTED = frozenset({"texture"})
+"""Pipes that complete in order, so that the assembler counts: at most one outstanding means that all but the last are done."""
+
+_UNORDERED = -1
+_MOST_COUNTED = 63
+
+
+def is_late(instruction: Instruction) -> bool:
+    """Whether the result comes at a time that is not known beforehand, so that somebody has to wait for it."""
+    late = instruction.control.write_scoreboard is not None or instruction.opcode in _PIPES
+    return late and bool(effects(instruction).writes)
+
 
 class Waiting:
     """Answers for one program; what is asked twice is remembered."""
@@ -24,24 +52,42 @@ class Waiting:
     def unwaited(self, node: int) -> frozenset[int]:
         """The nodes that some path reaches from `node` before anything has waited for its result.
 
-        A node that itself waits is not among them: it issues when the result is there. Everything that is reachable, if the instruction
-        raises no write scoreboard although its result takes long; nothing, for one of fixed latency, is for the caller to know.
+        A node that itself waits is not among them: it issues when the result is there. A result without a scoreboard of its own comes in
+        order: the assembler lets the last of several instructions in one pipe speak for those before it, as it does for loads from
+        shared memory. If none does, everything that can be reached is unwaited.
         """
         if node not in self._unwaited:
-            scoreboard = self.flow.nodes[node].control.write_scoreboard
-            self._unwaited[node] = self._reach(self.flow.successors[node], scoreboard)
+            self._unwaited[node] = self._reach(node)
         return self._unwaited[node]
 
-    def _reach(self, starts: Iterable[int], scoreboard: int | None) -> frozenset[int]:
-        seen: set[int] = set()
-        work = list(starts)
+    def _reach(self, start: int) -> frozenset[int]:
+        first = self.flow.nodes[start]
+        pipe = _PIPES.get(first.opcode)
+        seen: set[tuple[int, int | None, int]] = set()
+        # Node; scoreboard that speaks for the result; how many more were raised on it behind, if they can only complete in that order.
+        initial = 0 if pipe in _COUNTED else _UNORDERED
+        work = [(node, first.control.write_scoreboard, initial) for node in self.flow.successors[start]]
         while work:
-            node = work.pop()
-            if node in seen or (scoreboard is not None and scoreboard in self._waits[node]):
+            state = node, scoreboard, later = work.pop()
+            if state in seen or (scoreboard is not None and self._lowers(node, scoreboard, later)):
                 continue
-            seen.add(node)
-            work.extend(self.flow.successors[node])
-        return frozenset(seen)
+            seen.add(state)
+            one = self.flow.nodes[node]
+            raised = one.control.write_scoreboard
+            if raised is not None and _PIPES.get(one.opcode) == pipe and scoreboard is None:
+                scoreboard = raised
+            elif raised is not None and raised == scoreboard:
+                in_order = later != _UNORDERED and _PIPES.get(one.opcode) == pipe
+                later = min(later + 1, _MOST_COUNTED) if in_order else _UNORDERED
+            work.extend((successor, scoreboard, later) for successor in self.flow.successors[node])
+        return frozenset(node for node, _, _ in seen)
+
+    def _lowers(self, node: int, scoreboard: int, later: int) -> bool:
+        """Whether the node issues only when the scoreboard has come down so far that what raised it is done."""
+        if scoreboard in self._waits[node]:
+            return True
+        counted = _counted_wait(self.flow.nodes[node])
+        return counted is not None and counted[0] == scoreboard and later >= counted[1]
 
     def raised(self, node: int, scoreboard: int) -> frozenset[int]:
         """The nodes that raise `scoreboard` for their results and that `node` may have to wait for, with its own mask left out."""
@@ -129,16 +175,24 @@ def waits_for(instruction: Instruction) -> tuple[int, ...]:
     """The scoreboards that are at zero when the instruction issues, and behind it.
 
     `DEPBAR.LE SB0, 0x0, {5,4}` waits for the named scoreboard and for those of the set. With a count above zero it says nothing about a
-    single access: up to that many may be outstanding, in an order that is not known.
+    single access by itself: so many may be outstanding.
     """
     waits = instruction.control.waits
     if instruction.opcode != "DEPBAR":
         return waits
-    named = [operand.text for operand in instruction.operands]
-    counted = next((operand.value for operand in instruction.operands if operand.value is not None), 0)
-    more = [int(text[2:]) for text in named if text.startswith("SB") and counted == 0]
-    more += [int(number) for text in named if text.startswith("{") for number in text.strip("{} ").split(",") if number.strip()]
-    return (*waits, *more)
+    counted = _counted_wait(instruction)
+    sets = (operand.text.strip("{} ") for operand in instruction.operands if operand.text.startswith("{"))
+    named = [int(number) for text in sets for number in text.split(",") if number.strip()]
+    return (*waits, *named, *([counted[0]] if counted is not None and counted[1] == 0 else []))
+
+
+def _counted_wait(instruction: Instruction) -> tuple[int, int] | None:
+    """The scoreboard of a `DEPBAR.LE` and how many may still be outstanding on it."""
+    if instruction.opcode != "DEPBAR":
+        return None
+    board = next((int(one.text[2:]) for one in instruction.operands if one.text.startswith("SB")), None)
+    count = next((one.value for one in instruction.operands if one.value is not None), 0)
+    return None if board is None else (board, count)
 
 
 def basic_blocks(flow: Flow) -> tuple[range, ...]:

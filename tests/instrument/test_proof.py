@@ -1,0 +1,361 @@
+"""The proof on assembled code: what it shows of the schemes, and that it sees through probes that do not wait and code that was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from memlane.errors import MemlaneError
+from memlane.instrument import SCHEMES, Selection, Traced, TraceOptions, trace
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.probes import probes
+from memlane.instrument.proof import SiteProof, prove, proved
+from memlane.instrument.schemes import Access, Probe, Scheme
+from memlane.instrument.windows import Window, Windows
+from memlane.ptx import parse
+from memlane.record import COMPLETE, ISSUE_ONLY
+from memlane.sass import Instruction, disassemble, effects, waits_for
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.sass.code import cubin_of, mutated, nop_of, with_write_scoreboard, without_wait
+
+
+BY_NAME = {path.stem: path for path in EXAMPLES}
+
+
+@cache
+def traced(path: Path, scheme: str) -> tuple[Traced, bytes]:
+    found = trace(example(path), TraceOptions(scheme))
+    return found, cubin_of(found.module)
+
+
+def claimed_complete(found: Traced) -> Traced:
+    """As if the scheme promised everything: what is left is what the code shows."""
+    return replace(found, sites=tuple(replace(site, completeness=COMPLETE, reason="") if site.scheme else site for site in found.sites))
+
+
+def loads(found: Traced, proofs: tuple[SiteProof, ...]) -> list[SiteProof]:
+    return [proof for proof in proofs if found.sites[proof.site].kind in ("load", "atomic")]
+
+
+# -- the schemes ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["dependent", "consume"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_loads_of_the_examples_are_complete(path: Path, scheme: str) -> None:
+    found, data = traced(path, scheme)
+    proofs = prove(found, data)
+    assert [proof.site for proof in proofs] == [site.id for site in found.sites if site.scheme]
+    assert {(proof.completeness, proof.reason) for proof in loads(found, proofs)} == {(COMPLETE, "")}
+    assert all(proof.copies >= 1 for proof in proofs)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_naive_stamps_complete_nowhere(path: Path) -> None:
+    """Shown by the code alone: the scheme's own word is not asked."""
+    found, data = traced(path, "simple")
+    proofs = prove(claimed_complete(found), data)
+    assert {proof.completeness for proof in proofs} == {ISSUE_ONLY}
+    waits = {reason.split(" at 0x")[0] for reason in (proof.reason for proof in loads(found, proofs))}
+    assert waits <= {"the second clock read"}
+
+
+def test_stores_are_issue_only() -> None:
+    found, data = traced(BY_NAME["transpose"], "dependent")
+    stores = [proof for proof in prove(claimed_complete(found), data) if found.sites[proof.site].kind == "store"]
+    assert len(stores) == 5
+    assert all("raises no scoreboard that could be waited for" in proof.reason for proof in stores)
+
+
+def test_proved_sites_carry_the_verdict() -> None:
+    found, data = traced(BY_NAME["transpose"], "simple")
+    proofs = prove(claimed_complete(found), data)
+    sites = proved(claimed_complete(found), proofs)
+    assert [(site.completeness, site.reason) for site in sites] == [(proof.completeness, proof.reason) for proof in proofs]
+    # What was not traced stays as it is.
+    assert proved(found, ()) == found.sites
+
+
+def test_the_word_of_the_scheme_is_kept() -> None:
+    found, data = traced(BY_NAME["chase"], "simple")
+    assert {proof.reason for proof in prove(found, data)} == {"the scheme does not order the second clock read after the access"}
+
+
+def test_code_of_another_module_is_refused() -> None:
+    found, _ = traced(EXAMPLES[0], "dependent")
+    other = cubin_of(parse(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry other() { ret; }\n", "other.ptx"))
+    with pytest.raises(MemlaneError, match=r"the assembled code has no kernel \S+; it was not assembled from \S+\.ptx"):
+        prove(found, other)
+
+
+# -- probes that look as if they waited -----------------------------------------------------------------------------------------------
+
+
+INDEXED = """
+    .reg .u32 %i, %v; .reg .u64 %a, %b, %o;
+    ld.param.u64 %a, [p];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %a, %a, %o;
+    ld.global.u32 %i, [%a];
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %b, %a, %o;
+    {op} %v, [%b];
+    st.global.u32 [%a], %v;
+    ret;
+"""
+"""A load whose address is loaded."""
+
+
+def with_probe(monkeypatch: pytest.MonkeyPatch, after: str, before: str = "", op: str = "ld.global.u32", body: str = INDEXED) -> SiteProof:
+    """The proof of the second load of `body` between clock reads with this PTX behind it, and this before the first clock read."""
+
+    def probe(access: Access) -> Probe:
+        words = {"NAME": access.registers, "ADDRESS": access.sources[0][0], "VALUE": access.value[0] if access.value else ""}
+        clocks = [f"mov.u64 {access.registers}{end}, %clock64;\n" for end in ("start", "end")]
+        return Probe(filled(before, words) + clocks[0], filled(after, words) + clocks[1], COMPLETE)
+
+    monkeypatch.setitem(SCHEMES, "planted", Scheme("planted", probe))
+    module = kernel(body.replace("{op}", op), before=".shared .align 16 .b8 slot[16];")
+    found = trace(module, TraceOptions("planted", Selection(sites={1})))
+    (proof,) = prove(found, cubin_of(found.module))
+    return proof
+
+
+def filled(text: str, words: dict[str, str]) -> str:
+    for word, by in words.items():
+        text = text.replace(word, by)
+    return text
+
+
+ORDERED = "st.shared.b64 [slot], ADDRESS;\n"
+"""Makes the first clock read wait for the address."""
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "bar.sync 0;",
+        "bar.warp.sync 0xffffffff;",
+        "membar.cta;",
+        ".reg .b32 NAMEx; xor.b32 NAMEx, VALUE, VALUE; .reg .b64 NAMEw; cvt.u64.u32 NAMEw, NAMEx; add.u64 NAMEstart, NAMEstart, NAMEw;",
+        ".reg .pred NAMEp; setp.eq.u32 NAMEp, VALUE, 12345; @NAMEp bra next; next:",
+        "",
+    ],
+    ids=["bar.sync", "bar.warp.sync", "membar.cta", "folded xor", "deleted branch", "nothing"],
+)
+def test_a_probe_that_does_not_wait_is_caught(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    proof = with_probe(monkeypatch, after + "\n", ORDERED)
+    assert proof.completeness == ISSUE_ONLY
+    assert "can come without a wait for scoreboard" in proof.reason
+
+
+def test_a_magic_value_out_of_range_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = ".reg .pred NAMEp; setp.eq.u32 NAMEp, VALUE, 12345; @NAMEp trap;\n"
+    assert with_probe(monkeypatch, after, ORDERED).completeness == COMPLETE
+    # A byte is never 12345, which the assembler knows.
+    assert "without a wait" in with_probe(monkeypatch, after, ORDERED, op="ld.global.u8").reason
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "st.shared.b32 [slot+8], VALUE;",
+        "fence.acq_rel.cta;",
+        ".reg .pred NAMEp; setp.eq.u32 NAMEp, VALUE, 12345; @NAMEp trap;",
+    ],
+)
+def test_probes_that_wait_are_known(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    proof = with_probe(monkeypatch, after + "\n", ORDERED)
+    assert (proof.completeness, proof.reason) == (COMPLETE, "")
+
+
+INDEPENDENT = """
+    .reg .u32 %i, %w, %v; .reg .u64 %a, %o;
+    ld.param.u64 %a, [p];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %a, %a, %o;
+    ld.global.u32 %w, [%a];
+    {op} %v, [%a+1024];
+    add.u32 %v, %v, %w;
+    st.global.u32 [%a], %v;
+    ret;
+"""
+
+
+def test_what_a_fence_awaits_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fenced = with_probe(monkeypatch, "fence.acq_rel.cta;\n", ORDERED, body=INDEPENDENT)
+    stored = with_probe(monkeypatch, "st.shared.b32 [slot+8], VALUE;\n", ORDERED, body=INDEPENDENT)
+    assert (fenced.completeness, stored.completeness) == (COMPLETE, COMPLETE)
+    assert any(text.endswith("LDG.E") for text in fenced.also_waits)
+    assert not any(text.endswith("LDG.E") for text in stored.also_waits)
+
+
+# -- code that was changed ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    kernel: str
+    site: int
+    changed: dict[int, int]
+    """By index in the kernel: another encoding."""
+
+
+def mutations(found: Traced, data: bytes) -> Iterator[Mutation]:
+    """What a proof must not survive, for every load of every kernel."""
+    code = Assembled(found.module, disassemble(data))
+    for name, of_kernel in probes(found).items():
+        windows = Windows(code, name)
+        function = code.program.functions[name]
+        first = code.flow.entry(name)
+        for number, probe in of_kernel.items():
+            if found.sites[number].kind != "load":
+                continue
+            window = windows.window(found.sites[number], probe)
+            for label, changed in _changes(code, window, nop_of(function)):
+                yield Mutation(label, name, number, {node - first: encoding for node, encoding in changed.items()})
+
+
+def _changes(code: Assembled, window: Window, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
+    nodes: tuple[Instruction, ...] = code.flow.nodes
+    (access,), (start,), (end,) = window.accesses, window.starts, window.ends
+    scoreboard = nodes[access].control.write_scoreboard
+    assert scoreboard is not None
+    waiter = next(node for node in range(access + 1, end + 1) if scoreboard in waits_for(nodes[node]))
+    yield "wait cleared", {waiter: without_wait(nodes[waiter], scoreboard)}
+    yield "access without a scoreboard", {access: with_write_scoreboard(nodes[access], None)}
+    awaited = {other for node in range(access, end + 1) for other in waits_for(nodes[node])}
+    yield "access with another scoreboard", {access: with_write_scoreboard(nodes[access], min({*range(6)} - awaited))}
+    yield "access removed", {access: nop}
+    yield "first clock read removed", {start: nop}
+    yield "second clock read removed", {end: nop}
+    yield "clock read before the access", {access: nodes[end].encoding, end: nodes[access].encoding}
+    yield "clock reads exchanged with the access", {access: nodes[start].encoding, start: nodes[access].encoding}
+    if waiter != end:
+        yield "waiting instruction replaced", {waiter: nop}
+        yield "waiting instruction behind the clock read", {waiter: nodes[end].encoding, end: nodes[waiter].encoding}
+    for store in window.labels:
+        (written,) = code.waiting.definitions(store, nodes[store].operands[-1].register)  # type: ignore[arg-type]
+        if any(one.kind == "immediate" for one in nodes[written].operands) and not nodes[written].opcode.startswith("HFMA2"):
+            yield "number of another site", {written: nodes[written].encoding ^ 1 << 40}
+    yield from _address_changes(code, window)
+
+
+def _address_changes(code: Assembled, window: Window) -> Iterator[tuple[str, dict[int, int]]]:
+    """The waits for what the address is made of, taken away."""
+    nodes = code.flow.nodes
+    (access,), (start,) = window.accesses, window.starts
+    seen: set[int] = set()
+    work = [access]
+    while work:
+        node = work.pop()
+        for register in effects(nodes[node]).reads:
+            for producer in code.waiting.definitions(node, register) - seen:
+                seen.add(producer)
+                scoreboard = nodes[producer].control.write_scoreboard
+                if scoreboard is None:
+                    work.append(producer)
+                elif scoreboard in nodes[node].control.waits and producer < node:
+                    yield "wait of the address cleared", {node: without_wait(nodes[node], scoreboard)}
+                    yield "address from another scoreboard", {producer: with_write_scoreboard(nodes[producer], None)}
+                    if node < start:
+                        yield "first clock read before the address", {node: nodes[start].encoding, start: nodes[node].encoding}
+
+
+@pytest.mark.parametrize(("name", "scheme"), [("chase", "dependent"), ("transpose", "consume")])
+def test_changed_code_is_caught(name: str, scheme: str) -> None:
+    found, data = traced(BY_NAME[name], scheme)
+    program = disassemble(data)
+    caught: set[str] = set()
+    for mutation in mutations(found, data):
+        if mutation.name not in caught:  # The first of each name: every one takes a run of the disassembler.
+            changed = mutated(data, program.functions[mutation.kernel], mutation.changed)
+            (proof,) = [one for one in prove(found, changed) if one.site == mutation.site]
+            assert proof.completeness == ISSUE_ONLY, f"{mutation.name} of site {mutation.site} survives"
+            assert proof.reason
+            caught.add(mutation.name)
+    assert len(caught) >= 11, caught
+
+
+def test_unchanged_code_survives_the_rewriting() -> None:
+    found, data = traced(BY_NAME["chase"], "dependent")
+    program = disassemble(data)
+    function = next(iter(program.functions.values()))
+    same = mutated(data, function, {0: function.instructions[0].encoding})
+    assert prove(found, same) == prove(found, data)
+
+
+# -- shapes of code -------------------------------------------------------------------------------------------------------------------
+
+
+def check(body: str, expect: Callable[[Traced, tuple[SiteProof, ...]], None], before: str = "", scheme: str = "dependent") -> None:
+    found = trace(kernel(body, before=before), TraceOptions(scheme))
+    expect(found, prove(found, cubin_of(found.module)))
+
+
+def test_every_copy_of_an_unrolled_loop_is_proved() -> None:
+    body = """
+        .reg .u32 %i, %v, %s; .reg .u64 %a; .reg .pred %q;
+        ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mov.u32 %s, 0;
+        { .reg .u64 %o; mul.wide.u32 %o, %i, 4; add.u64 %a, %a, %o; }
+        mov.u32 %i, 0;
+    again:
+        ld.global.u32 %v, [%a]; add.u32 %s, %s, %v; add.u64 %a, %a, 128; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 3;
+        @%q bra again;
+        st.global.u32 [%a], %s; ret;
+    """
+
+    def expect(found: Traced, proofs: tuple[SiteProof, ...]) -> None:
+        assert proofs[0].completeness == COMPLETE
+        assert proofs[0].copies >= 1
+
+    check(body, expect)
+
+
+def test_texture_fetches_are_found_without_a_line() -> None:
+    body = """
+        .reg .b32 %r<6>; .reg .u64 %a, %o;
+        ld.param.u64 %a, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %o, %r1, 4; add.u64 %a, %a, %o;
+        tex.1d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [texture, {%r1}];
+        add.u32 %r2, %r2, %r4; st.global.u32 [%a], %r2; ret;
+    """
+
+    def expect(found: Traced, proofs: tuple[SiteProof, ...]) -> None:
+        assert (found.sites[0].space, proofs[0].completeness) == ("tex", COMPLETE)
+
+    check(body, expect, before=".global .texref texture;")
+
+
+def test_an_address_made_after_the_clock_read_is_caught() -> None:
+    """The assembler loads a parameter again where that saves registers, here between the first clock read and the access."""
+    body = ".reg .u32 %v; .reg .u64 %a; ld.param.u64 %a, [p]; ld.global.u32 %v, [%a]; st.global.u32 [%a+4], %v; ret;"
+
+    def expect(found: Traced, proofs: tuple[SiteProof, ...]) -> None:
+        assert proofs[0].completeness == ISSUE_ONLY
+        assert "after the first clock read" in proofs[0].reason or "does not wait for" in proofs[0].reason
+
+    check(body, expect)
+
+
+def test_an_access_that_is_never_executed() -> None:
+    body = """
+        .reg .u32 %v; .reg .u64 %a; .reg .pred %q;
+        ld.param.u64 %a, [p]; mov.u32 %v, 5; setp.eq.u32 %q, %v, 6;
+        @!%q bra done;
+        ld.global.u32 %v, [%a];
+    done:
+        st.global.u32 [%a+4], %v; ret;
+    """
+
+    def expect(found: Traced, proofs: tuple[SiteProof, ...]) -> None:
+        assert (proofs[0].copies, proofs[0].completeness) == (0, ISSUE_ONLY)
+        assert "never executed" in proofs[0].reason
+
+    check(body, expect)
