@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
+    "Checker": "measure",
     "Copy": "launch",
     "Counter": "measure",
     "Counts": "record",
@@ -29,6 +30,7 @@ _HOME = {
     "Launch": "launch",
     "MemlaneError": "errors",
     "Module": "ptx",
+    "Report": "launch",
     "Schedule": "launch",
     "Step": "launch",
     "Target": "launch",
@@ -36,6 +38,7 @@ _HOME = {
     "Trace": "record",
     "TraceOptions": "instrument",
     "Tracer": "measure",
+    "check": "measure",
     "count": "measure",
     "cuda": "compile",
     "explain": "diagnose",
@@ -48,6 +51,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Checker",
     "Copy",
     "Counter",
     "Counts",
@@ -57,6 +61,7 @@ __all__ = [
     "Launch",
     "MemlaneError",
     "Module",
+    "Report",
     "Schedule",
     "Step",
     "Target",
@@ -64,6 +69,7 @@ __all__ = [
     "Trace",
     "TraceOptions",
     "Tracer",
+    "check",
     "count",
     "cuda",
     "explain",
@@ -80,8 +86,8 @@ if TYPE_CHECKING:
     from memlane.diagnose import Finding, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
-    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
-    from memlane.measure import Counter, Timing, Tracer, count, time, trace
+    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Report, Schedule, Step, Target
+    from memlane.measure import Checker, Counter, Timing, Tracer, check, count, time, trace
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace
     from memlane.targets import target

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from memlane.cli import count, doctor, explain, export, trace
+from memlane.cli import check, count, doctor, explain, export, trace
 from memlane.errors import MemlaneError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("trace")(trace.trace)
 app.command("count")(count.count)
+app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
 
 
+SHUFFLES = 64
+"""Different orders of the warps in a launch with a seed."""
+
+
 def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(emulator, launch, compiled, symbols, number)
@@ -75,6 +79,7 @@ class _State:
         self.symbols = np.array([symbols[name] for name in frame.symbols] or [0], np.uint64)
         self.sites = np.zeros(max(1, len(compiled.instructions)), ALLOCATION)
         self.table = emulator.memory.table()
+        self.orders = _orders(warps, launch.layers.seed)
         self.context = np.zeros(1, CONTEXT)
         values = {
             "params": self.params.ctypes.data,
@@ -105,9 +110,19 @@ class _State:
             "blocks": launch.blocks,
             "patience": emulator.patience,
             "patience_left": emulator.patience,
+            "orders": self.orders.ctypes.data,
+            "order_mask": len(self.orders) - 1,
         }
         for name, value in values.items():
             self.context[name][0] = value
+
+
+def _orders(warps: int, seed: int | None) -> npt.NDArray[np.uint32]:
+    """Orders of a block's warps for one sweep after the other, in rows, a power of two of them."""
+    if seed is None:
+        return np.arange(warps, dtype=np.uint32).reshape(1, warps)
+    random = np.random.default_rng(seed)
+    return np.stack([random.permutation(warps).astype(np.uint32) for _ in range(SHUFFLES)])
 
 
 def _round_up(nbytes: int) -> int:

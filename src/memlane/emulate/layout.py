@@ -78,6 +78,9 @@ CONTEXT = np.dtype(
         ("until_pause", "i8"),
         ("patience", "i8"),
         ("patience_left", "i8"),
+        ("orders", "u8"),
+        ("order_mask", "u8"),
+        ("sweeps", "u8"),
         # the first fault
         ("fault", "u4"),
         ("fault_site", "u4"),

@@ -106,6 +106,9 @@ class Layers:
     """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
     stop: bool = False
     """Let the first thing that the checker finds end the launch, with CheckFailed."""
+    seed: int | None = None
+    """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
+    a clock go by time."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
     """Called with the observation when the launch has finished."""
 

@@ -3,11 +3,12 @@
 memory                                      save and restore what a launch may change
 probed, readout <- arena                    a module with probes; the memory that they write
 observed, join, runs <- assemble <- tracer  from records to a trace
-counter, timing
+counter, checker, timing
 """
 
+from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, trace
 
-__all__ = ["Counter", "Timing", "Tracer", "count", "time", "trace"]
+__all__ = ["Checker", "Counter", "Timing", "Tracer", "check", "count", "time", "trace"]

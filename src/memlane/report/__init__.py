@@ -1,5 +1,6 @@
-"""What memlane knows, for people and for programs. Order inside: numbers <- table <- terminal; json stands alone."""
+"""What memlane knows, for people and for programs. Order inside: numbers <- table <- terminal; json stands alone; checks uses both."""
 
+from memlane.report.checks import render_reports, reports_document
 from memlane.report.json import counts_document, findings_document, summary_document, to_json
 from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
 
@@ -8,7 +9,9 @@ __all__ = [
     "findings_document",
     "render_counts",
     "render_findings",
+    "render_reports",
     "render_trace",
+    "reports_document",
     "summary_document",
     "to_json",
     "to_text",

@@ -13,6 +13,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, sites, branches}; sites carry the
                       fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes, `sectors` of 32
                       bytes)
+    kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
+                      `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
                       windows_cycles (of the empty probe, by scheme), lines: list of the fields of `memlane.record.LineSummary`
                       (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
@@ -41,7 +43,7 @@ def to_json(document: Mapping[str, Any]) -> str:
 def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = ()) -> Document:
     """Kind "findings"."""
     return {
-        **_head("findings"),
+        **document_head("findings"),
         "findings": [finding.as_dict() for finding in findings],
         "uncounted_launches": [launch.id for launch in uncounted],
         "clean_kernels": list(clean),
@@ -51,13 +53,13 @@ def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInf
 def counts_document(counts: Counts | Sequence[Counts]) -> Document:
     """Kind "counts": one launch or several."""
     launches = [counts] if isinstance(counts, Counts) else counts
-    return {**_head("counts"), "launches": [_counts(launch) for launch in launches]}
+    return {**document_head("counts"), "launches": [_counts(launch) for launch in launches]}
 
 
 def summary_document(trace: Trace) -> Document:
     """Kind "summary": the trace by source line."""
     return {
-        **_head("summary"),
+        **document_head("summary"),
         "chip": trace.chip,
         "target": trace.target,
         "modelled": trace.modelled,
@@ -68,7 +70,7 @@ def summary_document(trace: Trace) -> Document:
     }
 
 
-def _head(kind: str) -> Document:
+def document_head(kind: str) -> Document:
     return {"memlane_json": VERSION, "kind": kind}
 
 

@@ -1,7 +1,8 @@
 """Which warp of which block runs next, in the function and counting layers.
 
-One block runs at a time, its warps in turn, each until it meets a barrier, ends, or spends its budget. When every warp of the resident
-blocks that can run has spent its budget, they may be waiting for a block that has not started: one more becomes resident.
+One block runs at a time, its warps in turn (by their numbers, or shuffled), each until it meets a barrier, ends, or spends its budget. When
+every warp of the resident blocks that can run has spent its budget, they may be waiting for a block that has not started: one more becomes
+resident.
 """
 
 from __future__ import annotations
@@ -125,13 +126,21 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
 
 
+def _next_order(e: Emit, context: Value) -> Value:
+    """In which order the warps of a block take their turns this time: a pointer to their numbers."""
+    number = e.and_(e.bump(context, CONTEXT, "sweeps"), e.get(context, CONTEXT, "order_mask"))
+    row = e.mul(number, e.zext(e.get(context, CONTEXT, "warps"), I64))
+    return e.element(e.get_pointer(context, CONTEXT, "orders"), row, I32)
+
+
 @helper("sweep", I32, POINTER, POINTER, POINTER)
 def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
     """Let each warp of a block that can run take one step. RUN if the block should be swept again, YIELD if it is another block's turn,
     DONE if the block has ended, FAILED after a fault."""
     ran, yielded = e.variable(constant(I1, 0)), e.variable(constant(I1, 0))
-    with e.count(e.get(context, CONTEXT, "warps")) as number:
-        warp = warp_at(e, context, block, number)
+    order = _next_order(e, context)
+    with e.count(e.get(context, CONTEXT, "warps")) as turn:
+        warp = warp_at(e, context, block, e.load(e.element(order, turn, I32), typ=I32))
         with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, RUN))):
             ran.set(constant(I1, 1))
             status = e.call_through(step, STEP, [warp])

@@ -1,0 +1,78 @@
+"""Checking: what launches do that no kernel may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memlane.errors import MemlaneError
+from memlane.launch import KernelCall, Launch, Observation, Report, observing
+
+
+@dataclass(frozen=True)
+class CheckedLaunch:
+    """What the checker found in one launch."""
+
+    number: int
+    """Among the launches that were observed, from 0."""
+    launch: Launch
+    reports: tuple[Report, ...]
+
+
+class Checker:
+    """An observer (see `memlane.launch.observing`) that checks the launches made while it watches, on the emulator.
+
+    With `stop` the first finding ends its launch with CheckFailed; otherwise launches go on, without the accesses that would do harm. A
+    `seed` shuffles the order in which the warps of a block take their turns.
+    """
+
+    def __init__(self, *, only_launch: int | None = None, stop: bool = False, seed: int | None = None) -> None:
+        self.seen = 0
+        """Launches that were observed."""
+        self.checked: list[CheckedLaunch] = []
+        """Those that were checked."""
+        self.sources: dict[str, str] = {}
+        """Texts of the source files of their modules, by the names that reports use."""
+        self._only, self._stop, self._seed = only_launch, stop, seed
+
+    @property
+    def reports(self) -> Sequence[Report]:
+        """All that was found, in the order of the launches: what several launches of a kernel did alike is one, with the counts added."""
+        found: dict[tuple[str, ...], Report] = {}
+        for report in (report for checked in self.checked for report in checked.reports):
+            other = report.other.place if report.other else ""
+            key = (report.kernel, report.kind, report.space, report.place, other)
+            known = found.get(key)
+            found[key] = report if known is None else replace(known, count=known.count + report.count)
+        return list(found.values())
+
+    def launching(self, launch: Launch) -> Launch:
+        """The launch that is checked. MemlaneError where the target is no emulator."""
+        number = self.seen
+        self.seen += 1
+        if self._only is not None and number != self._only:
+            return launch
+        target = launch.kernel.target
+        if not target.observes:
+            raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
+        self.sources.update(launch.kernel.module.sources)
+
+        def report(seen: Observation) -> None:
+            self.checked.append(CheckedLaunch(number, launch, seen.reports or ()))
+            if launch.layers.report is not None:
+                launch.layers.report(seen)
+
+        return replace(launch, layers=replace(launch.layers, check=True, stop=self._stop, seed=self._seed, report=report))
+
+
+def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Report]:
+    """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
+    reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
+
+    The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
+    it. `seed` shuffles the order of the warps.
+    """
+    checker = Checker(seed=seed)
+    with observing(checker):
+        call(*args)
+    return list(checker.reports)
