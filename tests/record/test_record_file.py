@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -135,6 +137,15 @@ def test_a_newer_format(saved: Path) -> None:
         load(saved)
 
 
+def header_of(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(pq.read_metadata(path).metadata[b"memlane_header"])))
+    return found
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
@@ -151,6 +162,92 @@ def test_a_damaged_header(saved: Path, metadata: dict[str, str | None], message:
     rewrite(saved, **metadata)
     with pytest.raises(RecordError, match=rf"transpose\.parquet is damaged: .*{message}"):
         load(saved)
+
+
+Header = dict[str, Any]
+PAIR = [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h["sites"][1].update(line="x"), r"header\.sites\[1\]\.line is no whole number from 0 on"),
+        (lambda h: h["sites"][1].update(line=-1), r"header\.sites\[1\]\.line is no whole number from 0 on"),
+        (lambda h: h["sites"][1].update(line=True), r"header\.sites\[1\]\.line is no whole number from 0 on"),
+        (lambda h: h["sites"][0].update(line=10**30), r"header\.sites\[0\]\.line is no whole number from 0 on"),
+        (lambda h: h["sites"][0].update(id=9), r"header\.sites are not numbered from 0 on"),
+        (lambda h: h["sites"][0].pop("kernel"), r"header\.sites\[0\] has no kernel"),
+        (lambda h: h["launches"][1].update(id=99), r"header\.launches are not numbered from 0 on"),
+        (lambda h: h["launches"][0].update(grid=3), r"header\.launches\[0\]\.grid is no list"),
+        (lambda h: h["launches"][0].update(grid=PAIR), r"header\.launches\[0\]\.grid has 2 entries, not 3"),
+        (lambda h: h["launches"][0]["counts"][0].update(sectors="9"), r"header\.launches\[0\]\.counts\[0\]\.sectors is no whole number"),
+        (lambda h: h["launches"][0]["counts"][0].update(site=7), r"header\.launches\[0\]\.counts\[0\]\.site is no object"),
+        (lambda h: h.update(sources=[1]), r"header\.sources is no object"),
+        (lambda h: h.update(windows={"paper": float("nan")}), r"header\.windows\['paper'\] is no number"),
+        (lambda h: h.update(modelled=1), r"header\.modelled is no truth value"),
+        (lambda h: h["warps"].update(rows=1 << 40), "the warp columns do not fit their description"),
+        (lambda h: h["warps"].update(rows=-1), r"header\.warps\.rows is no whole number from 0 on"),
+        (lambda h: h["warps"]["fields"][0].__setitem__(1, "O"), "the warp columns do not fit their description"),
+        (lambda h: h["launches"].pop(), "a warp names launch 1, there are 1"),
+        (lambda h: h.pop("sites"), "header has no sites"),
+    ],
+)
+def test_every_value_of_the_header_is_checked(saved: Path, change: Callable[[Header], object], message: str) -> None:
+    header = header_of(saved)
+    change(header)
+    rewrite(saved, memlane_header=packed(json.dumps(header).encode()))
+    with pytest.raises(RecordError, match=rf"transpose\.parquet is damaged: its memlane header cannot be read \({message}"):
+        load(saved)
+
+
+def test_what_a_newer_memlane_may_add_is_skipped_and_what_it_may_omit_has_its_default(saved: Path) -> None:
+    header = header_of(saved)
+    header["mood"] = header["sites"][0]["mood"] = header["launches"][0]["counts"][0]["mood"] = [1]
+    del header["launches"][1]["counts"], header["sites"][2]["reason"]
+    rewrite(saved, memlane_header=packed(json.dumps(header).encode()))
+    after = load(saved)
+    assert (after.sites[0], after.sites[2].reason, after.launches[1].counts) == (transpose().sites[0], "", ())
+    assert after.launches[0] == transpose().launches[0]
+
+
+def test_a_header_that_unpacks_to_more_than_any_header_is_refused_early(saved: Path) -> None:
+    """A third of a megabyte that claims to be 300 MiB: what is unpacked stops at the limit."""
+    bomb = zlib.compressobj(1)
+    data = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(300)) + bomb.flush()
+    rewrite(saved, memlane_header=base64.b64encode(data).decode())
+    with pytest.raises(RecordError, match=r"header cannot be read \(it is cut short, or more than 268,435,456 bytes\)"):
+        load(saved)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"sites": ' + "9" * 5000 + "}", '"\\ud800"'], ids=["deep", "long number", "no object"])
+def test_json_that_is_no_header(saved: Path, text: str) -> None:
+    rewrite(saved, memlane_header=packed(text.encode()))
+    with pytest.raises(RecordError, match=r"transpose\.parquet is damaged: its memlane header cannot be read"):
+        load(saved)
+
+
+def test_warps_beyond_the_limit_are_neither_written_nor_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlane.record.header.WARPS_LIMIT_BYTES", 100)
+    with pytest.raises(RecordError, match="too large for one record file: 416 bytes where 100 may be; trace fewer launches"):
+        transpose().save(saved, force=True)
+    with pytest.raises(RecordError, match="more than 100 bytes"):
+        load(saved)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("no room")])
+def test_no_memory_for_the_file(saved: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(metadata: object) -> None:
+        raise error
+
+    monkeypatch.setattr("memlane.record.file.decode", refuse)
+    with pytest.raises(RecordError, match=r"transpose\.parquet cannot be read: it needs more memory than there is"):
+        load(saved)
+
+
+def test_source_text_that_is_no_utf8_can_be_saved(tmp_path: Path) -> None:
+    text = b"// gr\xf6\xdfe\n".decode("utf-8", "surrogateescape")
+    save(replace(transpose(), sources={"a.cu": text}), tmp_path / "latin.parquet")
+    assert load(tmp_path / "latin.parquet").sources == {"a.cu": "// gr??e\n"}
 
 
 def test_a_record_without_one_of_its_columns(saved: Path) -> None:

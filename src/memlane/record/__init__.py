@@ -1,6 +1,6 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts <- schema <- header <- file <- trace <- build, summary. `output` writes any file whole or not at all.
+Order inside: site <- counts <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any file whole or not at all.
 """
 
 from memlane.record.build import build_trace

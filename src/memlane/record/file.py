@@ -10,6 +10,8 @@ take metadata for text:
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
                      NumPy dtypes that `warps.fields` names
 
+Fields that a reader does not know it skips. Neither of the two, unpacked, is longer than `header` says (`*_LIMIT_BYTES`).
+
 To read the header without memlane:
 
     meta = pyarrow.parquet.read_metadata(path).metadata
@@ -66,10 +68,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             table = parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None)
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no such file") from None
+    except (pa.ArrowMemoryError, MemoryError) as error:
+        raise RecordError(f"{path} cannot be read: it needs more memory than there is") from error
     except (pa.ArrowException, OSError) as error:
         raise RecordError(_what_is_wrong(Path(path), error)) from error
-    except (KeyError, TypeError, ValueError, zlib.error) as error:
-        raise RecordError(f"{path} is damaged: its memlane header cannot be read ({error})") from error
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError, zlib.error) as error:
+        raise RecordError(f"{path} is damaged: its memlane header cannot be read ({_said(error)})") from error
     _check_references(path, table, fields)
     return {"table": table, **fields}
 
@@ -90,6 +94,10 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
             raise RecordError(f"{path} is damaged: a row names {column} {highest}, the header has {known}")
+
+
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0][:200]
 
 
 def _what_is_wrong(path: Path, error: Exception) -> str:

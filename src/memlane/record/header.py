@@ -6,13 +6,14 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from memlane.record.counts import BranchCounts, SiteCounts
+from memlane.errors import RecordError
+from memlane.record.plain import from_plain
 from memlane.record.schema import WARP_DTYPE, LaunchInfo
 from memlane.record.site import Site
 
@@ -25,11 +26,19 @@ FORMAT_KEY = "memlane_format"
 HEADER_KEY = "memlane_header"
 WARPS_KEY = "memlane_warps"
 
+HEADER_LIMIT_BYTES = 1 << 28
+"""The header, unpacked, is at most this long; so much source text and so many sites no program has."""
+WARPS_LIMIT_BYTES = 1 << 30
+"""The warp columns, unpacked, are at most this long: more than 20 million traced warps."""
+
 _LEVEL = 3  # of zlib: twice as fast as the default for a few per cent more bytes
 
 
 def encode(trace: Trace) -> dict[str, str]:
-    """The metadata of the file of `trace`, by key."""
+    """The metadata of the file of `trace`, by key. RecordError if it is beyond the limits.
+
+    Source text that is no UTF-8 keeps a question mark for each byte that is none.
+    """
     header = {
         "version": trace.version,
         "chip": trace.chip,
@@ -39,49 +48,63 @@ def encode(trace: Trace) -> dict[str, str]:
         "launches": [asdict(launch) for launch in trace.launches],
         "sources": dict(trace.sources),
         "windows": dict(trace.windows),
-        "warps": {"rows": len(trace.warps), "fields": [[name, dtype.str] for name, dtype in _fields(WARP_DTYPE)]},
+        "warps": {"rows": len(trace.warps), "fields": _WARP_FIELDS},
     }
     columns = b"".join(np.ascontiguousarray(trace.warps[name], dtype).tobytes() for name, dtype in _fields(WARP_DTYPE))
     return {
         FORMAT_KEY: str(FORMAT),
-        HEADER_KEY: _pack(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()),
-        WARPS_KEY: _pack(columns),
+        HEADER_KEY: _pack(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), HEADER_LIMIT_BYTES),
+        WARPS_KEY: _pack(columns, WARPS_LIMIT_BYTES),
     }
 
 
 def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of the `Trace` other than its table. KeyError, TypeError, ValueError or zlib.error if they are not what `encode` wrote."""
-    header = json.loads(_unpack(metadata[HEADER_KEY]))
-    return {
-        "sites": tuple(Site(**site) for site in header["sites"]),
-        "launches": tuple(_launch(launch) for launch in header["launches"]),
-        "warps": _warps(header["warps"], _unpack(metadata[WARPS_KEY])),
-        "chip": header["chip"],
-        "target": header["target"],
-        "modelled": header["modelled"],
-        "sources": header["sources"],
-        "windows": header["windows"],
-        "version": header["version"],
-    }
+    """The fields of the `Trace` other than its table, every one of the type that `Trace` declares.
+
+    KeyError, ValueError, RecursionError or zlib.error if they are not what `encode` wrote.
+    """
+    header = from_plain(_Header, json.loads(_unpack(metadata[HEADER_KEY], HEADER_LIMIT_BYTES)), "header")
+    for name, entries in (("sites", header.sites), ("launches", header.launches)):
+        if [entry.id for entry in entries] != list(range(len(entries))):
+            raise ValueError(f"header.{name} are not numbered from 0 on")
+    warps = _warps(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES))
+    if len(warps) and int(warps["launch"].max()) >= len(header.launches):
+        raise ValueError(f"a warp names launch {warps['launch'].max()}, there are {len(header.launches)}")
+    return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps}
 
 
-def _launch(fields: dict[str, Any]) -> LaunchInfo:
-    for name in ("grid", "block", "arguments"):
-        fields[name] = tuple(fields[name])
-    fields["branches"] = tuple(BranchCounts(**branch) for branch in fields["branches"])
-    fields["counts"] = tuple(SiteCounts(**{**counts, "site": Site(**counts["site"])}) for counts in fields["counts"])
-    return LaunchInfo(**fields)
+@dataclass(frozen=True)
+class _WarpLayout:
+    """How the columns of the warps lie one after another."""
+
+    rows: int
+    fields: tuple[tuple[str, str], ...]
 
 
-def _warps(layout: dict[str, Any], data: bytes) -> npt.NDArray[Any]:
-    warps = np.empty(layout["rows"], WARP_DTYPE)
+@dataclass(frozen=True)
+class _Header:
+    """The header as JSON holds it."""
+
+    version: str
+    chip: str
+    target: str
+    modelled: bool
+    sites: tuple[Site, ...]
+    launches: tuple[LaunchInfo, ...]
+    sources: Mapping[str, str]
+    windows: Mapping[str, float]
+    warps: _WarpLayout
+
+
+def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:
+    if layout.fields != _WARP_FIELDS or layout.rows * WARP_DTYPE.itemsize != len(data):
+        raise ValueError("the warp columns do not fit their description")
+    warps = np.empty(layout.rows, WARP_DTYPE)
     position = 0
-    for name, code in layout["fields"]:
-        column = np.frombuffer(data, np.dtype(code), layout["rows"], position)
+    for name, code in layout.fields:
+        column = np.frombuffer(data, np.dtype(code), layout.rows, position)
         warps[name] = column
         position += column.nbytes
-    if position != len(data) or [name for name, _ in layout["fields"]] != list(WARP_DTYPE.names or ()):
-        raise ValueError("the warp columns do not fit their description")
     return warps
 
 
@@ -90,9 +113,19 @@ def _fields(dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any]]]:
     return [(name, field[0].newbyteorder("<")) for name, field in (dtype.fields or {}).items()]
 
 
-def _pack(data: bytes) -> str:
+_WARP_FIELDS = tuple((name, dtype.str) for name, dtype in _fields(WARP_DTYPE))
+
+
+def _pack(data: bytes, limit: int) -> str:
+    if len(data) > limit:
+        raise RecordError(f"the trace is too large for one record file: {len(data):,} bytes where {limit:,} may be; trace fewer launches")
     return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
 
 
-def _unpack(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text, validate=True))
+def _unpack(text: str, limit: int) -> bytes:
+    """What `_pack` packed. A few bytes may claim to be thousands of times as many, so no more than `limit` are made of them."""
+    stream = zlib.decompressobj()
+    data = stream.decompress(base64.b64decode(text, validate=True), limit + 1)
+    if not stream.eof or len(data) > limit:
+        raise ValueError(f"it is cut short, or more than {limit:,} bytes")
+    return data
