@@ -7,7 +7,9 @@ number of elements, the size of one in bytes, the address, and extents and strid
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from memlane.compile import toolkit
@@ -105,12 +107,26 @@ def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple
     from cuda.pathfinder import DynamicLibNotFoundError
 
     try:
-        text, _ = cuda.compile_ptx(function, types, **options)
+        with _instead_of_a_device(cuda, options["cc"]):
+            text, _ = cuda.compile_ptx(function, types, **options)
     except DynamicLibNotFoundError as cause:
         raise MissingDependency("compiling Numba kernels", "numba") from cause
     except (core.errors.NumbaError, TypeError, RuntimeError) as cause:
         raise CompileError(f"Numba does not compile {function.__name__}", str(cause)) from cause
     return str(text)
+
+
+@contextmanager
+def _instead_of_a_device(cuda: Any, capability: object) -> Iterator[None]:
+    """Numba compiles a function that a kernel calls for the GPU it finds, and fails where it finds none. Here that too is for
+    `capability`."""
+    dispatcher = cuda.dispatcher
+    ask = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = ask
 
 
 def _with_plain_name(ptx: str, name: str) -> str:

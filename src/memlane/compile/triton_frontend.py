@@ -29,6 +29,9 @@ _ELEMENTS = {
 """Triton's types -> NumPy's; None for those that NumPy does not have: arrays of them may be of any type."""
 _TYPE = re.compile(r"(?P<pointer>\*k?)?(?P<element>\w+)(?P<multiple>:16)?")
 
+_INLINE = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
+_LINE = re.compile(r"^\s*\.loc\s[^\n]*\n", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class _Parameter:
@@ -77,7 +80,7 @@ def triton(
         raise CompileError(f"{kernel.__name__} needs scratch memory on the device, which memlane does not provide")
     forms = tuple(parameter.form for parameter in parameters.values())
     convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared))
-    return module_of(compiled.asm["ptx"], kernel.fn.__code__.co_filename, convention)
+    return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
 
 
 def _kernel(function: Any) -> Any:
@@ -149,3 +152,9 @@ def _compile(
         return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(options))
     except (TritonError, ValueError, AssertionError, RuntimeError) as cause:
         raise CompileError(f"Triton does not compile {kernel.__name__}", str(cause)) from cause
+
+
+def _with_true_lines(ptx: str) -> str:
+    """Triton writes its accesses as inline assembly, and LLVM takes the n-th line of that for n lines further down in the Python source.
+    The line that was in force before is the true one."""
+    return _INLINE.sub(lambda found: _LINE.sub("", found[0]), ptx)

@@ -18,10 +18,10 @@ _SECTION = "control-flow-instructions-"
 
 @semantics(_SECTION + "bra")
 def bra(k: Lowering) -> None:
-    account_branch(k, k.active)
     k.flow.save()
     if k.instruction.guard is None:
         return k.flow.go(k.flow.successors[0])
+    account_branch(k, k.active)
     return k.flow.split(k.active)
 
 
