@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from memlane.emulate.caches import Level
 from memlane.emulate.check.shadows import Shadows
 from memlane.emulate.execution import execute
 from memlane.emulate.initial import fill
+from memlane.emulate.jit import LOCK
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.memory import Buffer, Memory
@@ -38,8 +40,8 @@ class Loaded:
 class Emulator(Target):
     """Runs kernels on the CPU, exactly and repeatably.
 
-    Launches run at once, one after another in the order of the calls, whatever their streams; errors are raised by the launch. Fresh
-    device, shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
+    Launches run at once, one after another in the order of the calls, whatever their streams and the threads that call; errors are raised
+    by the launch. Fresh device, shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
     """
 
     modelled = True
@@ -60,6 +62,7 @@ class Emulator(Target):
         self._l2: Level | None = None
         self._streams = 0
         self._launches = 0
+        self._running = threading.RLock()
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -117,14 +120,15 @@ class Emulator(Target):
     # -- running -----------------------------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
-        self._launches += 1
         function = launch.kernel.function
         compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, launch.kernel.module, function), self.chip)
         handle = launch.kernel.loaded.handle
         assert isinstance(handle, Loaded)
-        if not compiled.layers.check:
-            self.shadows.trust()
-        observation = execute(self, launch, compiled, handle.addresses, self._launches)
+        with self._running:
+            self._launches += 1
+            if not compiled.layers.check:
+                self.shadows.trust()
+            observation = execute(self, launch, compiled, handle.addresses, self._launches)
         if launch.layers.report is not None:
             launch.layers.report(observation)
 
@@ -157,6 +161,7 @@ def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: 
     """The kernel's machine code, compiled at most once for each choice of layers. Only counts and clock depend on the chip."""
     depends = layers.counts or layers.clock
     key = (id(module), function.name, layers, id(chip) if depends else 0)
-    if key not in _kernels:
-        _kernels[key] = module, chip, compile_kernel(module, function, layers, chip)
-    return _kernels[key][2]
+    with LOCK:
+        if key not in _kernels:
+            _kernels[key] = module, chip, compile_kernel(module, function, layers, chip)
+        return _kernels[key][2]

@@ -1,4 +1,4 @@
-"""LLVM: text in, callable machine code out. One engine for the process."""
+"""LLVM: text in, callable machine code out. One engine for the process, and one thread at a time that makes code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import llvmlite.binding as llvm
 QUICK_ABOVE = 2_000_000
 """Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
 thousands of blocks takes more than its square, and ten seconds of it are never won back."""
+LOCK = threading.RLock()
+"""Held by whoever makes code: from the choice of what there is to compile until the others may know that it is there."""
 
 
 class Engine:
@@ -22,11 +24,10 @@ class Engine:
         start = llvm.parse_assembly("")
         start.triple = self.machine.triple
         self._engine = llvm.create_mcjit_compiler(start, self.machine)
-        self._lock = threading.RLock()
 
     def add(self, text: str, *, optimize: bool) -> None:
         """Compile a module. Its functions are callable once `address` was asked for one of them."""
-        with self._lock:
+        with LOCK:
             module = llvm.parse_assembly(text)
             if optimize:
                 options = llvm.create_pipeline_tuning_options(speed_level=2)
@@ -43,7 +44,7 @@ class Engine:
 
     def address(self, name: str) -> int:
         """Entry address of a function."""
-        with self._lock:
+        with LOCK:
             return int(self._engine.get_function_address(name))
 
 
@@ -54,6 +55,11 @@ def _machine(level: int) -> llvm.TargetMachine:
 
 
 @cache
+def _engine() -> Engine:
+    return Engine()
+
+
 def engine() -> Engine:
     """The engine of this process, made on first use."""
-    return Engine()
+    with LOCK:
+        return _engine()

@@ -42,7 +42,7 @@ class CompiledKernel:
 
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
-    """Compile a kernel. Raises UnsupportedPtx at the first instruction that has no semantics."""
+    """Compile a kernel; the caller holds `jit.LOCK`. Raises UnsupportedPtx at the first instruction that has no semantics."""
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import threading
 import weakref
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,10 +71,11 @@ class Watcher(Protocol):
 
 
 class Memory:
-    """The allocations of one emulated device, in the order of their addresses."""
+    """The allocations of one emulated device, in the order of their addresses. Several threads may use it."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
+        self._lock = threading.RLock()
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS
         self._table: npt.NDArray[np.void] | None = None
@@ -81,26 +83,32 @@ class Memory:
     def allocate(self, nbytes: int, label: str = "", cleared: bool = False) -> tuple[int, Buffer]:
         """Fresh memory filled with a fixed pattern, or with zeros: its device address, and what keeps it alive."""
         buffer = Buffer(nbytes, cleared)
-        low = self._next
-        self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
-        allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
-        insort(self._allocations, allocation)
-        self._watcher.add(allocation, cleared)
-        self._table = None
+        with self._lock:
+            low = self._next
+            self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
+            allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
+            self._allocations.append(allocation)
+            self._watcher.add(allocation, cleared)
+            self._table = None
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
 
     def _free(self, allocation: Allocation) -> None:
-        self._allocations.remove(allocation)
-        self._watcher.remove(allocation)
-        self._table = None
+        """Happens wherever the garbage collector strikes, also amid the other methods: they keep to the list that they began with."""
+        with self._lock:
+            self._allocations = [other for other in self._allocations if other is not allocation]
+            self._watcher.remove(allocation)
+            self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
         """The allocations as generated code looks them up: sorted, behind an empty first row."""
-        if self._table is None:
-            rows = [(0, 0, 0), *((a.low, a.high, (a.host - a.low) % (1 << 64)) for a in self._allocations)]
-            self._table = np.array(rows, ALLOCATION)
-        return self._table
+        with self._lock:
+            if (table := self._table) is None:
+                allocations = self._allocations
+                rows = [(0, 0, 0), *((a.low, a.high, (a.host - a.low) % (1 << 64)) for a in allocations)]
+                table = np.array(rows, ALLOCATION)
+                self._table = table if allocations is self._allocations else None
+            return table
 
     def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
         """The host bytes behind device addresses; DeviceError outside an allocation."""
@@ -117,8 +125,9 @@ class Memory:
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address."""
-        index = bisect_right(self._allocations, address, key=lambda allocation: allocation.low)
-        found = self._allocations[index - 1] if index else None
+        allocations = self._allocations
+        index = bisect_right(allocations, address, key=lambda allocation: allocation.low)
+        found = allocations[index - 1] if index else None
         return found if found is not None and address < found.high else None
 
     def neighbour(self, address: int) -> Allocation | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import llvmlite.ir as ir
 
 from memlane.emulate.build import Emit, Value
-from memlane.emulate.jit import engine
+from memlane.emulate.jit import LOCK, engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +50,28 @@ def invoke(emit: Emit, helper: Helper, *arguments: Value) -> Value:
 
 
 _compiled: set[str] = set()
+"""Names of the helpers whose machine code is there."""
 
 
 def compile_helpers(wanted: Sequence[Helper]) -> None:
     """Compile the helpers that are not there yet, and those that they call."""
-    program = Program()
-    waiting = [one for one in wanted if one.name not in _compiled]
-    fresh: list[str] = []
-    while waiting:
-        one = waiting.pop()
-        if one.name in _compiled:
-            continue
-        _compiled.add(one.name)
-        fresh.append(one.name)
-        program.define(one)
-        waiting.extend(program.required.values())
-    if fresh:
-        engine().add(str(program), optimize=True)
+    with LOCK:
+        program = Program()
+        waiting = list(wanted)
+        fresh: set[str] = set()
+        while waiting:
+            one = waiting.pop()
+            if one.name not in _compiled and one.name not in fresh:
+                fresh.add(one.name)
+                program.define(one)
+                waiting.extend(program.required.values())
+        if fresh:
+            engine().add(str(program), optimize=True)
+            _compiled.update(fresh)  # not before: another thread, or a second try after an error, goes by it
 
 
 def address_of(helper: Helper) -> int:
     """Entry address of a helper, compiled now if need be."""
-    compile_helpers([helper])
-    return engine().address(helper.name)
+    with LOCK:
+        compile_helpers([helper])
+        return engine().address(helper.name)
