@@ -82,6 +82,7 @@ target.sync()
 assert np.array_equal(outs[0].numpy(), host.T)
 """
 TRANSPOSE, CUDA = EXAMPLES / "ptx" / "transpose.ptx", EXAMPLES / "transpose.cu"
+NAIVE_LINE = next(n for n, line in enumerate(CUDA.read_text().splitlines(), 1) if "out[x * n + y]" in line)
 NAIVE = ("--kernel", "naive", "--grid", "2,2", "--block", "32,32")
 ARGUMENTS = ("--arg", "out:f4[64,64]", "--arg", "in:f4[64,64]=random:7", "--arg", "64:i4")
 ONE_WARP = ("--grid", 1, "--block", 32)
@@ -294,6 +295,25 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
 def test_unknown_value_names_the_choices(memlane: Command, option: str, value: str, choices: str) -> None:
     answer = memlane("trace", CUDA, *NAIVE, *ARGUMENTS, option, value)
     refused(answer, choices, quoted=option in ("--arch", "--std"))
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--line", 999, "--line", 3), "--line 3 or --line 999"),
+        (("--space", "shared"), "--space shared"),
+        (("--line", 17, "--kind", "atomic"), "--line 17 and --kind atomic"),
+    ],
+)
+def test_selection_that_matches_nothing_names_what_there_is(memlane: Command, options: tuple[object, ...], asked: str) -> None:
+    answer = memlane("trace", CUDA, *NAIVE, *ARGUMENTS, *options)
+    refused(answer, f"no access of naive is {asked}; there are: transpose.cu:{NAIVE_LINE} (global load, global store)\n")
+    assert not Path("transpose.parquet").exists()
+
+
+def test_selection_may_match_in_one_of_several_kernels(memlane: Command) -> None:
+    assert memlane("trace", EXAMPLES / "transpose.py", "--space", "shared").code == 0
+    refused(memlane("trace", EXAMPLES / "transpose.py", "-f", "--space", "shared", "--launch", 0), "no access of naive is --space shared")
 
 
 def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console, RenderableType
 
-from memlane.diagnose import explain, uncounted_launches
+from memlane.diagnose import clean_kernels, explain, uncounted_launches
 from memlane.record import ACCESS_SCHEMA, Trace
 from memlane.report import render_counts, render_findings, render_trace, to_text
 from tests.synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
@@ -148,6 +148,15 @@ def test_no_findings_and_launches_nobody_looked_at() -> None:
             launch(2, "idle()"),
         ),
     )
-    text = " ".join(to_text(render_findings(explain(partly), uncounted_launches(partly))).split())
-    assert text.startswith("No findings: no uncoalesced global access and no bank conflict in what was counted.")
+    text = " ".join(to_text(render_findings(explain(partly), uncounted_launches(partly), clean_kernels(partly, ()))).split())
+    assert text.startswith("Nothing found in tiled: neither uncoalesced global access nor bank conflicts. Not looked at")
     assert text.endswith("Not looked at, because their transactions were not counted: 1 launch of naive.")
+
+
+def test_a_trace_in_which_nothing_was_counted_has_no_clean_kernel() -> None:
+    trace = transpose()
+    idle = replace(trace.launches[0], counts=(counted(trace.sites[0], 0, sectors=0, ideal_sectors=0),))
+    nothing = replace(trace, launches=(idle,))
+    assert clean_kernels(nothing, explain(nothing)) == ()
+    text = to_text(render_findings(explain(nothing), uncounted_launches(nothing), clean_kernels(nothing, ())))
+    assert text.startswith("Nothing was counted: no access to memory was executed, so there is nothing to")

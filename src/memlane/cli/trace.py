@@ -12,8 +12,10 @@ from memlane.cli import options as o
 from memlane.cli.output import output_path
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
 from memlane.cli.progress import progress
+from memlane.cli.selected import LaunchedKernels
 from memlane.errors import CommandError, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
+from memlane.launch import observing
 from memlane.measure import Tracer
 from memlane.record import Trace, check_output
 from memlane.report import render_trace
@@ -56,9 +58,9 @@ def trace(
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
-    failure = None
+    failure, launched = None, LaunchedKernels(launch)
     try:
-        with progress("tracing"):
+        with progress("tracing"), observing(launched):
             program.run(target, tracer)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
         if not tracer.traced:
@@ -68,6 +70,8 @@ def trace(
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
     if not tracer.traced:
         raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    if failure is None:
+        launched.check(selection)
     result = _finished(tracer, failure)
     result.save(place, force=force)
     Console().print(render_trace(result))

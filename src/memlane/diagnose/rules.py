@@ -43,9 +43,10 @@ def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:
 
 
 def clean_kernels(trace: Trace, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Titles of the kernels in the trace that were counted and in which no rule found anything."""
+    """Titles of the kernels in the trace of which accesses were counted and in which no rule found anything."""
     guilty = {finding.kernel for finding in findings}
-    return tuple(dict.fromkeys(launch.kernel for launch in trace.launches if launch.counts and launch.kernel not in guilty))
+    counted = [launch.kernel for launch in trace.launches if any(entry.requests for entry in launch.counts)]
+    return tuple(dict.fromkeys(kernel for kernel in counted if kernel not in guilty))
 
 
 @dataclass(frozen=True)

@@ -200,14 +200,15 @@ def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo]
         if finding.source:
             parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
         parts += [Padding(plain(str(finding)), (0, 0, 0, 3)), Text()]
-    if findings and clean:
+    if clean:
         names = ", ".join(map(kernel_label, clean))
-        parts += [plain(f"Nothing found in {names}: neither uncoalesced global access nor bank conflicts."), Text()]
+        parts.append(plain(f"Nothing found in {names}: neither uncoalesced global access nor bank conflicts."))
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
+        parts += [Text()] if clean else []
         parts.append(Text(f"Transactions were {'; '.join(origins)}. What they cost in time is not known from counts.", style="dim"))
-    else:
-        parts.append(Text("No findings: no uncoalesced global access and no bank conflict in what was counted."))
+    elif not clean:
+        parts.append(Text("Nothing was counted: no access to memory was executed, so there is nothing to explain."))
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))

@@ -1,0 +1,55 @@
+"""What `--line`, `--space` and `--kind` choose among: the accesses that the launched kernels have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from memlane.errors import CommandError
+from memlane.instrument import Selection, site_table
+from memlane.launch import Kernel, Launch
+from memlane.record import Site, kernel_label
+
+_LINES_SHOWN = 20
+
+
+class LaunchedKernels:
+    """An observer that remembers which kernels were launched and changes no launch."""
+
+    def __init__(self, only_launch: int | None = None) -> None:
+        self._only = only_launch
+        self._seen = 0
+        self._kernels: dict[tuple[object, str], Kernel] = {}
+
+    def launching(self, launch: Launch) -> Launch:
+        if self._only in (None, self._seen):
+            self._kernels.setdefault((launch.kernel.loaded, launch.kernel.name), launch.kernel)
+        self._seen += 1
+        return launch
+
+    def check(self, selection: Selection) -> None:
+        """CommandError, with the accesses that there are, if `selection` leaves out all of them."""
+        sites = [(kernel, site) for kernel in self._kernels.values() for site in site_table(kernel.module).of_kernel[kernel.name].values()]
+        if not sites or any(selection.takes(site, kernel.name) for kernel, site in sites):
+            return
+        names = ", ".join(dict.fromkeys(kernel_label(kernel.title) for kernel, _ in sites))
+        raise CommandError(f"no access of {names} is {_asked(selection)}; there are: {_listed([site for _, site in sites])}", exit_code=1)
+
+
+def _asked(selection: Selection) -> str:
+    options: dict[str, Sequence[object]] = {
+        "--line": sorted(line for _, line in selection.lines or ()),
+        "--space": sorted(selection.spaces or ()),
+        "--kind": sorted(selection.kinds or ()),
+    }
+    return " and ".join(" or ".join(f"{option} {value}" for value in values) for option, values in options.items() if values)
+
+
+def _listed(sites: list[Site]) -> str:
+    """`transpose.cu:17 (global load, global store), ...`, in the order of the text."""
+    kinds: dict[tuple[str, int], dict[str, None]] = {}
+    for site in sorted(sites, key=lambda site: (site.file, site.line)):
+        kinds.setdefault((PurePath(site.file).name, site.line), {})[f"{site.space} {site.kind}"] = None
+    places = [f"{file}:{line} ({', '.join(found)})" for (file, line), found in kinds.items()]
+    more = [f"and {len(places) - _LINES_SHOWN} lines more"] if len(places) > _LINES_SHOWN else []
+    return ", ".join([*places[:_LINES_SHOWN], *more])
