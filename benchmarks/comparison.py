@@ -1,0 +1,231 @@
+"""What it means that two results of an instruction are equal, and how far apart those of an approximate one may be.
+
+Integers and IEEE operations: equal bits. Where PTX leaves the payload of a NaN open, any two NaNs are equal: results in f64, whose NaNs are
+not canonical, and `abs` and `neg` of f16, bf16 and f32. Operands for which the manual leaves the result open are left out: division by
+zero.
+Approximate instructions: the error against the true value, where that is a normal number, and equality in kind (zero, infinite, NaN) where
+either result is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, pi
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from harness import Row
+from instructions import Case
+from operands import FLOATS, Bits, width
+
+from memlane.ptx import SCALAR_TYPES
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.float64]
+
+COPIES = ("mov", "ld", "ldu", "st", "selp", "slct", "copysign", "prmt", "shfl", "set", "setp")
+"""Instructions that hand their operands on as they are."""
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------------------
+
+
+def parts(kind: str, bits: Bits) -> tuple[str, list[Bits]]:
+    """The numbers in a result: two if it is packed."""
+    if kind not in ("f16x2", "bf16x2"):
+        return kind, [bits]
+    return kind.removesuffix("x2"), [bits & np.uint64(0xFFFF), bits >> np.uint64(16)]
+
+
+def numbers(kind: str, bits: Bits) -> Numbers:
+    """Floating-point bits as the numbers they stand for."""
+    views: dict[str, Callable[[], Any]] = {
+        "f16": lambda: bits.astype(np.uint16).view(np.float16),
+        "bf16": lambda: (bits.astype(np.uint32) << np.uint32(16)).view(np.float32),
+        "f32": lambda: bits.astype(np.uint32).view(np.float32),
+        "f64": lambda: bits.view(np.float64),
+    }
+    with np.errstate(all="ignore"):
+        return np.asarray(views[kind]().astype(np.float64))
+
+
+def is_nan(kind: str, bits: Bits) -> Mask:
+    """Which are no number."""
+    exponent, fraction = FLOATS[kind]
+    size = bits & np.uint64((1 << (exponent + fraction)) - 1)
+    return np.asarray(size > np.uint64(((1 << exponent) - 1) << fraction))
+
+
+def differing(kind: str, expected: Bits, found: Bits, open_payload: bool) -> Mask:
+    """Where two results are not equal."""
+    if not open_payload:
+        return np.asarray(expected != found)
+    single, pairs = parts(kind, expected)
+    other = parts(kind, found)[1]
+    masks = [(a != b) & ~(is_nan(single, a) & is_nan(single, b)) for a, b in zip(pairs, other, strict=True)]
+    return np.asarray(np.logical_or.reduce(masks))
+
+
+def has_open_payload(case: Case, kind: str) -> bool:
+    """Whether PTX does not say which NaN the result is."""
+    opcode = case.spelling.row.opcode
+    if SCALAR_TYPES[kind].kind != "f" or opcode in COPIES or case.spelling.has("exch") or case.spelling.has("cas"):
+        return False
+    if opcode in ("abs", "neg"):
+        return kind != "f64"
+    return kind == "f64"
+
+
+def is_defined(case: Case, operands: Sequence[Bits], count: int) -> Mask:
+    """For which operands the manual says what the result is."""
+    if case.spelling.row.opcode in ("div", "rem") and SCALAR_TYPES[case.operands[1]].kind in "us":
+        return np.asarray(operands[1] != 0)
+    return np.ones(count, bool)
+
+
+# -- equal bits ------------------------------------------------------------------------------------------------------------------
+
+
+def exact_row(case: Case, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]) -> Row:
+    """How many operand tuples give another result; `names` are those of the two roads."""
+    defined = is_defined(case, operands, len(expected[0]))
+    wrong = np.zeros(len(expected[0]), bool)
+    relaxed = False
+    for kind, one, other in zip(case.results, expected, found, strict=True):
+        relaxed |= has_open_payload(case, kind)
+        wrong |= differing(kind, one, other, has_open_payload(case, kind))
+    wrong &= defined
+    notes = []
+    if wrong.any():
+        notes.append(example(case, int(np.flatnonzero(wrong)[0]), operands, expected, found, names))
+    if not defined.all():
+        notes.append("division by zero left out")
+    if relaxed:
+        notes.append("NaNs of any payload are equal")
+    peer = {"tuples": float(defined.sum())}
+    return Row(case.name, "operands that differ", float(wrong.sum()), "", 0.0, peer=peer, note="; ".join(notes))
+
+
+def example(
+    case: Case, place: int, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]
+) -> str:
+    """One operand tuple with both results, in hexadecimal."""
+    given = ", ".join(_shown(kind, column[place]) for kind, column in zip(case.operands, operands, strict=True))
+    results = [
+        ", ".join(_shown(kind, column[place]) for kind, column in zip(case.results, road, strict=True)) for road in (expected, found)
+    ]
+    return f"({given}): {names[0]} {results[0]}, {names[1]} {results[1]}"
+
+
+def _shown(kind: str, value: np.uint64) -> str:
+    return f"0x{int(value):0{max(1, width(kind) // 4)}x}"
+
+
+# -- approximate instructions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How the error of an approximate instruction is measured, and what the manual promises."""
+
+    truth: Callable[..., Numbers]
+    unit: str = "ulp"
+    """`ulp`, `relative`, `absolute`, or `mixed`: relative for true values beyond 1, absolute below."""
+    reach: float | None = None
+    lowest: float = 0.0
+    highest: float = inf
+    """The sizes of the last operand for which the promise holds."""
+
+
+def _reciprocal(a: Numbers) -> Numbers:
+    return np.asarray(1.0 / a)
+
+
+BOUNDS = {
+    ("rcp", "f32"): Bound(_reciprocal, reach=1.0),
+    ("rcp", "f64"): Bound(_reciprocal, "relative"),
+    ("sqrt", "f32"): Bound(np.sqrt, "relative", 2.0**-23),
+    ("rsqrt", "f32"): Bound(lambda a: 1.0 / np.sqrt(a), "relative", 2.0**-22.9),
+    ("rsqrt", "f64"): Bound(lambda a: 1.0 / np.sqrt(a), "relative"),
+    ("sin", "f32"): Bound(np.sin, "absolute", 2.0**-20.5, highest=pi),
+    ("cos", "f32"): Bound(np.cos, "absolute", 2.0**-20.5, highest=pi),
+    ("lg2", "f32"): Bound(np.log2, "mixed"),
+    ("ex2", "f32"): Bound(np.exp2),
+    ("ex2", "f16"): Bound(np.exp2),
+    ("ex2", "bf16"): Bound(np.exp2),
+    ("tanh", "f32"): Bound(np.tanh, "relative"),
+    ("tanh", "f16"): Bound(np.tanh, "absolute"),
+    ("tanh", "bf16"): Bound(np.tanh, "absolute"),
+    ("div", "f32"): Bound(np.divide, reach=2.0, lowest=2.0**-126, highest=2.0**126),
+}
+"""By opcode and type. Without a reach the error is only recorded."""
+
+
+def is_approximate(case: Case) -> bool:
+    return case.spelling.has("approx") or case.spelling.has("full")
+
+
+def approximate_rows(
+    case: Case, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]
+) -> list[Row]:
+    """The largest errors, and how many results are zero, infinite or no number on one road only."""
+    kind, results = parts(case.results[0], found[0])
+    others = parts(case.results[0], expected[0])[1]
+    inputs = [np.concatenate(parts(name, column)[1]) for name, column in zip(case.operands, operands, strict=True)]
+    here, there = (numbers(kind, np.concatenate(pieces)) for pieces in (results, others))
+    given = [numbers(kind, column) for column in inputs]
+    bound = BOUNDS[case.spelling.row.opcode, kind]
+    if case.spelling.has("ftz"):
+        given = [np.where(np.abs(column) < least_normal(kind), np.copysign(0.0, column), column) for column in given]
+    with np.errstate(all="ignore"):
+        truth = bound.truth(*given)
+    size = np.abs(given[-1])
+    promised = (size >= bound.lowest) & (size <= bound.highest) & (np.abs(truth) >= least_normal(kind)) & (np.abs(truth) < largest(kind))
+    error, place = _largest_error(bound, kind, truth, here, promised)
+    beside, _ = _largest_error(bound, kind, truth, there, promised)
+    note = f"at {', '.join(f'{column[place]:.9g}' for column in given)}: {names[1]} {here[place]:.9g}, true {truth[place]:.9g}"
+    peer = {names[0]: beside, "tuples": float(promised.sum())}
+    kinds_differ = _class(here, kind) != _class(there, kind)
+    kinds_differ &= np.isin(_class(here, kind), (0, 2, 3)) | np.isin(_class(there, kind), (0, 2, 3))
+    apart = Row(case.name, "zero, infinite or NaN on one road only", float(kinds_differ.sum()), "", 0.0, note="")
+    if kinds_differ.any():
+        first = int(np.flatnonzero(kinds_differ)[0])
+        values = ", ".join(f"{column[first]:.9g}" for column in given)
+        apart = Row(
+            apart.case, apart.metric, apart.value, "", 0.0, note=f"({values}): {names[0]} {there[first]:.9g}, {names[1]} {here[first]:.9g}"
+        )
+    return [Row(case.name, "largest error", error, bound.unit, bound.reach, peer=peer, note=note), apart]
+
+
+def least_normal(kind: str) -> float:
+    exponent, _ = FLOATS[kind]
+    return float(2.0 ** (2 - (1 << (exponent - 1))))
+
+
+def largest(kind: str) -> float:
+    exponent, fraction = FLOATS[kind]
+    return float(2.0 ** ((1 << (exponent - 1)) - 1) * (2.0 - 2.0**-fraction))
+
+
+def _class(values: Numbers, kind: str) -> npt.NDArray[np.int64]:
+    """0 zero, 1 another number, 2 infinite, 3 no number; negative for negative ones. Subnormal numbers count as zeros of no sign."""
+    size = np.where(np.abs(values) < least_normal(kind), 0, np.where(np.isinf(values), 2, 1))
+    signed = np.where(np.signbit(values) & (size > 0), -size, size)
+    return np.asarray(np.where(np.isnan(values), 3, signed), np.int64)
+
+
+def _largest_error(bound: Bound, kind: str, truth: Numbers, values: Numbers, where: Mask) -> tuple[float, int]:
+    with np.errstate(all="ignore"):
+        error = np.abs(values - truth)
+        scale = {
+            "ulp": np.exp2(np.floor(np.log2(np.abs(truth))) - FLOATS[kind][1]),
+            "relative": np.abs(truth),
+            "absolute": np.ones_like(truth),
+            "mixed": np.maximum(1.0, np.abs(truth)),
+        }[bound.unit]
+        error = np.where(where, error / scale, 0.0)
+    error = np.where(np.isnan(error), 0.0, error)
+    place = int(np.argmax(error))
+    return float(error[place]), place

@@ -1,0 +1,66 @@
+"""Which instructions of a kernel the emulator has semantics for, without compiling it to machine code."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.chip import Chip, load
+from memlane.emulate.body import live_out, writes
+from memlane.emulate.build import I32, INTEGERS, POINTER, Emit, constant, vector
+from memlane.emulate.flow import Flow
+from memlane.emulate.layers import layers_for
+from memlane.emulate.linking import link
+from memlane.emulate.lowering import Lowering, assign_registers
+from memlane.emulate.runtime.helper import Program
+from memlane.emulate.semantics import TABLE
+from memlane.emulate.semantics.call import SERVICES
+from memlane.emulate.variables import place_variables
+from memlane.errors import UnsupportedPtx
+from memlane.launch import Layers
+from memlane.ptx import Function, Instruction, Module
+
+
+def refusals(module: Module, function: Function, where: Chip | None = None) -> dict[int, str]:
+    """The instructions of a kernel that the emulator refuses, by index, with what it says. The kernel must be straight-line code."""
+    layers = layers_for(Layers(), module, function)
+    body, _ = link(module, function, SERVICES, stop_at_memory=False)
+    frame = place_variables(module, function, body)
+    needed = live_out(body.places)
+    registers = assign_registers(body.registers, set().union(*needed), layers)
+    step_function = ir.Function(Program(), ir.FunctionType(I32, [POINTER]), "kernel")
+    entry = Emit(step_function.append_basic_block("entry"))
+    k = Lowering(entry, step_function.args[0], registers, frame, layers, where or _any_chip())
+    flow = k.flow = Flow(k, body.places, needed)
+    found: dict[int, str] = {}
+    for place in body.places:
+        flow.begin(place)
+        for step in place.steps:
+            write = TABLE.get(step.instruction.form.manual)
+            if k.e.block.is_terminated:  # the instruction before ends a place, and this one follows it nowhere
+                k.e.position_at_end(k.e.append_basic_block("unreachable"))
+            k.begin(step)
+            try:
+                if write is None:
+                    raise UnsupportedPtx(f"the emulator does not model {step.instruction.name}")
+                write(k)
+            except UnsupportedPtx as refusal:
+                found[step.index] = refusal.message
+                _leave_results(k, step.instruction)
+            k.end(step)
+        flow.finish()
+    return found
+
+
+def _leave_results(k: Lowering, instruction: Instruction) -> None:
+    """Zeros in the registers that would have been written: later instructions read them."""
+    for name in writes(instruction):
+        bits = k.registers.bits[name]
+        k.set_register(name, constant(I32 if bits == 1 else vector(INTEGERS[bits]), 0))
+
+
+@cache
+def _any_chip() -> Chip:
+    """Which one does not matter: only counts and clock depend on the chip."""
+    return load("h200")

@@ -1,0 +1,194 @@
+"""Writes `docs/instructions.md`: which instructions the emulator knows, and which were compared with a GPU.
+
+The rows are those of the instruction table. Whether a form is emulated is found out by letting the emulator write its code; whether it was
+checked stands in the result of `differential.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from application import HEAD, THREADS, register
+from emulated import refusals
+from harness import RESULTS
+from instructions import SKIPPED, Spelling, cases, spell, spellings
+
+from memlane.emulate.semantics import TABLE as SEMANTICS
+from memlane.errors import MemlaneError
+from memlane.ptx import SCALAR_TYPES, TABLE, parse
+from memlane.ptx.forms import ADDRESS, VALUE
+from memlane.ptx.forms import Row as TableRow
+
+PAGE = "instructions.md"
+MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
+_UNPROBED = ("branch", "call", "return", "exit", "trap", "texture", "surface")
+_SHOWN = 3
+
+_HEAD = """# Which instructions are emulated, and which were compared with a GPU
+
+Written by `make tables` from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the notation
+of the PTX manual; braces are optional. What is not emulated is refused by name (`UnsupportedPtx`); what the table does not know is refused
+when it is parsed.
+
+*Emulated* says what the emulator makes of the forms of a row: `yes`, `no`, or what is refused. Rows whose operands need a layout of their
+own (fragments of matrices, textures, calls) are `yes` where the emulator has semantics for the section; see the tests for how far they go.
+"""
+
+
+# -- emulated --------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _legal_spellings() -> dict[tuple[str, str], tuple[Spelling, ...]]:
+    """The forms that `differential` looks at, by section and row."""
+    found: dict[tuple[str, str], list[Spelling]] = {}
+    for spelling in spellings():
+        found.setdefault((spelling.row.manual, spelling.row.text), []).append(spelling)
+    return {key: tuple(value) for key, value in found.items()}
+
+
+def emulated(row: TableRow) -> str:
+    """The cell of a row: yes, no, or what is refused."""
+    if row.manual not in SEMANTICS:
+        return "no"
+    forms = _legal_spellings().get((row.manual, row.text), ()) or tuple(_first(spell(row), 64))
+    refused = _refused(forms)
+    if not refused:
+        return "yes"
+    if len(refused) == len(forms):
+        return "no"
+    shown = ", ".join(f"`{name}`" for name in refused[:_SHOWN])
+    more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+    return f"in part, not {shown}{more}"
+
+
+def _first(forms: Iterator[Spelling], count: int) -> Iterator[Spelling]:
+    for _, spelling in zip(range(count), forms, strict=False):
+        yield spelling
+
+
+def _refused(forms: Sequence[Spelling]) -> list[str]:
+    """The names of those that the emulator refuses."""
+    probed = [(spelling, line) for spelling in forms if (line := _instruction(spelling)) is not None]
+    if not probed:
+        return []
+    kernel = _kernel(line for _, line in probed)
+    try:
+        module = parse(kernel, "probe.ptx")
+        found = refusals(module, module.kernels["k"])
+    except MemlaneError:
+        return []
+    return [probed[index][0].name for index in sorted(found)]
+
+
+_REGISTERS = ("pred", "b16", "b32", "b64", "b128")
+
+
+def _kernel(lines: Iterator[str]) -> str:
+    """A kernel of these instructions, with registers to read (`xb32`, ...) and to write (`ybits_0`, ...)."""
+    declared = [f".reg .{kind} {letter}{kind}_{number};" for kind in _REGISTERS for letter in "xy" for number in range(8)]
+    return "\n".join([HEAD, f".visible .entry k()\n.maxntid {THREADS}, 1, 1", "{", *declared, *lines, "ret;", "}", ""])
+
+
+def _instruction(spelling: Spelling) -> str | None:
+    """The form as an instruction, or None where its operands cannot be made from its types."""
+    form = spelling.form
+    if form.effect in _UNPROBED:
+        return None
+    count = int(form.slots.get("vec", "v1")[1:])
+    texts = []
+    for place in spelling.row.places:
+        if place.optional:
+            continue
+        if place.shape == ADDRESS:
+            texts.append("[xb64_0]")
+            continue
+        if place.shape != VALUE:
+            return None
+        kind = form.types.get(place.name, "")
+        letter = "y" if place.name in form.writes else "x"
+        if not kind and place.name in form.writes:
+            return None
+        text = _operand(letter, kind, count if place.name in "db" else 1)
+        texts.append(f"{text}|ypred_1" if place.second else text)
+    return f"{spelling.name} {', '.join(texts)};"
+
+
+def _operand(letter: str, kind: str, count: int) -> str:
+    if not kind:
+        return "1"
+    stem = f"{letter}{register(kind)}"
+    if count == 1:
+        return f"{stem}_0"
+    return "{" + ", ".join(f"{stem}_{number}" for number in range(count)) + "}"
+
+
+# -- checked ---------------------------------------------------------------------------------------------------------------------
+
+
+def checked(row: TableRow, results: Mapping[str, Any] | None) -> str:
+    """The cell of a row: when its forms were compared with a GPU, and what came of it."""
+    names = {case.name for spelling in _legal_spellings().get((row.manual, row.text), ()) for case in cases(spelling)}
+    if results is None or not names:
+        return "no"
+    rows = [one for one in results["rows"] if one["case"] in names and one["metric"] != "not measured"]
+    if not rows:
+        return "no"
+    forms = {one["case"] for one in rows}
+    wrong = sorted({one["case"] for one in rows if not one["holds"]})
+    if not wrong:
+        return f"yes, {len(forms)} forms, {results['date']}"
+    return f"**differs** in {len(wrong)} of {len(forms)} forms, {results['date']}: {', '.join(f'`{name}`' for name in wrong[:_SHOWN])}"
+
+
+def types(row: TableRow) -> str:
+    """The types that the row takes."""
+    found: list[str] = []
+    for word in row.words:
+        for name in sorted(word.words, key=lambda name: (name.rstrip("0123456789x"), len(name), name)):
+            if name in SCALAR_TYPES and name not in found:
+                found.append(name)
+    return " ".join(found)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------------------
+
+
+def page(results: Path = RESULTS) -> str:
+    """The text of the page."""
+    path = results / "h200" / "differential.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    lines = [_HEAD, _compared(found), "Left out of the comparison:\n"]
+    lines.append("".join(f"- {what}: {why}\n" for what, why in SKIPPED.items()))
+    rows = [row for entry in TABLE.ops for row in entry.rows()]
+    for chapter, members in groupby(sorted(rows, key=lambda row: _chapter(row.manual)), key=lambda row: _chapter(row.manual)):
+        lines.append(f"## {chapter}\n\n| form | types | emulated | checked on hardware |\n| --- | --- | --- | --- |")
+        lines.append("".join(_line(row, found) for row in sorted(members, key=lambda row: row.opcode)))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _line(row: TableRow, found: Mapping[str, Any] | None) -> str:
+    text = row.text.replace("|", "\\|")
+    return f"| [`{text}`]({MANUAL}{row.manual}) | {types(row)} | {emulated(row)} | {checked(row, found)} |\n"
+
+
+def _compared(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "Not compared with a GPU yet: there is no `benchmarks/results/h200/differential.json`.\n"
+    rows = [row for row in found["rows"] if row["metric"] != "not measured"]
+    wrong = {row["case"] for row in rows if not row["holds"]}
+    return (
+        f"Compared on {found['chip']}, driver {found['driver']}, {found['date']}, commit `{found['commit'][:12]}`: "
+        f"{len({row['case'] for row in rows})} forms, of which {len(wrong)} differ.\n"
+    )
+
+
+def _chapter(section: str) -> str:
+    """`integer-arithmetic-instructions-add` -> `Integer arithmetic`; sections without a chapter by their own name."""
+    head = section.partition("-instructions")[0]
+    return head.replace("-", " ").capitalize()
