@@ -1,4 +1,4 @@
-"""What orders the accesses of threads, and what does not: programs that are right have no report, and those with one piece taken out have."""
+"""What orders the accesses of threads, and what does not: right programs have no report, and those with one piece taken out have."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from memlane.emulate.check.records import (
     SITE_SHIFT,
     STAMP_SHIFT,
 )
-from memlane.emulate.check.stamps import Actor, owner_at
+from memlane.emulate.check.stamps import Actor, now, owner_at
 from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper, invoke
 
@@ -62,7 +62,8 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
                     e.ret_void()
                 # Two lanes of one store: the memory still holds what was there before both.
                 as_other = _lanes_equal(e, data, lane, other_lane, element_bytes, count)
-                with e.if_then(e.and_(e.icmp_unsigned("==", other_site, site), as_other)):
+                at_once = e.and_(e.icmp_unsigned("==", other_site, site), e.icmp_unsigned("==", stamp, now(e, actor.launch)))
+                with e.if_then(e.and_(at_once, as_other)):
                     e.ret_void()
         other = e.load(owner_at(e, actor.launch, stamp), typ=I64)
         apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))

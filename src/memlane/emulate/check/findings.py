@@ -74,8 +74,8 @@ class Findings:
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
         """One report for each kind of finding and pair of lines, by the place where it was found."""
         merged: dict[tuple[Any, ...], Report] = {}
-        # The example that is shown is that of threads as far apart as there are: what orders them orders the others.
-        for row in sorted(rows, key=lambda row: -(int(row["key"]) >> APART_SHIFT & 3)):
+        # The example that is shown is the first of threads as far apart as there are: what orders them orders the others.
+        for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> APART_SHIFT & 3), int(row["turn"]))):
             report = self._report(self._decode(row))
             places = [report.place, *([report.other.place] if report.other else [])]
             key = (report.kind, report.space, *(sorted(places) if report.kind == "data race" else places))

@@ -44,7 +44,7 @@ def note(
             e.ret_void()
         with e.if_then(e.icmp_unsigned("==", found, constant(I64, 0))):
             values = {"key": key, "who": actor.who(e), "lane": lane, "address": address, "nbytes": nbytes, "space": space}
-            values |= {"count": constant(I64, 1), "other_who": other_who, "other_lane": other_lane}
+            values |= {"count": constant(I64, 1), "turn": e.bump(launch, LAUNCH, "found"), "other_who": other_who, "other_lane": other_lane}
             for field, value in values.items():
                 e.put(value, row, NOTE, field)
             with e.if_then(e.icmp_unsigned("!=", e.get(launch, LAUNCH, "stop"), constant(I32, 0))):

@@ -71,6 +71,7 @@ LAUNCH = np.dtype(
         ("cells_bytes", "u8"),
         ("local_bytes", "u8"),
         ("notes", "u8"),
+        ("found", "u8"),
         ("lost", "u8"),
         ("one_block", "u4"),
         ("stop", "u4"),
@@ -117,6 +118,7 @@ NOTE = np.dtype(
     [
         ("key", "u8"),
         ("count", "u8"),
+        ("turn", "u8"),
         ("who", "u8"),
         ("other_who", "u8"),
         ("address", "u8"),
@@ -127,5 +129,5 @@ NOTE = np.dtype(
     ],
     align=True,
 )
-"""A finding: its first occurrence, and how many there were. `key` is kind | distance << 4 | site << 8 | other site << 32, and `who` is
-block * 32 + warp."""
+"""A finding: its first occurrence, and how many there were. `key` is kind | distance << 4 | site << 8 | other site << 32, `turn`
+counts the findings, and `who` is block * 32 + warp."""
