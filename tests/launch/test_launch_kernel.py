@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from memlane.errors import BadLaunch
-from memlane.launch import LoadedModule, Stream, plain_name
+from memlane.launch import LoadedModule, Stream, find_kernel, plain_name
+from memlane.ptx import parse
 from tests.launch.fake_target import FakeTarget
 
 
@@ -24,6 +25,24 @@ from tests.launch.fake_target import FakeTarget
 )
 def test_a_kernel_answers_to_its_names(kernels: LoadedModule, name: str, found: str) -> None:
     assert kernels[name].name == found
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("sum<8,int>", "_Z3sumILi8EiEvPT0_"),
+        ("sum< 8 , int >", "_Z3sumILi8EiEvPT0_"),
+        ("void sum<8,int>(int *)", "_Z3sumILi8EiEvPT0_"),
+        ("sum<8, float>", "_Z3sumILi8EfEvPT0_"),
+        ("pick<8>", "_ZN2ns4pickILj8EEEvPi"),
+        ("ns::pick<8u>", "_ZN2ns4pickILj8EEEvPi"),
+    ],
+)
+def test_a_kernel_answers_however_its_name_is_spaced(name: str, found: str) -> None:
+    names = ("_Z3sumILi8EiEvPT0_", "_Z3sumILi8EfEvPT0_", "_ZN2ns4pickILj8EEEvPi")
+    entries = "".join(f".visible .entry {name}(.param .u64 out) {{ ret; }}\n" for name in names)
+    module = parse(f".version 8.0\n.target sm_90\n.address_size 64\n{entries}", "t.cu")
+    assert find_kernel(module, name).name == found
 
 
 def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from memlane.launch.target import Target
 
 
+_SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
+"""A whole number with the letters of its type."""
+
+
 @dataclass(frozen=True, eq=False)
 class LoadedModule(Mapping[str, "Kernel"]):
     """A PTX module on a target: a mapping from kernel names to kernels.
@@ -46,18 +50,31 @@ class LoadedModule(Mapping[str, "Kernel"]):
 
 
 def find_kernel(module: Module, name: str) -> Function:
-    """The kernel that answers to `name`; BadLaunch with the names that exist otherwise."""
+    """The kernel that answers to `name`, however it is spaced; BadLaunch with the names that exist otherwise."""
     kernels = module.kernels
     if name in kernels:
         return kernels[name]
-    titles = [kernel for kernel in kernels.values() if kernel.title == name]
-    matches = titles or [kernel for kernel in kernels.values() if name in (plain_name(kernel.title), _without_arguments(kernel.title))]
+    asked = _compact(name)
+    titles = [kernel for kernel in kernels.values() if _compact(kernel.title) == asked]
+    matches = titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
     if len(matches) == 1:
         return matches[0]
     listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
     if matches:
         raise BadLaunch(f"several kernels of {module.name} answer to {name!r}: {listed}; use the full name")
     raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")
+
+
+def _short_names(title: str) -> tuple[str, ...]:
+    """`void ns::red<256>(int*)` -> `red`, `ns::red<256>`, `red<256>`."""
+    named = _without_arguments(title)
+    head, bracket, rest = named.partition("<")
+    return plain_name(title), named, head.rsplit("::", 1)[-1] + bracket + rest
+
+
+def _compact(name: str) -> str:
+    """What the spellings of one name have in common: people space it as they like, and may write `8u` where ours has 8."""
+    return _SUFFIX.sub(r"\1", "".join(name.split()))
 
 
 def _without_arguments(title: str) -> str:
