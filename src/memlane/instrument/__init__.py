@@ -8,7 +8,16 @@ warp            the PTX of a traced warp besides its probes
 tracing         the pass that puts it together: `trace`
 buffer, decode  the trace buffer: its layout in bytes, and back to rows
 transactions    the PTX that counts what an access costs
+rebind          the pass that lets a twin use the variables of its original
 counting        the pass that puts it in, and its counters back to counts: `count`, `read_counters`
+
+and what the assembler made of them:
+
+assembled       which instructions of the assembled code came from which of the PTX
+probes          where the probes of a traced module are
+windows         what can be shown of the code between two clock reads
+proof           the verdict for each timed site: `prove`, `proved`
+exactness       whether the hardware accesses memory as the PTX says: `exactness`, `changes`
 """
 
 from memlane.instrument.buffer import (
@@ -22,7 +31,10 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode
+from memlane.instrument.exactness import EXACT, HINT, SiteChange, SiteExactness, changes, exactness
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
+from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
+from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.schemes import SCHEMES, check_consume, fits_consume
 from memlane.instrument.sites import SiteTable, Skipped, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
@@ -30,8 +42,10 @@ from memlane.instrument.variables import COUNTERS, POINTER
 
 __all__ = [
     "COUNTERS",
+    "EXACT",
     "HEADER_BYTES",
     "HEADER_DTYPE",
+    "HINT",
     "POINTER",
     "RECORD_DTYPE",
     "SCHEMES",
@@ -41,19 +55,30 @@ __all__ = [
     "CountOptions",
     "Counted",
     "Decoded",
+    "Rebound",
     "Selection",
+    "SiteChange",
+    "SiteExactness",
+    "SiteProof",
     "SiteTable",
     "Skipped",
     "TraceOptions",
     "Traced",
     "buffer_layout",
+    "changes",
     "check_consume",
+    "copied_variables",
     "count",
     "decode",
+    "exactness",
     "fits_consume",
     "initial_header",
     "place_of",
+    "prove",
+    "proved",
     "read_counters",
+    "rebind",
+    "shared_variables",
     "site_table",
     "trace",
 ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from memlane.instrument import POINTER, RECORD_DTYPE, BufferLayout, Decoded, buffer_layout, decode, initial_header
 from memlane.launch import Launch
 from memlane.measure.probed import ProbedModule
@@ -92,8 +90,7 @@ class Arena:
         layout = replace(least, slices=max(least.slices, spare))
         address, owner = self._target.allocate_cleared(layout.nbytes)
         self._target.write(address, initial_header(layout))
-        pointer, _ = self._target.symbol(self._probed.loaded, POINTER)
-        self._target.write(pointer, np.array([address], np.uint64))
+        self._probed.twin.set_pointer(POINTER, address)
         return _Buffer(address, owner, layout)
 
     def _drain(self) -> int:

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.instrument import shared_variables
 from memlane.launch import Launch, Target
 
 
 class Snapshot:
-    """A copy of the arrays that a launch was given.
+    """A copy of the arrays that a launch was given, and of the variables of its module.
 
-    Memory that the kernel reaches by other ways (pointers stored in arrays, module variables) is not in it.
+    Memory that the kernel reaches by other ways (pointers stored in arrays) is not in it.
     """
 
     def __init__(self, launch: Launch) -> None:
         self._target: Target = launch.kernel.target
         self._saved: list[tuple[int, npt.NDArray[Any]]] = []
-        for address, nbytes in sorted({argument.memory for argument in launch.arguments if argument.memory}):
+        loaded = launch.kernel.loaded
+        variables = {self._target.symbol(loaded, name) for name in shared_variables(loaded.module)}
+        for address, nbytes in sorted({argument.memory for argument in launch.arguments if argument.memory} | variables):
             host = np.empty(nbytes, np.uint8)
             self._target.read(address, host)
             self._saved.append((address, host))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from memlane.errors import BadLaunch
 from memlane.instrument import Traced, TraceOptions
 from memlane.instrument import trace as instrument
 from memlane.launch import Launch, LoadedModule
+from memlane.measure.twin import Twin, load_twin, rebound_to
 from memlane.ptx import Block, Function, Instruction, Label, Symbol, flatten_scopes
 
 _SLOT_ALIGNMENT = 16
@@ -19,9 +20,17 @@ _SLOT_ALIGNMENT = 16
 class ProbedModule:
     """The instrumented twin of a loaded module."""
 
-    original: LoadedModule
     traced: Traced
-    loaded: LoadedModule
+    """Its positions are those of the instructions in the twin."""
+    twin: Twin
+
+    @property
+    def original(self) -> LoadedModule:
+        return self.twin.original
+
+    @property
+    def loaded(self) -> LoadedModule:
+        return self.twin.loaded
 
     def shared_bytes(self, launch: Launch) -> int:
         """The dynamic shared memory of the traced launch: that of the plain one, and the slot of a scheme that needs one behind it."""
@@ -57,7 +66,12 @@ class ProbedModule:
 def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
     """Instrument the module and load it where the original is."""
     traced = instrument(loaded.module, options)
-    return ProbedModule(loaded, traced, loaded.target.load(traced.module))
+    rebound = rebound_to(loaded, traced.module)
+    positions = {
+        kernel: {site: position + rebound.preceding[kernel] for site, position in sites.items()}
+        for kernel, sites in traced.positions.items()
+    }
+    return ProbedModule(replace(traced, module=rebound.module, positions=positions), load_twin(loaded, rebound))
 
 
 def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
+from memlane.measure.twin import load_twin, rebound_to
 from memlane.record import Counts
 
 
@@ -30,19 +31,20 @@ class Tally:
     """
 
     def __init__(self, loaded: LoadedModule) -> None:
-        self._target = loaded.target
+        self._loaded, self._target = loaded, loaded.target
         self._counted: Counted = instrument(loaded.module, loaded.target.chip)
+        self._rebound = rebound_to(loaded, self._counted.module)
         self._launches: list[_Tallied] = []
 
     def counting(self, number: int, launch: Launch) -> Launch:
         """The launch that counts in place of `launch`, the `number`-th that was observed."""
-        twin = self._target.load(self._counted.module)
+        twin = load_twin(self._loaded, self._rebound)
+        twin.copy_constants()
         address, owner = self._target.allocate(max(8, self._counted.nbytes))
         self._target.clear(address, self._counted.nbytes)
-        pointer, _ = self._target.symbol(twin, COUNTERS)
-        self._target.write(pointer, np.array([address], np.uint64))
+        twin.set_pointer(COUNTERS, address)
         self._launches.append(_Tallied(number, launch, address, (owner, twin)))
-        return replace(launch, kernel=twin[launch.kernel.name])
+        return replace(launch, kernel=twin.loaded[launch.kernel.name])
 
     def collect(self) -> list[tuple[int, Counts]]:
         """The counts of each launch since the last call under its number, after all of them have finished."""

@@ -39,9 +39,9 @@ class Tracer:
         `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
         fit a fixed share of memory. What finds no room is counted as lost.
 
-        `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given are
-        put back in between; what the kernel changes elsewhere (module variables, memory behind pointers in memory) it changes twice. The
-        emulator sees the transactions in the traced launch itself and always counts.
+        `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given and
+        the variables of its module are put back in between; what the kernel changes elsewhere (memory behind pointers in memory) it changes
+        twice. The emulator sees the transactions in the traced launch itself and always counts.
         """
         self.options = options or TraceOptions()
         self._counts = counts
@@ -79,6 +79,7 @@ class Tracer:
         if self._counts and not launch.kernel.target.observes:
             record.counted = self._count(launch)
         arena.make_room(launch)
+        probed.twin.copy_constants()
         layers = Layers(counts=True, accesses=True, report=record.observed) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
