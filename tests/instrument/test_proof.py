@@ -22,7 +22,6 @@ from memlane.sass import Instruction, disassemble, effects, waits_for
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.sass.code import cubin_of, mutated, nop_of, with_write_scoreboard, without_wait
 
-
 BY_NAME = {path.stem: path for path in EXAMPLES}
 
 

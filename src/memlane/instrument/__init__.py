@@ -17,7 +17,7 @@ assembled       which instructions of the assembled code came from which of the 
 probes          where the probes of a traced module are
 windows         what can be shown of the code between two clock reads
 proof           the verdict for each timed site: `prove`, `proved`
-exactness       whether the hardware accesses memory as the PTX says: `exactness`, `changes`
+matching        whether the hardware accesses memory as the PTX says: `exactness`, `changes`
 """
 
 from memlane.instrument.buffer import (
@@ -31,10 +31,10 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode
-from memlane.instrument.exactness import EXACT, HINT, SiteChange, SiteExactness, changes, exactness
+from memlane.instrument.matching import EXACT, HINT, SiteChange, SiteExactness, changes, exactness
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
-from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.proof import SiteProof, prove, proved
+from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.schemes import SCHEMES, check_consume, fits_consume
 from memlane.instrument.sites import SiteTable, Skipped, place_of, site_table
 from memlane.instrument.tracing import Traced, trace

@@ -81,7 +81,7 @@ def _prove(windows: Windows, site: Site, probe: ProbeLines) -> SiteProof:
 def _first_reason(windows: Windows, site: Site, window: Window) -> str:
     """What is not as it should be; what the scheme itself knows to be missing comes first, for it says most."""
     if not window.accesses:
-        return "the assembled code does not have the access: it was found to be never executed, or became an operand of another instruction"
+        return "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     checks = (windows.hazard, windows.disorder, windows.end_unwaited, windows.start_unordered, windows.record_foreign)
     return declared or next((reason for check in checks if (reason := check(window))), "")

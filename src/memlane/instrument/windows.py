@@ -12,8 +12,10 @@ from memlane.record import Site
 from memlane.sass import Instruction, Register, collect, effects, is_late, memory_access
 
 _CLOCK = "SR_CLOCKLO"
-_MOVES = frozenset({"MOV", "SEL", "IMAD", "UMOV", "USEL", "HFMA2", "R2UR", "CS2R"})
-"""What carries a clock or a constant from register to register."""
+_MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
+_MOVES_BESIDE_ZERO = frozenset({"IMAD", "HFMA2"})
+"""What moves if the product that it adds to is one of zeros."""
+_CHOICES = frozenset({"SEL", "USEL"})
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,8 @@ class Windows:
         found: set[int] = set()
         for producer in self._sources(node, register):
             one = self.nodes[producer]
-            if _reads_clock(one):
+            if _reads_clock(one) or not _is_move(one):
                 found.add(producer)
-            elif one.opcode not in _MOVES:
-                found.add(-1)
         return found
 
     def _sources(self, node: int, register: Register) -> set[int]:
@@ -166,7 +166,7 @@ class Windows:
             for producer in self.waiting.definitions(*work.pop()):
                 one = self.nodes[producer]
                 ends.add(producer)
-                if one.opcode in _MOVES and not _reads_clock(one):
+                if _is_move(one):
                     sources = {source for source in effects(one).reads if source.bank in ("R", "UR")}
                     new = {(producer, source) for source in sources} - seen
                     seen |= new
@@ -178,10 +178,10 @@ class Windows:
         values: set[int | None] = set()
         for producer in self._sources(node, register):
             one = self.nodes[producer]
-            if not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
-                values.add(_immediate(one))
-            elif one.opcode not in _MOVES:
+            if not _is_move(one) or one.opcode in _CHOICES:
                 values.add(None)
+            elif not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
+                values.add(_immediate(one))
         return values.pop() if len(values) == 1 else None
 
     # -- 5. hazards ---------------------------------------------------------------------------------------------------------------
@@ -225,6 +225,13 @@ class Windows:
 
 def _reads_clock(one: Instruction) -> bool:
     return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
+
+
+def _is_move(one: Instruction) -> bool:
+    """Whether the instruction carries a clock or a constant from register to register, or makes a constant."""
+    if one.opcode in _MOVES_BESIDE_ZERO:
+        return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
+    return one.opcode in _MOVES and not _reads_clock(one)
 
 
 def _is_store(one: Instruction) -> bool:

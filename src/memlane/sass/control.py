@@ -1,4 +1,4 @@
-"""The control word of an instruction: what the scheduler of a warp does with it, from Volta to Hopper.
+"""The control word of an instruction: what the scheduler of a warp does with it, on Volta and all that came after.
 
 An instruction has 128 bits; bits 105 to 125 are for the scheduler, whatever the instruction is:
 

@@ -48,7 +48,7 @@ def memory_access(instruction: Instruction) -> Access | None:
     if opcode in _MATRIX:
         count = int(modifiers[-1]) if modifiers and modifiers[-1] in ("2", "4") else 1
         return Access(_MATRIX[opcode], "shared", _MATRIX_ROW_BYTES, count)
-    if opcode == "ULDC":
+    if opcode in ("ULDC", "LDCU"):
         return Access("load", "const", _width(modifiers), _vector(modifiers))
     return _ordinary(instruction)
 

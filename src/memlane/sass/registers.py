@@ -28,6 +28,9 @@ _PREDICATES_ONLY = {
 """Opcodes whose destinations are that many predicates in front and no register."""
 
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DMNMX", "DSETP"})
+_PAIRS = frozenset({"MOV", "SEL", "IADD", "IMNMX", "ISETP", "UMOV", "USEL", "UIADD", "UISETP"})
+"""Opcodes that work on pairs of registers where they are marked `.64`, `.U64` or `.S64`, as on Blackwell."""
+
 _WIDE_DESTINATION = frozenset({"IMAD", "UIMAD"})
 _CONVERSIONS = frozenset({"F2F", "F2I", "I2F", "I2I", "FRND"})
 _TYPES = frozenset({"F16", "BF16", "F32", "F64", "U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64"})
@@ -35,16 +38,16 @@ _TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TXQ", "TMML"})
 _SURFACES = frozenset({"SULD", "SUST", "SURED", "SUATOM"})
 _DIMENSIONS = {"1D": 1, "2D": 2, "3D": 3, "CUBE": 3, "ARRAY_1D": 2, "ARRAY_2D": 3}
 _DATA_WIDTHS = {"64": 2, "128": 4, "96": 3, "256": 8}
-_LOADS = frozenset({"LD", "LDG", "LDS", "LDL", "LDC", "ULDC", "LDT"})
+_LOADS = frozenset({"LD", "LDG", "LDS", "LDL", "LDC", "ULDC", "LDCU"})
 _STORES = frozenset({"ST", "STG", "STS", "STL"})
 _ATOMICS = frozenset({"ATOM", "ATOMG", "ATOMS"})
 _REDUCTIONS = frozenset({"RED", "REDG"})
 _PLAIN = frozenset(
     """
-    MOV SEL PRMT IADD3 IMAD IMNMX IABS IDP IDP4A ISETP LEA LOP3 SHF SHL SHR VIADD VIADDMNMX VIMNMX VABSDIFF POPC FLO BREV SGXT BMSK
+    MOV SEL PRMT IADD IADD3 IMAD IMNMX IABS IDP IDP4A ISETP LEA LOP3 SHF SHL SHR VIADD VIADDMNMX VIMNMX VABSDIFF POPC FLO BREV SGXT BMSK
     FADD FMUL FFMA FMNMX FSEL FSETP FSET FCHK MUFU HADD2 HMUL2 HFMA2 HMNMX2 HSETP2 HSET2 DADD DMUL DFMA DMNMX DSETP
     F2F F2I I2F I2I FRND F2FP I2FP S2R S2UR CS2R CS2UR R2UR P2R R2P UP2UR UR2UP B2R R2B BMOV LEPC QSPC
-    UMOV USEL UPRMT UIADD3 UIMAD UISETP ULEA ULOP3 USHF UPOPC UFLO UBREV USGXT UBMSK
+    UMOV USEL UPRMT UIADD UIADD3 UIMAD UISETP ULEA ULOP3 USHF UPOPC UFLO UBREV USGXT UBMSK
     PLOP3 PSETP UPLOP3 VOTE VOTEU SHFL MATCH REDUX
     """.split()  # noqa: SIM905
 )
@@ -131,7 +134,7 @@ def _destination_width(instruction: Instruction, operand: Operand) -> int:
         return 2
     if opcode in ("CS2R", "CS2UR"):
         return 1 if "32" in modifiers else 2
-    if opcode in _DOUBLE or operand.wide:
+    if opcode in _DOUBLE or operand.wide or _in_pairs(instruction):
         return 2
     if opcode in _CONVERSIONS:
         return _conversion(opcode, modifiers)[0]
@@ -144,6 +147,10 @@ def _destination_width(instruction: Instruction, operand: Operand) -> int:
     if opcode.endswith("MMA") and opcode not in _PLAIN:
         return 4
     return 1 if _is_known(instruction) else _UNKNOWN_WIDTH
+
+
+def _in_pairs(instruction: Instruction) -> bool:
+    return instruction.opcode in _PAIRS and not {"64", "U64", "S64"}.isdisjoint(instruction.modifiers)
 
 
 def _texture_width(instruction: Instruction, operand: Operand) -> int:
@@ -200,7 +207,7 @@ def _source_width(instruction: Instruction, place: int, operand: Operand) -> int
         return _data_width(modifiers)
     if opcode in _WIDE_DESTINATION and ("WIDE" in modifiers or "HI" in modifiers):
         return 2 if place >= len(instruction.operands) - (2 if instruction.operands[-1].kind == "predicate" else 1) else 1
-    if opcode in _DOUBLE or operand.wide or opcode in ("RET", "BRX", "JMX"):
+    if opcode in _DOUBLE or operand.wide or opcode in ("RET", "BRX", "JMX") or _in_pairs(instruction):
         return 2
     if opcode in _CONVERSIONS:
         return _conversion(opcode, modifiers)[1]

@@ -16,7 +16,7 @@ _PIPES = {
     for pipe, opcodes in {
         "global": "LD LDG LDL ATOM ATOMG",
         "shared": "LDS LDSM ATOMS SHFL",
-        "constant": "LDC",
+        "constant": "LDC LDCU",
         "texture": "TEX TLD TLD4 TXD TXQ SULD SUATOM",
         "special": "S2R",
         "uniform special": "S2UR",

@@ -5,7 +5,7 @@ the assembled code accesses memory for it in the same number, width and kind, wh
 
 - at least one instruction was made from it, each with the kind and the width of the site;
 - as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
-- if it is in a loop, then the copies are, or there are several, as unrolling leaves them;
+- no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
 - and the lanes do not first combine what they have, as for an addition of a constant to one address.
 
 All else is a hint, with the reason.
@@ -108,6 +108,7 @@ class _Kernel:
         self.name = kernel.name
         self.sites = sites
         self.block, self.looping = _blocks(kernel)
+        self.last = {block: index for index, block in sorted(self.block.items())}
         self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
         self.most: dict[int, int] = {}
         for index, made in self.made.items():
@@ -138,7 +139,17 @@ class _Kernel:
         most = self.most[self.block[index]]
         if len(made) < most:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
-        if index in self.looping and len(made) == 1 and not self._repeats(next(iter(made))):
+        return self._moved(index, made)
+
+    def _moved(self, index: int, made: Mapping[int, Access]) -> str:
+        """Whether it is executed less often than its basic block: what else was made from the block repeats without it."""
+        if index not in self.looping:
+            return ""
+        beside = {node for other, nodes in self.made.items() if self.block[other] == self.block[index] for node in nodes}
+        beside.update(self.code.nodes(self.name, self.last[self.block[index]]))
+        if any(self._repeats(node, avoiding=made) for node in beside - made.keys()):
+            return "ptxas moved it out of a loop"
+        if len(made) == 1 and not self._repeats(next(iter(made)), avoiding={}):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
 
@@ -163,9 +174,9 @@ class _Kernel:
     def _alike(one: Site, other: Site) -> bool:
         return (one.kind, one.space, one.nbytes) == (other.kind, other.space, other.nbytes)
 
-    def _repeats(self, node: int) -> bool:
-        """Whether control can come back to an instruction."""
-        seen: set[int] = set()
+    def _repeats(self, node: int, avoiding: Mapping[int, Access]) -> bool:
+        """Whether control can come back to an instruction without passing one of others."""
+        seen: set[int] = set(avoiding)
         work = [*self.code.flow.successors[node]]
         while work:
             one = work.pop()

@@ -1,0 +1,148 @@
+"""Which sites the assembled code accesses as the PTX does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlane.errors import MemlaneError
+from memlane.instrument import trace
+from memlane.instrument.matching import EXACT, HINT, SiteExactness, changes, exactness
+from memlane.instrument.proof import prove
+from memlane.ptx import parse
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.sass.code import cubin_of
+
+HEAD = """
+    .reg .u32 %i, %n, %v<9>; .reg .f32 %f<9>; .reg .u64 %a, %o; .reg .pred %q;
+    ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 16; add.u64 %a, %a, %o;
+"""
+
+
+def verdicts(body: str, before: str = "") -> tuple[SiteExactness, ...]:
+    module = kernel(HEAD + body, before=before)
+    return exactness(module, cubin_of(module))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_exact(path: Path) -> None:
+    module = example(path)
+    found = exactness(module, cubin_of(module))
+    assert [one.site for one in found] == list(range(len(found)))
+    assert {(one.verdict, one.reason) for one in found} == {(EXACT, "")}
+
+
+WORDS = ".shared .align 16 .b8 words[4096];"
+FOUR = """
+    shl.b32 %i, %i, 2; mov.u32 %n, words; add.u32 %i, %i, %n; st.shared.u32 [%i], %n; bar.sync 0;
+    ld.shared.u32 %v0, [words]; ld.shared.u32 %v1, [words+4]; ld.shared.u32 %v2, [words+8]; ld.shared.u32 %v3, [words+12];
+    add.u32 %v0, %v0, %v1; add.u32 %v2, %v2, %v3; add.u32 %v0, %v0, %v2; st.global.u32 [%a], %v0; ret;
+"""
+"""Loads of four neighbours."""
+
+
+def test_merged_loads_are_hints() -> None:
+    found = verdicts(FOUR, before=WORDS)
+    merged = [one for one in found if one.reason]
+    assert len(merged) == 4
+    assert {one.reason for one in merged} == {"ptxas merged 4 x 4 B into 1 x 16 B"}
+    assert sorted(access.nbytes for one in merged for access in one.accesses) == [16]
+
+
+def test_a_value_that_is_known_is_not_loaded_again() -> None:
+    found = verdicts("ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+4], %v0; ret;")
+    assert sorted(one.verdict for one in found[:2]) == [EXACT, HINT]
+    absent = next(one for one in found if one.verdict == HINT)
+    assert (absent.reason, absent.accesses) == ("ptxas made no access for it: the value was known already, or nobody needed it", ())
+
+
+def test_an_invariant_load_that_leaves_its_loop() -> None:
+    body = """
+        ld.global.u32 %n, [%a+8]; mov.u32 %v2, 0; mov.u32 %i, 0;
+    again:
+        ld.global.nc.u32 %v1, [%a]; mul.lo.u32 %v2, %v2, %v1; add.u32 %v2, %v2, %i; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, %n;
+        @%q bra again;
+        st.global.u32 [%a+4], %v2; ret;
+    """
+    found = verdicts(body)
+    assert found[1].verdict == HINT
+    assert found[1].reason == "ptxas moved it out of a loop"
+
+
+def test_unrolled_copies_are_exact() -> None:
+    body = """
+        mov.u32 %v2, 0; mov.u32 %i, 0;
+    again:
+        ld.global.u32 %v1, [%a]; add.u32 %v2, %v2, %v1; add.u64 %a, %a, 512; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 4;
+        @%q bra again;
+        st.global.u32 [%a], %v2; ret;
+    """
+    found = verdicts(body)
+    assert [(one.verdict, len(one.accesses)) for one in found] == [(EXACT, 4), (EXACT, 1)]
+
+
+def test_what_atomics_become() -> None:
+    found = verdicts(
+        """
+        red.global.add.u32 [%a], 1;
+        red.global.add.u32 [%a+4], %i;
+        { .reg .f32 %w; cvt.rn.f32.u32 %w, %i; atom.shared.add.f32 %f1, [words], %w; }
+        st.global.f32 [%a+8], %f1;
+        ret;
+        """,
+        before=".shared .align 4 .b8 words[4];",
+    )
+    assert [one.verdict for one in found] == [EXACT, EXACT, HINT, EXACT]
+    assert found[2].reason == "ptxas made 1 x 4 B shared load and 1 x 4 B shared atomic of the atomic"
+
+
+def test_a_reduction_to_one_address_is_combined_first() -> None:
+    found = verdicts("red.shared.add.u32 [words], %i; ret;", before=".shared .align 4 .b8 words[4];")
+    assert found[0].reason == "ptxas lets the lanes of a warp combine their values first"
+
+
+def test_dead_components_are_not_loaded() -> None:
+    found = verdicts("ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%a]; st.global.v2.f32 [%a], {%f3, %f4}; ret;")
+    assert found[0].reason == "ptxas made 1 x 8 B global load of 16 B"
+    assert found[1].verdict == EXACT
+
+
+def test_constants_become_operands() -> None:
+    found = verdicts("ld.const.u32 %v1, [table+4]; add.u32 %v1, %v1, %i; st.global.u32 [%a], %v1; ret;", before=".const .b32 table[4];")
+    assert found[0].reason == "ptxas made it an operand of other instructions"
+
+
+def test_tracing_unrolls_less() -> None:
+    module = example(next(path for path in EXAMPLES if path.stem == "spmv"))
+    traced = trace(module)
+    found = changes(module, cubin_of(module), traced, cubin_of(traced.module))
+    assert {str(change) for change in found} == {"7 x 4 B in the original, 1 x 4 B traced"}
+    assert all(traced.sites[change.site].kind == "load" for change in found)
+
+
+def test_tracing_separates_duplicates() -> None:
+    """In the original the second load has the value of the first; in the traced code records are stored in between, which may alias."""
+    body = "ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+4], %v0; ret;"
+    module = kernel(HEAD + body)
+    traced = trace(module)
+    found = changes(module, cubin_of(module), traced, cubin_of(traced.module))
+    assert [str(change) for change in found] == ["none in the original, 1 x 4 B traced"]
+
+
+def test_probes_do_not_always_separate() -> None:
+    """Loads of shared memory may still be merged around the clock reads: then most sites have no access, which the proof says."""
+    module = kernel(HEAD + FOUR, before=WORDS)
+    traced = trace(module)
+    data = cubin_of(traced.module)
+    assert changes(module, cubin_of(module), traced, data) == ()
+    absent = [proof for proof in prove(traced, data) if proof.copies == 0]
+    assert [proof.site for proof in absent] == [2, 3, 4]
+    assert all("merged with a neighbour" in proof.reason for proof in absent)
+
+
+def test_code_without_lines_is_refused() -> None:
+    module = kernel(HEAD + "ld.global.u32 %v0, [%a]; st.global.u32 [%a+4], %v0; ret;")
+    other = cubin_of(parse(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry other() { ret; }\n", "other.ptx"))
+    with pytest.raises(MemlaneError, match=r"the assembled code has no kernel k; it was not assembled from k\.ptx"):
+        exactness(module, other)
