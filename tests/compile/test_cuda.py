@@ -122,7 +122,7 @@ def test_a_module_knows_its_sources_names_and_lines() -> None:
 
 def test_what_was_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "memlane.compile")
-    cuda('#include "nowhere.h"\ntypedef std::deque<int> D;\n__global__ void k(int* p) { *p = 1; }', name="left.cu")
+    cuda("#include <nowhere.h>\ntypedef std::deque<int> D;\n__global__ void k(int* p) { *p = 1; }", name="left.cu")
     assert [message.splitlines()[0] for message in caplog.messages] == [
         "header nowhere.h was not found and was left out",
         "left out because it does not compile for the device: left.cu(2): error: qualified name is not allowed",
@@ -157,10 +157,32 @@ def test_an_error_in_a_declaration_that_was_given_up_is_still_told() -> None:
     assert 'bad.cu(1): error: expected a ";"' in error.log
 
 
-def test_a_missing_header_is_named_when_something_fails() -> None:
-    error = refusal('#include "magic.h"\n__global__ void k(float* p) { *p = magic(*p); }')
+def test_a_missing_system_header_is_named_when_something_fails() -> None:
+    error = refusal("#include <magic.h>\n__global__ void k(float* p) { *p = magic(*p); }")
     assert 'identifier "magic" is undefined' in error.log
     assert error.log.endswith("Header not found: magic.h; name its directory with include=(...) or -I")
+
+
+def test_a_missing_header_of_the_author_is_an_error_even_where_all_else_compiles(tmp_path: Path) -> None:
+    source = '// width\n#include "config.h"\n#ifndef WIDE\n#define WIDE 1\n#endif\n__global__ void k(int* p) { *p = WIDE; }'
+    told = ': the header "config.h" was not found; name its directory with -I DIR (include=[DIR] in Python)'
+    assert str(refusal(source)) == f"bad.cu:2{told}"
+    assert str(refusal(source + "\n#include <config.h>")) == f"bad.cu:2{told}"
+    (tmp_path / "outer.h").write_text('\n\n#include "config.h"\n')
+    error = refusal('#include "outer.h"\n__global__ void k(int* p) { *p = 1; }', include=[tmp_path])
+    assert str(error) == f"{tmp_path / 'outer.h'}:3{told}"
+    (tmp_path / "config.h").write_text("#define WIDE 4\n")
+    assert "mov.u32" in cuda_to_ptx(source, include=[tmp_path]).text
+
+
+def test_a_missing_header_that_no_conditional_asks_for_is_none() -> None:
+    source = '#ifdef ELSEWHERE\n#include "elsewhere.h"\n#endif\n#if __has_include("maybe.h")\n#include "maybe.h"\n#endif\n'
+    assert cuda_to_ptx(f"{source}__global__ void k(int* p) {{ *p = 1; }}").notes == ()
+
+
+def test_a_directory_of_headers_that_does_not_exist(tmp_path: Path) -> None:
+    error = refusal("__global__ void k(int* p) { *p = 1; }", include=[tmp_path, tmp_path / "nowhere"])
+    assert str(error) == f"there is no directory {tmp_path / 'nowhere'} to search for headers; correct -I (include=... in Python)"
 
 
 def test_a_program_without_kernels_names_its_templates() -> None:

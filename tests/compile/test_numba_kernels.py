@@ -19,7 +19,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 from numba import cuda, float32, int32, void
 
 from tests.compile import numba_kernels as kernels
-from tests.compile.measuring import check_counts, check_trace
+from tests.compile.measuring import check_counts, check_quiet, check_trace
 from tests.compile.numba_cases import CASES
 
 pytestmark = pytest.mark.numba
@@ -39,6 +39,11 @@ def test_results_equal_numpy(name: str, target: Target) -> None:
     call, arguments = case.prepare(target)
     call(*arguments)
     case.check(arguments)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_checker_finds_nothing(name: str) -> None:
+    check_quiet(CASES[name]())
 
 
 @pytest.mark.parametrize("name", INSTRUMENTED)

@@ -18,7 +18,7 @@ from memlane.targets import target as target_named
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from tests.compile import triton_kernels as kernels
-from tests.compile.measuring import check_counts, check_trace
+from tests.compile.measuring import check_counts, check_quiet, check_trace
 from tests.compile.triton_cases import CASES
 
 pytestmark = pytest.mark.triton
@@ -47,6 +47,11 @@ def test_results_equal_numpy(name: str, target: Target) -> None:
     call, arguments = case.prepare(target)
     call(*arguments)
     case.check(arguments)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_checker_finds_nothing(name: str) -> None:
+    check_quiet(CASES[name]())
 
 
 @pytest.mark.parametrize("name", INSTRUMENTED)

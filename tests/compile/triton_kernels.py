@@ -146,6 +146,8 @@ def locked_sum(total, lock, x, BLOCK: tl.constexpr):
     mine = tl.sum(tl.load(x + at), axis=0)
     while tl.atomic_cas(lock, 0, 1) == 1:
         pass
-    tl.store(total, tl.load(total) + mine)
+    before = tl.load(total)
+    tl.debug_barrier()  # all threads have read what one of them will write
+    tl.store(total, before + mine)
     tl.debug_barrier()
     tl.atomic_xchg(lock, 0)

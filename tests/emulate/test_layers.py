@@ -71,6 +71,8 @@ def test_counts_of_the_transposes(name: str, store_sectors: int, wavefronts: int
 def test_guards_branches_and_executed_lanes_are_counted() -> None:
     body = """
         setp.lt.u32 %p1, %tid, 40;
+        bra.uni NEXT;
+    NEXT:
         @%p1 st.global.u32 [%mine], 1;
         @!%p1 st.global.u32 [%mine], 2;
         @%p1 bra END;
@@ -84,8 +86,8 @@ def test_guards_branches_and_executed_lanes_are_counted() -> None:
     assert (first["requests"], first["lanes"], first["sectors"]) == (2, 40, 8 + 2)
     assert (second["requests"], second["lanes"], second["sectors"]) == (2, 56, 6 + 8)
     assert counted(seen, "bra") == [{"requests": 3, "lanes": 96, "divergent": 1}]
-    # ld.param, mov, mad, setp; 40 and 56 stores; 40 branches taken; 56 additions; ret.
-    assert seen.thread_instructions == 4 * 96 + 40 + 56 + 40 + 56 + 96
+    # ld.param, mov, mad, setp, bra; 40 and 56 stores; 40 branches taken; 56 additions; ret.
+    assert seen.thread_instructions == 5 * 96 + 40 + 56 + 40 + 56 + 96
 
 
 def test_generic_accesses_count_where_they_lead() -> None:

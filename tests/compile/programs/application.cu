@@ -9,7 +9,7 @@
 #include <vector>
 #include <thrust/device_vector.h>
 #include <thrust/sort.h>
-#include "helper_cuda.h"
+#include <helper_cuda.h>
 
 namespace cg = cooperative_groups;
 using namespace std;
