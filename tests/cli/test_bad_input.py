@@ -163,6 +163,34 @@ def test_cu_file_that_does_not_compile(memlane: Command, written: Write) -> None
     refused(memlane("trace", path), "wrong.cu does not compile", 'wrong.cu(2): error: identifier "y" is undefined', quoted=True)
 
 
+def test_header_that_is_not_there(memlane: Command, written: Write) -> None:
+    path = written("k.cu", '#include "config.h"\n__global__ void k(int* p) { p[threadIdx.x] = 1; }\n')
+    one = (*ONE_WARP, "--arg", "i4[32]")
+    refused(memlane("trace", path, *one), 'k.cu:1: the header "config.h" was not found; name its directory with -I DIR')
+    refused(memlane("trace", path, *one, "-I", "inc"), "there is no directory inc to search for headers; correct -I")
+    Path("inc").mkdir()
+    Path("inc/config.h").write_text("")
+    assert memlane("trace", path, *one, "-I", "inc").code == 0
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_what_was_left_out_of_a_program_is_told(memlane: Command, written: Write, command: str) -> None:
+    kernel = written("k.cu", "#include <nowhere.h>\ntypedef std::deque<int> D;\n__global__ void k(int* p) { p[threadIdx.x] = 1; }\n")
+    notes = [
+        "memlane: note: header nowhere.h was not found and was left out",
+        "memlane: note: left out because it does not compile for the device: k.cu(2): error: qualified name is not allowed",
+    ]
+    answer = memlane(command, kernel, *ONE_WARP, "--arg", "i4[32]")
+    assert (answer.code, answer.err.splitlines()) == (0, notes)
+    script = written(
+        "k.py",
+        "import memlane as ml\ntarget = ml.target()\nfor _ in range(2):\n    kernel = target.load(ml.cuda('k.cu'))['k']\n"
+        "kernel[1, 32](target.zeros(32, 'i4'))\n",
+    )
+    answer = memlane(command, script)
+    assert (answer.code, answer.err.splitlines()) == (0, notes)
+
+
 # -- what cannot be launched -----------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from memlane.cli.notes import compile_notes
 from memlane.cli.specs import parse_argument, parse_extent
 from memlane.compile import cuda
 from memlane.errors import CommandError, MemlaneError
@@ -61,7 +62,8 @@ class Program:
                 raise CommandError(
                     f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
                 )
-            run_kernel(self.path, self.compile, self.launch, target_name, observer)
+            with compile_notes():
+                run_kernel(self.path, self.compile, self.launch, target_name, observer)
             return
         given = {**vars(self.compile), **vars(self.launch)}
         without = {**vars(CompileOptions()), **vars(LaunchOptions())}
@@ -69,7 +71,8 @@ class Program:
             if value and value != without[name]:
                 option = _OPTION.get(name, f"--{name}")
                 raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
-        run_script(self.path, self.arguments, target_name, observer)
+        with compile_notes():
+            run_script(self.path, self.arguments, target_name, observer)
 
 
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}

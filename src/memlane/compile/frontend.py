@@ -20,6 +20,9 @@ SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
 _ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
+_NO_HEADER = re.compile(
+    r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
+)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
 
@@ -94,7 +97,8 @@ def cuda_to_ptx(
     `"reduce<float, 256>"`; those that the file itself launches need not be named if their arguments are known at file scope. `options`
     go to NVRTC as they are.
 
-    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency.
+    Raises CompileError with the compiler's log, whose lines are those of the file, also where a quoted header or a directory of `include`
+    is missing; and MissingDependency.
     """
     if is_path(path_or_source):
         path = Path(path_or_source)
@@ -103,6 +107,9 @@ def cuda_to_ptx(
     else:
         text, directory = str(path_or_source), Path()
         name = name or "<cuda>"
+    for entry in include:
+        if not Path(entry).is_dir():
+            raise CompileError(f"there is no directory {entry} to search for headers; correct -I (include=... in Python)")
     settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options))
     program = sources.gather(name, text, directory, settings.include)
     return _Compilation(program, settings).run()
@@ -131,6 +138,11 @@ class _Compilation:
             answer = nvrtc.compile_request(self._request())
             if answer.ptx:
                 return self._result(answer)
+            if missing := _NO_HEADER.search(answer.log):
+                raise CompileError(
+                    f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
+                    "name its directory with -I DIR (include=[DIR] in Python)"
+                )
             if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
                 raise self._refusal(answer.log)
 

@@ -35,7 +35,7 @@ class Program:
 
     files: tuple[SourceFile, ...]
     absent: tuple[str, ...]
-    """Headers that were found nowhere."""
+    """Headers in angle brackets that were found nowhere: of the system or of libraries for the host, as a rule."""
     library: tuple[str, ...]
     """Headers of CUDA that the files include, by the names written in `#include`."""
 
@@ -49,9 +49,13 @@ def read(path: Path) -> str:
 
 
 def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Program:
-    """The program whose main file is `text`. Quoted headers are looked for beside the file that includes them, then in `include`."""
+    """The program whose main file is `text`. Quoted headers are looked for beside the file that includes them, then in `include`.
+
+    A quoted header that is nowhere is left to the compiler, which knows whether the conditionals around its `#include` hold.
+    """
     files: dict[str, SourceFile] = {}
     absent: dict[str, None] = {}
+    quoted: set[str] = set()
     library: dict[str, None] = {}
     known = standard.stand_ins()
     pending = [(name, text, directory)]
@@ -73,7 +77,9 @@ def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Pr
                 library[found["name"]] = None
             elif found["name"] not in known:
                 absent[found["name"]] = None
-    return Program(tuple(files.values()), tuple(absent), tuple(library))
+                if found["open"] == '"':
+                    quoted.add(found["name"])
+    return Program(tuple(files.values()), tuple(name for name in absent if name not in quoted), tuple(library))
 
 
 def display(path: Path) -> str:
