@@ -187,7 +187,7 @@ def test_what_was_left_out_of_a_program_is_told(memlane: Command, written: Write
         "import memlane as ml\ntarget = ml.target()\nfor _ in range(2):\n    kernel = target.load(ml.cuda('k.cu'))['k']\n"
         "kernel[1, 32](target.zeros(32, 'i4'))\n",
     )
-    answer = memlane(command, script)
+    answer = memlane(command, script, *(["--force"] if command == "trace" else []))
     assert (answer.code, answer.err.splitlines()) == (0, notes)
 
 
