@@ -5,7 +5,7 @@ Order inside: schedule <- array <- arguments <- observe <- kernel <- target.
 
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
-from memlane.launch.observe import Observer, observed, observing, unobserved
+from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import (
     ACCESS_DTYPE,
@@ -50,4 +50,5 @@ __all__ = [
     "observing",
     "plain_name",
     "unobserved",
+    "watched",
 ]

@@ -6,6 +6,7 @@ is about to happen and returns the one that shall happen instead, for example of
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,31 +23,67 @@ class Observer(Protocol):
         ...
 
 
-_observers: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", default=())
+_here: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", default=())
+"""Observers of the present thread, or task."""
+_apart: ContextVar[bool] = ContextVar("memlane_apart", default=False)
+"""Whether the observers of the whole process are not to see what happens here."""
+_everywhere: tuple[Observer, ...] = ()
+"""Observers of the whole process. A thread that starts does not inherit context variables, but what it launches belongs to the program."""
+_turn = threading.RLock()
+"""Held while observers rewrite a launch: threads may launch at the same time, and observers need not know of it."""
 
 
 @contextmanager
-def observing(observer: Observer) -> Iterator[None]:
-    """Let `observer` see every launch inside the `with` block, after those that are already watching."""
-    token = _observers.set((*_observers.get(), observer))
+def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]:
+    """Let `observer` see every launch inside the `with` block, after those that are already watching: those that this thread makes, or
+    with `everywhere` those of all threads of the process.
+    """
+    if everywhere:
+        with _watching_everywhere(observer):
+            yield
+        return
+    token = _here.set((*_here.get(), observer))
     try:
         yield
     finally:
-        _observers.reset(token)
+        _here.reset(token)
+
+
+@contextmanager
+def _watching_everywhere(observer: Observer) -> Iterator[None]:
+    global _everywhere
+    with _turn:
+        _everywhere = (*_everywhere, observer)
+    try:
+        yield
+    finally:
+        with _turn:
+            _everywhere = tuple(one for one in _everywhere if one is not observer)
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Inside the `with` block no observer sees a launch: for the launches that observers themselves make."""
-    token = _observers.set(())
+    """Inside the `with` block no observer sees a launch, unless it begins to watch there: for the launches of those who measure."""
+    here, apart = _here.set(()), _apart.set(True)
     try:
         yield
     finally:
-        _observers.reset(token)
+        _apart.reset(apart)
+        _here.reset(here)
+
+
+def watched() -> bool:
+    """Whether an observer would see a launch that is made now."""
+    return bool(_watching())
 
 
 def observed(launch: Launch) -> Launch:
     """The launch as the observers want it."""
-    for observer in _observers.get():
-        launch = observer.launching(launch)
+    with _turn:
+        for observer in _watching():
+            launch = observer.launching(launch)
     return launch
+
+
+def _watching() -> tuple[Observer, ...]:
+    return _here.get() if _apart.get() else (*_everywhere, *_here.get())

@@ -102,6 +102,8 @@ class Layers:
     """Model time; on by itself for kernels that read a clock."""
     accesses: bool = False
     """Keep one row per access; implies counts."""
+    max_accesses: int | None = None
+    """Stop keeping rows when there are so many; None: keep all. Counts go on."""
     check: bool = False
     """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
     stop: bool = False
@@ -111,6 +113,33 @@ class Layers:
     a clock go by time."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
     """Called with the observation when the launch has finished."""
+
+    def merged(self, other: Layers) -> Layers:
+        """What both ask for; both get the observation. Where they contradict each other, `other` decides."""
+        limits = [one.max_accesses for one in (self, other) if one.accesses]
+        return Layers(
+            counts=self.counts or other.counts,
+            clock=self.clock or other.clock,
+            accesses=self.accesses or other.accesses,
+            max_accesses=None if None in limits else max((limit for limit in limits if limit is not None), default=None),
+            check=self.check or other.check,
+            stop=other.stop if other.check else self.stop,
+            seed=self.seed if other.seed is None else other.seed,
+            report=_both(self.report, other.report),
+        )
+
+
+def _both(
+    first: Callable[[Observation], None] | None, second: Callable[[Observation], None] | None
+) -> Callable[[Observation], None] | None:
+    if first is None or second is None:
+        return first or second
+
+    def report(seen: Observation) -> None:
+        first(seen)
+        second(seen)
+
+    return report
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Measuring: trace, count and time launches, on whatever target they are for.
 
-memory                                      save and restore what a launch may change
-probed, readout <- arena                    a module with probes; the memory that they write
+memory <- apart                             save and restore what a launch may change; one measurement in a program under observation
+twin <- probed, readout <- arena            a module with probes; the memory that they write
 observed, join, runs <- assemble <- tracer  from records to a trace
 counter, checker, timing
 """

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memlane.errors import MemlaneError
-from memlane.launch import KernelCall, Launch, Observation, Report, observing
+from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
+from memlane.measure.apart import apart
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,8 @@ class Checker:
 
         def report(seen: Observation) -> None:
             self.checked.append(CheckedLaunch(number, launch, seen.reports or ()))
-            if launch.layers.report is not None:
-                launch.layers.report(seen)
 
-        return replace(launch, layers=replace(launch.layers, check=True, stop=self._stop, seed=self._seed, report=report))
+        return replace(launch, layers=launch.layers.merged(Layers(check=True, stop=self._stop, seed=self._seed, report=report)))
 
 
 def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Report]:
@@ -72,7 +71,7 @@ def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Repo
     The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
     it. `seed` shuffles the order of the warps.
     """
-    checker = Checker(seed=seed)
-    with observing(checker):
-        call(*args)
+    checker, launch = Checker(seed=seed), call.bind(*args)
+    with apart(launch), observing(checker):
+        launch.kernel.target.launch(observed(launch))
     return list(checker.reports)

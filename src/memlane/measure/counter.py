@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, place_of, site_table
-from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModule, Observation, Target, observing, unobserved
+from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
+from memlane.measure.apart import apart
 from memlane.measure.observed import site_counts
 from memlane.measure.tallied import Tally
 from memlane.ptx import Module
@@ -44,7 +45,8 @@ class Counter:
         self.sources.update(launch.kernel.module.sources)
         self._target = launch.kernel.target
         if launch.kernel.target.observes:
-            return replace(launch, layers=Layers(counts=True, report=lambda seen: self._observations.append((number, seen))))
+            mine = Layers(counts=True, report=lambda seen: self._observations.append((number, seen)))
+            return replace(launch, layers=launch.layers.merged(mine))
         with unobserved():
             loaded = launch.kernel.loaded
             if loaded not in self._tallies:
@@ -98,7 +100,8 @@ def count(call: KernelCall, *args: object) -> Counts:
 
     Memory is left as the plain launch would leave it.
     """
-    counter = Counter()
-    with observing(counter):
-        call(*args)
-    return counter.finish()[0]
+    counter, launch = Counter(), call.bind(*args)
+    with apart(launch):
+        with observing(counter):
+            launch.kernel.target.launch(observed(launch))
+        return counter.finish()[0]

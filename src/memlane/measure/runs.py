@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import Launch, Observation
+from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
 from memlane.measure.probed import ProbedModule
 from memlane.record import SiteCounts
@@ -38,9 +38,24 @@ class LaunchRecord:
     counted: tuple[SiteCounts, ...] = ()
     """Transactions from a counting launch, under the sites of the original module; where the target cannot observe."""
 
-    def observed(self, observation: Observation) -> None:
-        """What the emulator reports when a run of the launch has finished."""
+    def layers(self) -> Layers:
+        """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
+        theirs = self.launch.layers
+        report = None if theirs.report is None else self._as_plain
+        mine = Layers(counts=True, accesses=True, report=self._observed)
+        return replace(theirs, report=report).merged(mine)
+
+    def _observed(self, observation: Observation) -> None:
+        """A run of the launch has finished."""
         self.observations.append((next(_turns), observation))
+
+    def _as_plain(self, observation: Observation) -> None:
+        """Tell the others what they would have seen of the plain launch, at the timed sites: other instructions are not what they were."""
+        traced = self.probed.traced
+        positions = traced.positions.get(self.launch.kernel.name, {})
+        counts = {traced.sites[site].instruction: observation.counts[at] for site, at in positions.items() if at in observation.counts}
+        assert self.launch.layers.report is not None
+        self.launch.layers.report(Observation(self.launch, counts, reports=observation.reports))
 
     @property
     def extent(self) -> Extent:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from memlane.launch import KernelCall, Schedule, Step, observed
+from memlane.launch import KernelCall, Schedule, Step
+from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 
 WARM_UP_LAUNCHES = 3
@@ -43,15 +44,14 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
     modelled.
     """
-    launch = observed(call.bind(*args))
+    launch = call.bind(*args)
     target = launch.kernel.target
     before = Snapshot(launch)
     try:
-        if target.modelled:
-            timeline = target.run_steps(Schedule((Step(launch),)))
-        else:
-            target.run_steps(Schedule((Step(launch),) * WARM_UP_LAUNCHES))
-            timeline = target.run_steps(Schedule((Step(launch),) * repeats))
+        with apart(launch):
+            if not target.modelled:
+                target.run_steps(Schedule((Step(launch),) * WARM_UP_LAUNCHES))
+            timeline = target.run_steps(Schedule((Step(launch),) * (1 if target.modelled else repeats)))
     finally:
         before.restore()
     samples = tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from memlane.errors import MemlaneError
 from memlane.instrument import Selection, TraceOptions
-from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Target, observing, unobserved
+from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
+from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.memory import Snapshot
@@ -80,7 +81,7 @@ class Tracer:
             record.counted = self._count(launch)
         arena.make_room(launch)
         probed.twin.copy_constants()
-        layers = Layers(counts=True, accesses=True, report=record.observed) if launch.kernel.target.observes else launch.layers
+        layers = record.layers() if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
     def _count(self, launch: Launch) -> tuple[SiteCounts, ...]:
@@ -125,6 +126,8 @@ def trace(
     and `counts` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
     """
     tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp, counts=counts)
-    with observing(tracer):
-        call(*args)
-    return tracer.finish()
+    launch = call.bind(*args)
+    with apart(launch):
+        with observing(tracer):
+            launch.kernel.target.launch(observed(launch))
+        return tracer.finish()
