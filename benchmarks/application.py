@@ -17,7 +17,7 @@ from memlane.ptx import Function, Instruction, Module, RegisterDecl, parse
 
 THREADS = 128
 FORMS_PER_KERNEL = 24
-HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 _FORM = re.compile(r"\bf(\d+)_")
 _REFUSAL = re.compile(r"^\S+:(\d+): (.*)$", re.MULTILINE)
 
@@ -40,7 +40,7 @@ class Application:
 
 def applications(cases: Sequence[Case], quick: bool) -> list[Application]:
     """All cases, in kernels of at most `FORMS_PER_KERNEL`."""
-    found = []
+    found: list[Application] = []
     for kinds, same in groupby(sorted(cases, key=lambda case: case.operands), key=lambda case: case.operands):
         listed = list(same)
         count = QUICK if quick else UNARY if len(kinds) == 1 and kinds[0] != "pred" else OTHERS
@@ -142,7 +142,7 @@ def _result_store(name: str, spare: str, kind: str, distance: int) -> Iterator[s
 
 def run(one: Application, loaded: LoadedModule, target: Target) -> list[list[Bits]]:
     """The results of each form: a list of arrays of bits for each."""
-    inputs = target.array(np.array(one.operands() or [[0]], np.uint64))
+    inputs = target.array(np.stack(one.operands() or [np.zeros(1, np.uint64)]))
     planes = sum(len(case.results) for case in one.cases)
     outputs = target.zeros((planes, one.count), np.uint64)
     loaded[one.name][one.count // THREADS, THREADS](inputs, outputs)

@@ -1,4 +1,5 @@
-"""Write the tables of the documentation from the result files, between their markers. With `--check` only say whether they are up to date.
+"""Write the tables of the documentation from the result files, between their markers, and the pages that are tables altogether (`WHOLE`).
+With `--check` only say whether they are up to date.
 
     <!-- table: accuracy -->
     (written by this script)
@@ -13,10 +14,11 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import support
 from harness import RESULTS, ROOT
 
 DOCS = ROOT / "docs"
@@ -180,14 +182,25 @@ def pages() -> list[Path]:
     return [path for path in sorted(DOCS.glob("*.md")) if _BLOCK.search(path.read_text(encoding="utf-8"))]
 
 
+WHOLE: dict[str, Callable[[], str]] = {support.PAGE: support.page}
+"""Pages that are written as a whole, and by what."""
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """Every page that this script writes, with the text that it should have."""
+    for path in pages():
+        yield path, rewritten(path.read_text(encoding="utf-8"))
+    for name, make in WHOLE.items():
+        yield DOCS / name, make()
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a table is out of date")
     check = arguments.parse_args().check
     old = 0
-    for path in pages():
-        before = path.read_text(encoding="utf-8")
-        after = rewritten(before)
+    for path, after in written():
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
         if before != after:
             old += 1
             print(f"{path.relative_to(ROOT)} is out of date" if check else f"Wrote {path.relative_to(ROOT)}")

@@ -116,7 +116,7 @@ def _random(kind: str, count: int, rng: np.random.Generator) -> Bits:
     elif bits > 1:
         makers.append(lambda: uniform >> rng.integers(0, bits, count, np.uint64))
     choice = rng.integers(0, len(makers), count)
-    return np.select([choice == number for number in range(len(makers))], [make() for make in makers])
+    return np.asarray(np.select([choice == number for number in range(len(makers))], [make() for make in makers]), np.uint64)
 
 
 def _moderate(kind: str, count: int, rng: np.random.Generator) -> Bits:

@@ -7,9 +7,10 @@ checked stands in the result of `differential.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,15 @@ from memlane.ptx.forms import Row as TableRow
 
 PAGE = "instructions.md"
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
-_UNPROBED = ("branch", "call", "return", "exit", "trap", "texture", "surface")
+_UNPROBED = ("branch", "call", "texture", "surface")
 _SHOWN = 3
 
 _HEAD = """# Which instructions are emulated, and which were compared with a GPU
 
 Written by `make tables` from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the notation
 of the PTX manual; braces are optional. What is not emulated is refused by name (`UnsupportedPtx`); what the table does not know is refused
-when it is parsed.
-
-*Emulated* says what the emulator makes of the forms of a row: `yes`, `no`, or what is refused. Rows whose operands need a layout of their
-own (fragments of matrices, textures, calls) are `yes` where the emulator has semantics for the section; see the tests for how far they go.
+when it is parsed. *Emulated* is found by handing the forms of a row to the emulator; where their operands cannot be made from their types
+alone (labels, fragments of matrices), it says only that there are semantics for the section of the manual.
 """
 
 
@@ -52,44 +51,59 @@ def _legal_spellings() -> dict[tuple[str, str], tuple[Spelling, ...]]:
     return {key: tuple(value) for key, value in found.items()}
 
 
+_known: dict[tuple[str, str], str] = {}
+"""What `emulated` found out, by section and row."""
+
+
 def emulated(row: TableRow) -> str:
     """The cell of a row: yes, no, or what is refused."""
-    if row.manual not in SEMANTICS:
-        return "no"
-    forms = _legal_spellings().get((row.manual, row.text), ()) or tuple(_first(spell(row), 64))
-    refused = _refused(forms)
+    key = row.manual, row.text
+    if key not in _known:
+        _known[key] = _emulated(row) if row.manual in SEMANTICS else "no"
+    return _known[key]
+
+
+def _emulated(row: TableRow) -> str:
+    forms = _legal_spellings().get((row.manual, row.text), ()) or tuple(islice(spell(row), 64))
+    tried, refused = _refused(forms)
+    if not tried:
+        return "yes, not tried form by form"
     if not refused:
         return "yes"
-    if len(refused) == len(forms):
+    if len(refused) == tried:
         return "no"
     shown = ", ".join(f"`{name}`" for name in refused[:_SHOWN])
     more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
     return f"in part, not {shown}{more}"
 
 
-def _first(forms: Iterator[Spelling], count: int) -> Iterator[Spelling]:
-    for _, spelling in zip(range(count), forms, strict=False):
-        yield spelling
-
-
-def _refused(forms: Sequence[Spelling]) -> list[str]:
-    """The names of those that the emulator refuses."""
-    probed = [(spelling, line) for spelling in forms if (line := _instruction(spelling)) is not None]
-    if not probed:
-        return []
-    kernel = _kernel(line for _, line in probed)
+def _refused(forms: Sequence[Spelling]) -> tuple[int, list[str]]:
+    """How many of these could be tried, and the names of those that the emulator refuses."""
+    lines = {spelling.name: line for spelling in forms if (line := _instruction(spelling)) is not None}
+    if not lines:
+        return 0, []
     try:
-        module = parse(kernel, "probe.ptx")
-        found = refusals(module, module.kernels["k"])
-    except MemlaneError:
-        return []
-    return [probed[index][0].name for index in sorted(found)]
+        return len(lines), _refused_together(lines)
+    except MemlaneError:  # one of them is no PTX
+        tried = 0
+        refused: list[str] = []
+        for name, line in lines.items():
+            with suppress(MemlaneError):
+                refused += _refused_together({name: line})
+                tried += 1
+        return tried, refused
+
+
+def _refused_together(lines: Mapping[str, str]) -> list[str]:
+    module = parse(_kernel(lines.values()), "probe.ptx")
+    names = list(lines)
+    return [names[index] for index in sorted(refusals(module, module.kernels["k"]))]
 
 
 _REGISTERS = ("pred", "b16", "b32", "b64", "b128")
 
 
-def _kernel(lines: Iterator[str]) -> str:
+def _kernel(lines: Iterable[str]) -> str:
     """A kernel of these instructions, with registers to read (`xb32`, ...) and to write (`ybits_0`, ...)."""
     declared = [f".reg .{kind} {letter}{kind}_{number};" for kind in _REGISTERS for letter in "xy" for number in range(8)]
     return "\n".join([HEAD, f".visible .entry k()\n.maxntid {THREADS}, 1, 1", "{", *declared, *lines, "ret;", "}", ""])
@@ -131,9 +145,15 @@ def _operand(letter: str, kind: str, count: int) -> str:
 # -- checked ---------------------------------------------------------------------------------------------------------------------
 
 
+@cache
+def _case_names() -> dict[str, tuple[str, ...]]:
+    """The names in the results by that of the form."""
+    return {spelling.name: tuple(case.name for case in cases(spelling)) for rows in _legal_spellings().values() for spelling in rows}
+
+
 def checked(row: TableRow, results: Mapping[str, Any] | None) -> str:
     """The cell of a row: when its forms were compared with a GPU, and what came of it."""
-    names = {case.name for spelling in _legal_spellings().get((row.manual, row.text), ()) for case in cases(spelling)}
+    names = {name for spelling in islice(spell(row), 4096) for name in _case_names().get(spelling.name, ())}
     if results is None or not names:
         return "no"
     rows = [one for one in results["rows"] if one["case"] in names and one["metric"] != "not measured"]

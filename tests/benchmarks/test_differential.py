@@ -1,0 +1,267 @@
+"""The comparison of instructions: its kernels, its judgement, its way around what fails, and the page made of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import differential
+import docs
+import numpy as np
+import numpy.typing as npt
+import pytest
+import support
+from application import HEAD, Application, applications, module, run, without
+from comparison import approximate_rows, exact_row
+from differential import KernelFailedError, assembled_part, compare, group_cases
+from emulated import refusals
+from harness import Row
+from instructions import GROUPS, Case, cases, spell, spellings
+from operands import UNARY, tuples
+
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import DeviceError
+from memlane.launch import LoadedModule
+from memlane.ptx import TABLE, Module, parse
+
+NAMES = ("emulator", "GPU")
+
+
+def case(name: str, label: str = "") -> Case:
+    """The case of this name."""
+    opcode = name.partition(".")[0]
+    found = [one for row in TABLE.rows(opcode) for form in spell(row) if form.name == name for one in cases(form)]
+    return next(one for one in found if one.name == (label or name))
+
+
+def bits(*values: int) -> npt.NDArray[np.uint64]:
+    return np.array(values, np.uint64)
+
+
+# -- forms and operands ------------------------------------------------------------------------------------------------------------
+
+
+def test_forms_are_spelled_once_and_only_where_the_manual_allows_them() -> None:
+    names = [spelling.name for spelling in spellings()]
+    known = set(names)
+    for name in (
+        "add.sat.s32",
+        "fma.rn.ftz.sat.f32",
+        "cvt.rzi.s32.f64",
+        "setp.ltu.f64",
+        "atom.shared.cas.b64",
+        "shfl.sync.bfly.b32",
+        "madc.hi.cc.u64",
+    ):
+        assert name in known
+    for name in ("setp.lo.f32", "setp.ltu.s32", "cvt.rn.s32.u32", "cvt.f32.f64", "cvt.sat.u32.u16", "shfl.bfly.b32", "ld.v4.b64"):
+        assert name not in known
+    assert len(names) - len(known) == 4 * 3  # min and max of f32 with two operands and with three
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_assembler_takes_every_form(group: str) -> None:
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    for one in applications(group_cases(group), quick=True):
+        kept, refused = assembled_part(one, "sm_90")
+        assert [row for row in refused if not row.holds] == []
+        assert len(kept.cases) + len(refused) == len(one.cases)
+
+
+def test_operands_are_edges_crossed_and_repeatable_random_ones() -> None:
+    a, b = tuples(("s32", "s32"), 4096)
+    pairs = set(zip(a.tolist(), b.tolist(), strict=True))
+    assert {(0x80000000, 0xFFFFFFFF), (0, 0), (0x7FFFFFFF, 1), (1, 0)} <= pairs
+    assert len(pairs) > 3500
+    assert all((x == y).all() for x, y in zip((a, b), tuples(("s32", "s32"), 4096), strict=True))
+    assert sorted(tuples(("f16",), UNARY)[0].tolist()) == list(range(1 << 16))
+    (c,) = tuples(("f32",), UNARY)
+    assert {0, 0x80000000, 1, 0x7F800000, 0x7FC00000, 0x7F800001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF} <= set(c.tolist())
+    shifts = tuples(("b32", "amount"), 4096)[1]
+    assert {31, 32, 33, 255, 0xFFFFFFFF} <= set(shifts.tolist())
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------------------
+
+
+def results(one: Case, count: int = 256) -> tuple[list[npt.NDArray[np.uint64]], list[npt.NDArray[np.uint64]]]:
+    """Operands and results of one form on the emulator."""
+    target = Emulator(load("h200"))
+    application = Application("k0", (one,), count)
+    return application.operands(), run(application, target.load(module([application])), target)[0]
+
+
+def test_a_carry_goes_in_and_out() -> None:
+    (a, b, c), (low, carry) = results(case("addc.cc.u32"))
+    total = a + b + (c != 0)
+    assert (low == total & np.uint64(0xFFFFFFFF)).all()
+    assert (carry == total >> np.uint64(32)).all()
+
+
+def test_a_load_sees_what_the_neighbour_stored() -> None:
+    (a, _), (found,) = results(case("ld.shared.s16"))
+    other = a[np.arange(len(a)) ^ 1]
+    assert (found == other.astype(np.int16).astype(np.int16).view(np.uint16)).all()
+
+
+def test_threads_that_meet_at_one_address_all_count() -> None:
+    (a,), (found,) = results(case("red.global.add.u32", "red.global.add.u32, 16 threads an address"))
+    expected = (12345 + a.reshape(-1, 16, 8).sum(axis=1)) & np.uint64(0xFFFFFFFF)
+    assert (found.reshape(-1, 16, 8) == expected[:, None, :]).all()
+
+
+def test_forms_without_operands_run_too() -> None:
+    assert (results(case("activemask.b32"))[1][0] == 0xFFFFFFFF).all()
+
+
+# -- judgement ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_operands_that_differ_are_named_with_both_results() -> None:
+    row = exact_row(case("add.u32"), [bits(1, 2, 3), bits(4, 5, 6)], [bits(5, 7, 9)], [bits(5, 8, 8)], NAMES)
+    assert (row.value, row.holds, row.peer) == (2.0, False, {"tuples": 3.0})
+    assert row.note == "(0x00000002, 0x00000005): emulator 0x00000007, GPU 0x00000008"
+
+
+def test_division_by_zero_is_left_out() -> None:
+    row = exact_row(case("rem.s32"), [bits(7, 7), bits(0, 2)], [bits(7, 1)], [bits(9, 1)], NAMES)
+    assert (row.value, row.peer) == (0.0, {"tuples": 1.0})
+    assert "division by zero left out" in row.note
+
+
+def test_nans_are_equal_only_where_their_payload_is_open() -> None:
+    wide, other = bits(0x7FF8000000000000), bits(0xFFF8000000000001)
+    assert exact_row(case("add.rn.f64"), [wide, wide], [wide], [other], NAMES).holds
+    assert not exact_row(case("abs.f64"), [wide], [wide], [other], NAMES).holds
+    canonical, quiet = bits(0x7FFFFFFF), bits(0x7FC00000)
+    assert not exact_row(case("add.rn.f32"), [quiet, quiet], [canonical], [quiet], NAMES).holds
+    assert exact_row(case("neg.f32"), [quiet], [canonical], [quiet], NAMES).holds
+    assert not exact_row(case("neg.f16x2"), [bits(0x7E003C00)], [bits(0xFE00BC00)], [bits(0xFE003C00)], NAMES).holds
+    assert exact_row(case("neg.f16x2"), [bits(0x7E003C00)], [bits(0xFE00BC00)], [bits(0x7FFFBC00)], NAMES).holds
+
+
+def test_the_error_of_an_approximation_is_that_against_the_truth() -> None:
+    third = int(np.float32(1 / 3).view(np.uint32))
+    operands = [bits(0x40400000, 0x3F800000)]
+    error, apart = approximate_rows(case("rcp.approx.f32"), operands, [bits(third, 0x3F800000)], [bits(third + 3, 0x3F800000)], NAMES)
+    assert (error.unit, error.reach, error.holds) == ("ulp", 1.0, False)
+    assert error.value == pytest.approx(3 + 1 / 3, abs=0.01)
+    assert error.peer["emulator"] == pytest.approx(1 / 3, abs=0.01)
+    assert error.note.startswith("at 3: GPU")
+    assert apart.holds
+
+
+def test_a_zero_for_a_number_is_no_small_error() -> None:
+    one, zero, infinite = 0x3F800000, 0, 0x7F800000
+    _, apart = approximate_rows(case("ex2.approx.f32"), [bits(0, zero, one)], [bits(one, one, one)], [bits(one, zero, infinite)], NAMES)
+    assert (apart.value, apart.holds) == (2.0, False)
+    assert apart.note == "(0): emulator 1, GPU 0"
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------------------
+
+
+class Wrong(Emulator):
+    """Stands for a GPU whose every result has the lowest bit of its third element turned."""
+
+    def read(self, address: int, host: npt.NDArray[Any]) -> None:
+        super().read(address, host)
+        host.reshape(-1, host.shape[-1])[:, 2] ^= np.uint64(1)
+
+
+def test_a_gpu_that_errs_is_seen_in_every_form() -> None:
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    applied = [replace(one, count=256) for one in applications(group_cases("logic"), quick=True)]
+    chip = load("h200")
+    right = compare(applied, Emulator(chip), Emulator(chip))
+    wrong = compare(applied, Wrong(chip), Emulator(chip))
+    assert [row.value for row in right] == [0.0] * len(right)
+    assert [row.value for row in wrong] == [1.0] * len(right)
+    assert len(right) > 50
+    assert all(row.note.startswith("(0x") for row in wrong)
+
+
+class Failing(Emulator):
+    """Stands for a GPU that is lost when it meets a form."""
+
+    def load(self, module: Module) -> LoadedModule:
+        for kernel in module.kernels.values():
+            if any(instruction.name == "shl.b32" for instruction in kernel.body.instructions()):  # type: ignore[union-attr]
+                raise DeviceError("the kernel was lost")
+        return super().load(module)
+
+
+def test_a_kernel_that_fails_is_tried_in_halves_and_the_others_go_on() -> None:
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    listed = group_cases("logic")
+    applied = applications(listed, quick=True)
+    with pytest.raises(KernelFailedError, match="the kernel was lost") as caught:
+        compare(applied, Failing(load("h200")), Emulator(load("h200")))
+    failure = caught.value
+    assert "shl.b32" in [one.name for one in failure.at.cases]
+    options = argparse.Namespace(target="emulator:h200", quick=True)
+    rows = [*failure.done, *differential._in_parts("logic", listed, failure, options)]
+    assert sorted(row.case for row in rows) == sorted(one.name for one in listed)
+    alone = KernelFailedError([], without(failure.at, set(range(1, len(failure.at.cases)))), (), "lost")
+    (row,) = differential._in_parts("logic", listed, alone, options)
+    assert (row.case, row.value, row.holds, row.note) == (failure.at.cases[0].name, None, False, "lost")
+
+
+def test_a_form_that_the_assembler_refuses_is_a_row_without_a_value() -> None:
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    good = case("red.global.add.u64")
+    bad = replace(good, code=good.code.replace("add.u64", "add.s64"), label="bad")
+    kept, (row,) = assembled_part(Application("k0", (good, bad, good), 128), "sm_90")
+    assert kept.cases == (good, good)
+    assert (row.case, row.value, row.holds) == ("bad", None, False)
+    assert "requires .u32" in row.note
+    newer = next(one for one in group_cases("floating") if one.name == "add.f32.bf16")
+    _, (row,) = assembled_part(Application("k0", (newer,), 128), "sm_90")
+    assert row.value is None
+    assert row.holds
+    assert "sm_100" in row.note
+
+
+def test_what_the_emulator_refuses_is_found_without_compiling() -> None:
+    body = ".reg .b32 a; mov.b32 a, 1; wgmma.fence.sync.aligned; not.b32 a, a; ret;"
+    found = parse(f"{HEAD}.visible .entry k() {{ {body} }}", "k.ptx")
+    assert list(refusals(found, found.kernels["k"])) == [1]
+    assert "wgmma.fence" in refusals(found, found.kernels["k"])[1]
+
+
+def test_a_quick_run_compares_with_numpy_what_it_can(quick: Callable[..., list[dict[str, Any]]]) -> None:
+    rows = {row["case"]: row for row in quick("differential", "logic")}
+    assert all(row["holds"] for row in rows.values())
+    assert rows["xor.b64"]["metric"] == "operands that differ"
+    assert rows["xor.b64"]["peer"] == {"tuples": 256.0}
+    assert rows["shf.l.wrap.b32"]["note"] == "no second road without a GPU"
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_instructions_is_what_the_table_and_the_emulator_say() -> None:
+    path = docs.DOCS / support.PAGE
+    assert path.read_text(encoding="utf-8") == support.page(), "docs/instructions.md is out of date: make tables"
+
+
+def test_the_page_tells_emulated_from_not_and_checked_from_not(tmp_path: Path) -> None:
+    rows = [
+        Row("not.pred", "operands that differ", 0.0, "", 0.0),
+        Row("not.b32", "operands that differ", 0.0, "", 0.0),
+        Row("shl.b64", "operands that differ", 3.0, "", 0.0, note="?"),
+    ]
+    document = {"chip": "h200", "driver": "580", "date": "2026-11-21", "commit": "0" * 40, "rows": [row.as_json() for row in rows]}
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "differential.json").write_text(json.dumps(document))
+    lines = {line.partition("`")[2].partition("`")[0]: line for line in support.page(tmp_path).splitlines() if line.startswith("| [")}
+    assert lines["not.type d, a"].endswith("| b16 b32 b64 pred | yes | yes, 2 forms, 2026-11-21 |")
+    assert lines["shl.type d, a, b"].endswith("| yes | **differs** in 1 of 1 forms, 2026-11-21: `shl.b64` |")
+    assert lines["and.type d, a, b"].endswith("| yes | no |")
+    assert lines["wgmma.fence.sync.aligned"].endswith("| no | no |")
+    assert "3 forms, of which 1 differ" in support.page(tmp_path)
