@@ -395,6 +395,26 @@ def test_output_file_that_exists(memlane: Command, record: Path) -> None:
     assert Path("made.csv").read_text() == "mine"
 
 
+def test_output_that_is_the_input(memlane: Command, record: Path, written: Write) -> None:
+    before = record.read_bytes()
+    for output in (record, record.absolute()):
+        refused(memlane("export", record, "--to", "csv", "-o", output, "-f"), f"{output} is the input; name another file", code=2)
+    Path("link").symlink_to(record)
+    refused(memlane("export", record, "--to", "csv", "-o", "link", "--force"), "link is the input", code=2)
+    assert record.read_bytes() == before
+    kernel = written("fill.ptx", FILL)
+    answer = memlane("trace", kernel, *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u4", "-o", kernel, "--force")
+    refused(answer, "fill.ptx is the input; name another file with --output", code=2)
+    assert kernel.read_text() == FILL
+
+
+def test_input_that_is_missing_is_told_before_an_output_that_exists(memlane: Command) -> None:
+    Path("nowhere.parquet").write_text("old")
+    Path("gone.csv").write_text("old")
+    refused(memlane("trace", "nowhere.ptx"), "no file nowhere.ptx", code=2)
+    refused(memlane("export", "gone.parquet", "--to", "csv"), "gone.parquet: there is no such file")
+
+
 def test_output_file_that_exists_is_found_before_anything_runs(memlane: Command, written: Write) -> None:
     written("slow.parquet", "old")
     answer = memlane("trace", written("slow.py", "print('ran')\n"))

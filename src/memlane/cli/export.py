@@ -11,7 +11,7 @@ from memlane.cli.options import Force, Output
 from memlane.cli.output import output_path
 from memlane.export import export as write
 from memlane.export import exporter, exporters
-from memlane.record import check_output, load
+from memlane.record import load
 
 
 def export(
@@ -21,7 +21,8 @@ def export(
     force: Force = False,
 ) -> None:
     """Write the records of a trace in another format."""
-    path = output_path(output, file, exporter(to).suffix)
-    check_output(path, force)
-    write(load(file), to, path, force=force)
+    suffix = exporter(to).suffix
+    trace = load(file)
+    path = output_path(output, file, suffix, force)
+    write(trace, to, path, force=force)
     typer.echo(f"Wrote {path}")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memlane.errors import CommandError
+from memlane.record import check_output
 
-def output_path(given: Path | None, source: Path, suffix: str) -> Path:
-    """The file to write: `given`, else named after `source`, in the working directory."""
-    return given or Path(source.stem + suffix)
+
+def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> Path:
+    """The file to write: `given`, else named after `source`, in the working directory.
+
+    CommandError if it is `source` itself, which `force` is not about; RecordError if it exists and not `force`, or cannot be written.
+    """
+    path = given or Path(source.stem + suffix)
+    if path.exists() and path.samefile(source):
+        raise CommandError(f"{path} is the input; name another file with --output")
+    check_output(path, force)
+    return path

@@ -53,10 +53,14 @@ class Program:
     compile: CompileOptions = CompileOptions()
     launch: LaunchOptions = LaunchOptions()
 
-    def run(self, target_name: str, observer: Observer) -> None:
-        """Run it with every launch under `observer`. CommandError for a file that is not there, and for options that it has no use for."""
+    def check(self) -> None:
+        """CommandError for a file that is not there."""
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
+
+    def run(self, target_name: str, observer: Observer) -> None:
+        """Run it with every launch under `observer`. CommandError for what `check` finds, and for options that it has no use for."""
+        self.check()
         if self.path.suffix in SOURCE_SUFFIXES:
             if self.arguments:
                 raise CommandError(

@@ -17,7 +17,7 @@ from memlane.errors import CommandError, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.launch import observing
 from memlane.measure import Tracer
-from memlane.record import Trace, check_output
+from memlane.record import Trace
 from memlane.report import render_trace
 
 
@@ -50,14 +50,14 @@ def trace(
     force: o.Force = False,
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
-    path = output_path(output, source, ".parquet")
-    place = path.absolute()  # The script may well change the working directory.
-    check_output(path, force)
-    selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
+    program.check()
+    path = output_path(output, source, ".parquet", force)
+    place = path.absolute()  # The script may well change the working directory.
+    selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
+    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
     failure, launched = None, LaunchedKernels(launch)
     try:
         with progress("tracing"), observing(launched):
