@@ -103,6 +103,7 @@ class Arena:
         return max(0, buffer.reserved - asked)
 
     def collect(self) -> list[Decoded]:
-        """All that was recorded, after everything launched has finished."""
+        """All that was recorded, after everything launched has finished. Whatever runs later (a graph may) records nothing."""
+        self._probed.twin.set_pointer(POINTER, 0)
         self._drain()
         return self._collected

@@ -9,7 +9,7 @@ import numpy as np
 from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
-from memlane.measure.twin import load_twin, rebound_to
+from memlane.measure.twin import Twin, load_twin, rebound_to
 from memlane.record import Counts
 
 
@@ -19,6 +19,7 @@ class _Tallied:
 
     number: int
     launch: Launch
+    twin: Twin
     counters: int
     owner: object
 
@@ -43,16 +44,18 @@ class Tally:
         address, owner = self._target.allocate(max(8, self._counted.nbytes))
         self._target.clear(address, self._counted.nbytes)
         twin.set_pointer(COUNTERS, address)
-        self._launches.append(_Tallied(number, launch, address, (owner, twin)))
+        self._launches.append(_Tallied(number, launch, twin, address, owner))
         return replace(launch, kernel=twin.loaded[launch.kernel.name])
 
     def collect(self) -> list[tuple[int, Counts]]:
-        """The counts of each launch since the last call under its number, after all of them have finished."""
+        """The counts of each launch since the last call under its number, after all of them have finished. What runs later (a graph may)
+        counts nothing."""
         launches, self._launches = self._launches, []
         return [(tallied.number, self._counts(tallied)) for tallied in launches]
 
     def _counts(self, tallied: _Tallied) -> Counts:
         counters = np.empty(self._counted.nbytes, np.uint8)
+        tallied.twin.set_pointer(COUNTERS, 0)
         self._target.read(tallied.counters, counters)
         kernel = tallied.launch.kernel
         sites, branches = read_counters(self._counted, counters, kernel.title)
