@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
-from instructions import Case
 from operands import OTHERS, QUICK, UNARY, Bits, tuples, width
 
+from cases import Case
 from memlane.errors import CompileError
 from memlane.launch import LoadedModule, Target
 from memlane.ptx import Function, Instruction, Module, RegisterDecl, parse

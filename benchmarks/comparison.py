@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from harness import Row
-from instructions import Case
 from operands import FLOATS, Bits, width
 
+from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
 Mask = npt.NDArray[np.bool_]

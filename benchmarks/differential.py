@@ -1,9 +1,9 @@
 """Does every instruction give on the GPU what it gives on the emulator?
 
-Each form of an instruction that the emulator supports (see `instructions`) is applied to edge values crossed with each other and to random
-operands: 4096 tuples, 65536 where there is one operand, so that one of 16 bits takes all its values. `comparison` says what counts as
-equal. Everything is assembled without fusing multiplications and additions. A form that the assembler refuses, or whose kernel fails, is a
-row without a value; the others go on. Not tried: `instructions.SKIPPED`.
+Each form of an instruction that the emulator supports (see `instructions` and `cases`) is applied to edge values crossed with each other
+and to random operands: 4096 tuples, 65536 where there is one operand, so that one of 16 bits takes all its values. `comparison` says what
+counts as equal. Everything is assembled without fusing multiplications and additions. A form that the assembler refuses, or whose kernel
+fails, is a row without a value; the others go on. Not tried: `cases.SKIPPED`.
 
 Without a GPU (`--quick`, on few operands) the second road is NumPy, where it says the same in one expression (`oracle`); the other forms
 are only run, since the emulator would be compared with itself.
@@ -22,11 +22,12 @@ from application import Application, applications, module, owners, refused_forms
 from comparison import approximate_rows, exact_row, is_approximate
 from emulated import refusals
 from harness import Row
-from instructions import GROUPS, Case, cases, spellings
+from instructions import GROUPS, spellings
 from operands import Bits
 from oracle import expected
 from running import each_case, failed, measure, parser
 
+from cases import Case, cases
 from memlane.compile import assemble
 from memlane.driver import Device
 from memlane.emulate import Emulator
@@ -41,6 +42,7 @@ SOURCES = [
     "src/memlane/emulate",
     "src/memlane/driver",
     "benchmarks/application.py",
+    "benchmarks/cases.py",
     "benchmarks/comparison.py",
     "benchmarks/differential.py",
     "benchmarks/emulated.py",

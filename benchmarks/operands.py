@@ -103,7 +103,7 @@ def _float_edges(kind: str) -> list[int]:
 
 def _random(kind: str, count: int, rng: np.random.Generator) -> Bits:
     if kind == "pred":
-        return rng.integers(0, 2, count, np.uint64)
+        return np.asarray(rng.integers(0, 2, count, np.uint64))
     if kind == "clamp" or kind.startswith("few"):
         return np.asarray(rng.choice(np.array(edges(kind), np.uint64), count))
     bits = width(kind)
@@ -130,7 +130,7 @@ def _moderate(kind: str, count: int, rng: np.random.Generator) -> Bits:
     powers = rng.integers(middle - spread, middle + spread, count).astype(np.uint64)
     signs = rng.integers(0, 2, count, np.uint64)
     fractions = rng.integers(0, 1 << fraction, count, np.uint64)
-    return signs << np.uint64(exponent + fraction) | powers << np.uint64(fraction) | fractions
+    return np.asarray(signs << np.uint64(exponent + fraction) | powers << np.uint64(fraction) | fractions)
 
 
 def _relate(columns: list[Bits], kinds: tuple[str, ...], start: int, rng: np.random.Generator) -> None:

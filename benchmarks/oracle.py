@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from instructions import Case
 from operands import Bits
 
+from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {

@@ -17,8 +17,9 @@ from typing import Any
 from application import HEAD, THREADS, register
 from emulated import refusals
 from harness import RESULTS
-from instructions import SKIPPED, Spelling, cases, spell, spellings
+from instructions import Spelling, spell, spellings
 
+from cases import SKIPPED, cases
 from memlane.emulate.semantics import TABLE as SEMANTICS
 from memlane.errors import MemlaneError
 from memlane.ptx import SCALAR_TYPES, TABLE, parse

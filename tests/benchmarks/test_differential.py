@@ -20,9 +20,10 @@ from comparison import approximate_rows, exact_row
 from differential import KernelFailedError, assembled_part, compare, group_cases
 from emulated import refusals
 from harness import Row
-from instructions import GROUPS, Case, cases, spell, spellings
+from instructions import GROUPS, spell, spellings
 from operands import UNARY, tuples
 
+from cases import Case, cases
 from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.errors import DeviceError

@@ -1,0 +1,217 @@
+"""The PTX that applies a form of an instruction to operands, and what its results are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from instructions import Spelling
+
+from memlane.ptx import SCALAR_TYPES
+
+FULL = "0xffffffff"
+PACKED_BYTES = ("e4m3x2", "e5m2x2")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A form with the code that applies it to the operands `x0`, `x1`, ... and leaves the results in `@0`, `@1`, ..."""
+
+    spelling: Spelling
+    operands: tuple[str, ...]
+    """What each operand is: a scalar type, or a kind of `operands.EDGES`."""
+    results: tuple[str, ...]
+    """Types of the results."""
+    code: str
+    temporaries: Mapping[str, str] = field(default_factory=dict)
+    """Further registers `@name`, with their types."""
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.spelling.name
+
+
+def cases(spelling: Spelling) -> tuple[Case, ...]:
+    """The ways in which a form is tried; none where it needs a set-up of its own (see `SKIPPED`)."""
+    opcode = spelling.row.opcode
+    if not spelling.group:
+        return ()
+    if spelling.group == "carry":
+        return (_carry(spelling),)
+    if opcode in ("ld", "ldu"):
+        return (_load(spelling),)
+    if opcode == "st":
+        return (_store(spelling),)
+    if opcode in ("atom", "red"):
+        return _atomics(spelling)
+    if opcode in ("bar", "barrier"):
+        return _barriers(spelling)
+    if opcode == "lop3":
+        return tuple(_generic(spelling, lut) for lut in ("0x96", "0xe8", "0xca", "0x01", "0xfe", "0x2d"))
+    return (_generic(spelling),)
+
+
+SKIPPED = {
+    "memory of parameters and constants, `ld.const`, `ld.param`, `st.param`, 128-bit `ld` and `st`": "nothing stores there at run time",
+    "`cvta`, `isspacep`, `mapa`, `getctarank`": "their results are addresses",
+    "`mma`, `ldmatrix`, `stmatrix`, `wmma`, `wgmma`": "fragments need a layout each",
+    "`bar`, `barrier` without a result, `fence`, `membar`, `bra`, `call`, `ret`, `exit`, `trap`, `nanosleep`, `prefetch`": "no result",
+    "`tex`, `tld4`, `suld`, `sust`, `sured`, `cp.async`, `mbarrier`": "textures and queues need a set-up",
+    "generic addresses of shared and local memory": "the generic ones lie in global memory",
+    "scopes, memory orders, cache operators and hints": "change no value that one thread alone sees",
+    "`atom` and `red` on one address by many threads": "only where the order does not matter: integer `red` without `inc` and `dec`",
+}
+"""What the run leaves out, and why."""
+
+_ROLES = {
+    ("shl", "b"): "amount",
+    ("shr", "b"): "amount",
+    ("shf", "c"): "amount",
+    ("bfe", "b"): "amount",
+    ("bfe", "c"): "amount",
+    ("bfi", "c"): "amount",
+    ("bfi", "d"): "amount",
+    ("bmsk", "a"): "amount",
+    ("bmsk", "b"): "amount",
+    ("szext", "b"): "amount",
+    ("shfl", "b"): "amount",
+    ("shfl", "c"): "clamp",
+    ("match", "a"): "few",
+}
+
+
+def _kind(spelling: Spelling, letter: str) -> str:
+    kind = spelling.form.types.get(letter) or _packed_kind(spelling)
+    role = _ROLES.get((spelling.row.opcode, letter), "")
+    return "few64" if role == "few" and kind == "b64" else role or kind
+
+
+def _packed_kind(spelling: Spelling) -> str:
+    return "b16" if spelling.name.endswith(PACKED_BYTES) else "b32"
+
+
+def _generic(spelling: Spelling, lut: str = "") -> Case:
+    operands: list[str] = []
+    results: list[str] = []
+    texts: list[str] = []
+    for place in spelling.row.places:
+        if place.optional:
+            continue
+        if place.name in spelling.form.writes:
+            results.append(spelling.form.types.get(place.name, "b32"))
+            texts.append(f"@{len(results) - 1}")
+            if place.second and not (spelling.row.opcode == "setp" and _is_one_half(spelling)):
+                results.append("pred")
+                texts[-1] += f"|@{len(results) - 1}"
+        elif place.name == "mask" and spelling.row.opcode != "fns":
+            texts.append(FULL)
+        elif place.name == "lut":
+            texts.append(lut)
+        else:
+            texts.append(f"x{len(operands)}")
+            operands.append(_kind(spelling, place.name))
+    label = f"{spelling.name} {lut}" if lut else f"{spelling.name}, {len(operands)} operands" if _is_three_way(spelling) else ""
+    return Case(spelling, tuple(operands), tuple(results), f"{spelling.name} {', '.join(texts)};", label=label)
+
+
+def _is_one_half(spelling: Spelling) -> bool:
+    """A comparison of two 16-bit numbers has one result only."""
+    return spelling.form.slots["type"] in ("f16", "bf16")
+
+
+def _is_three_way(spelling: Spelling) -> bool:
+    return spelling.row.opcode in ("min", "max") and "c" in spelling.form.operands
+
+
+def _carry(spelling: Spelling) -> Case:
+    """The carry goes in as whether the last operand is zero, and comes out by a further addition."""
+    kind = spelling.form.slots["type"]
+    opcode = spelling.row.opcode
+    inputs = "ab" if "mad" not in opcode else "abc"
+    operands, code, temporaries = [kind] * len(inputs), "", {}
+    if opcode.endswith("c") and opcode != "sub.cc":
+        operands.append("u32")
+        temporaries = {"t": "u32"}
+        last = f"x{len(inputs)}"
+        code = f"sub.cc.u32 @t, 0, {last}; " if opcode == "subc" else f"add.cc.u32 @t, {last}, {FULL}; "
+    code += f"{spelling.name} @0, {', '.join(f'x{number}' for number in range(len(inputs)))};"
+    if not spelling.has("cc"):
+        return Case(spelling, tuple(operands), (kind,), code, temporaries)
+    code += f" {'subc' if opcode.startswith('sub') else 'addc'}.{kind} @1, 0, 0;"
+    return Case(spelling, tuple(operands), (kind, kind), code, temporaries)
+
+
+# -- memory: each thread has 16 bytes in every space, `own_<space>`, and knows those of its neighbour, `next_<space>` ---------------
+
+_FILL = "0x5a5a5a5a5a5a5a5a"
+
+
+def _space(spelling: Spelling) -> str:
+    return next(iter(spelling.form.addresses.values()))
+
+
+def _synchronised(space: str) -> str:
+    return "" if space == "local" else "bar.sync 0; "
+
+
+def _there(space: str) -> str:
+    return f"[own_{space}]" if space == "local" else f"[next_{space}]"
+
+
+def _of_space(space: str) -> str:
+    return "" if space == "generic" else f".{space}"
+
+
+def _vector(count: int, letter: str) -> str:
+    names = [f"{letter}{number}" for number in range(count)]
+    return names[0] if count == 1 else "{" + ", ".join(names) + "}"
+
+
+def _load(spelling: Spelling) -> Case:
+    """What the neighbour stored, read back by the form."""
+    space, count = _space(spelling), int(spelling.form.slots.get("vec", "v1")[1:])
+    barrier = _synchronised(space)
+    code = f"{barrier}st{_of_space(space)}.v2.b64 [own_{space}], {{x0, x1}}; {barrier}"
+    code += f"{spelling.name} {_vector(count, '@')}, {_there(space)};"
+    return Case(spelling, ("b64", "b64"), (spelling.form.slots["type"],) * count, code)
+
+
+def _store(spelling: Spelling) -> Case:
+    """Stored by the form, and read by the neighbour."""
+    space, kind, count = _space(spelling), spelling.form.slots["type"], int(spelling.form.slots.get("vec", "v1")[1:])
+    barrier = _synchronised(space)
+    code = f"{barrier}mov.b64 @t, {_FILL}; st{_of_space(space)}.v2.b64 [own_{space}], {{@t, @t}}; "
+    code += f"{spelling.name} [own_{space}], {_vector(count, 'x')}; {barrier}ld{_of_space(space)}.v2.b64 {{@0, @1}}, {_there(space)};"
+    return Case(spelling, (kind,) * count, ("b64", "b64"), code, {"t": "b64"})
+
+
+def _atomics(spelling: Spelling) -> tuple[Case, ...]:
+    """On a place of the thread's own: the former value, if any, and what then lies there; and on eight places of the whole block."""
+    slots, space = spelling.form.slots, _space(spelling)
+    kind, count = slots.get("type", "f32" if spelling.has("f32") else "u32"), int(slots.get("vec", "v1")[1:])
+    if count > 1 or kind == "b128":
+        return ()
+    bits, dotted = SCALAR_TYPES[kind].bits, _of_space(space)
+    inputs = [kind] * (3 if spelling.has("cas") else 2)
+    values = ", ".join(f"x{number}" for number in range(1, len(inputs)))
+    start = f"st.volatile{dotted}.b{bits} [own_{space}], x0; "
+    finish = f" ld.volatile{dotted}.b{bits} "
+    if spelling.row.opcode == "atom":
+        alone = f"{start}{spelling.name} @0, [own_{space}], {values};{finish}@1, [own_{space}];"
+        return (Case(spelling, tuple(inputs), (kind, kind), alone),)
+    alone = f"{start}{spelling.name} [own_{space}], {values};{finish}@0, [own_{space}];"
+    found = [Case(spelling, tuple(inputs), (kind,), alone)]
+    if SCALAR_TYPES[kind].kind != "f" and not spelling.has("inc") and not spelling.has("dec"):
+        code = f"bar.sync 0; st.volatile{dotted}.b{bits} [eighth_{space}], 12345; bar.sync 0; "
+        code += f"{spelling.name} [eighth_{space}], x0; bar.sync 0;{finish}@0, [eighth_{space}];"
+        found.append(Case(spelling, (kind,), (kind,), code, label=f"{spelling.name}, 16 threads an address"))
+    return tuple(found)
+
+
+def _barriers(spelling: Spelling) -> tuple[Case, ...]:
+    """Those with a result."""
+    if not spelling.has("red"):
+        return ()
+    kind = "u32" if spelling.has("popc") else "pred"
+    return (Case(spelling, ("pred",), (kind,), f"{spelling.name} @0, 0, x0;"),)
