@@ -10,13 +10,14 @@ import pytest
 
 import memlane as ml
 from memlane.compile import assemble, numba
-from memlane.errors import BadAccess, BadLaunch, CompileError
+from memlane.errors import BadAccess, BadLaunch, CompileError, MissingDependency
 from memlane.launch import Target
 from memlane.targets import target as target_named
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-from numba import cuda, float32, int32, void
+from cuda.pathfinder import DynamicLibNotFoundError
+from numba import config, cuda, float32, int32, types, void
 
 from tests.compile import numba_kernels as kernels
 from tests.compile.measuring import check_counts, check_quiet, check_trace
@@ -156,7 +157,14 @@ def test_launches_are_checked_against_the_signature(target: Target, arguments: t
         ),
         ("void(float32[:])", "the signature of vector_add has 1 types, but vector_add takes 3 arguments: out, a, b"),
         (int32(*(float32[:],) * 3), "the signature of vector_add returns int32; a kernel returns nothing, write void(...)"),
-        ("void(c8, f4[:], f4[:])", "argument 1 of vector_add is complex64; a launch through memlane passes arrays and real numbers"),
+        (
+            "void(c8, f4[:], f4[:])",
+            "argument 1 of vector_add is complex64; a launch through memlane passes arrays, integers, float32 and float64",
+        ),
+        (
+            (types.Array(types.unicode_type, 1, "C"), float32[:], float32[:]),
+            "argument 1 of vector_add has elements that NumPy has no type for: array(unicode_type, 1d, C)",
+        ),
         ("void(f4[:], f4, f4[:])", "Numba does not compile vector_add\n"),
     ],
 )
@@ -172,3 +180,16 @@ def test_what_is_no_kernel() -> None:
     assert str(raised.value) == "'vector_add' is not a Python function; memlane.numba takes one, or what numba.cuda.jit makes of one"
     with pytest.raises(CompileError, match=r"^no architecture 'hopper'; write it like sm_90$"):
         numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])", arch="hopper")
+
+
+def test_what_keeps_numba_from_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_nvvm(*arguments: object, **options: object) -> None:
+        raise DynamicLibNotFoundError("libnvvm")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda, "compile_ptx", without_nvvm)
+        with pytest.raises(MissingDependency, match=r"^compiling Numba kernels needs packages .* pip install 'memlane\[numba\]'$"):
+            numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])")
+    monkeypatch.setattr(config, "ENABLE_CUDASIM", 1)
+    with pytest.raises(CompileError, match=r"^NUMBA_ENABLE_CUDASIM is set: Numba simulates kernels and compiles none; unset it$"):
+        numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])")

@@ -170,3 +170,9 @@ def test_what_is_no_kernel() -> None:
         triton(kernels.vector_add, ADD, {"BLOCK": 64}, arch="hopper")
     with pytest.raises(CompileError, match=r"^Triton does not compile vector_add"):
         triton(kernels.vector_add, ADD, {"BLOCK": 64}, num_warps=3)
+
+
+def test_scratch_memory_is_not_provided() -> None:
+    with pytest.raises(CompileError) as raised:
+        triton(kernels.descriptor_copy, "*fp32:16, *fp32:16, i32, i32:16", {"BLOCK": 32})
+    assert str(raised.value) == "descriptor_copy needs scratch memory on the device, which memlane does not provide"

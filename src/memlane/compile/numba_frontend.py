@@ -98,9 +98,11 @@ def _form(core: Any, function: Callable[..., object], number: int, one: Any) -> 
             return SpreadArray(as_dtype(one.dtype).str[1:], one.ndim, one.layout, _ARRAY)
         except (NotImplementedError, core.errors.NumbaError) as cause:
             raise CompileError(f"argument {number} of {function.__name__} has elements that NumPy has no type for: {one}") from cause
-    if isinstance(one, core.types.Integer | core.types.Float | core.types.Boolean):
+    if isinstance(one, core.types.Integer | core.types.Boolean) or one in (core.types.float32, core.types.float64):
         return Single()
-    raise CompileError(f"argument {number} of {function.__name__} is {one}; a launch through memlane passes arrays and real numbers")
+    raise CompileError(
+        f"argument {number} of {function.__name__} is {one}; a launch through memlane passes arrays, integers, float32 and float64"
+    )
 
 
 def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple[Any, ...], options: Mapping[str, object]) -> str:

@@ -62,7 +62,7 @@ def triton(
     additions.
 
     The module has one kernel. Its block and its shared memory are known: `kernel[grid,](out, n)`, and a launch with another block is
-    BadLaunch.
+    BadLaunch. An `fp16` number is passed as `np.float16`.
 
         module = ml.triton(add, "*fp32:16, *fp32:16, *fp32:16, i32", {"BLOCK": 1024})
         target.load(module)["add"][8,](out, a, b, 8192)
