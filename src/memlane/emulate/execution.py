@@ -12,6 +12,7 @@ import numpy.typing as npt
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.faults import raise_fault
 from memlane.emulate.host import Host
+from memlane.emulate.interrupt import Halt
 from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED, STOPPED
 from memlane.emulate.observed import Observed
@@ -33,9 +34,10 @@ SHUFFLES = 64
 def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(emulator, launch, compiled, symbols, number)
-    observed = Observed(emulator, launch, compiled, state.context, state.slot_count)
+    halt = Halt(state.context, state.slots)
+    observed = Observed(emulator, launch, compiled, state.context, state.slot_count, halt)
     checked = Checked(emulator, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
-    host = Host(emulator, launch, compiled, state.context)
+    host = Host(emulator, launch, compiled, state.context, halt)
     context = state.context.ctypes.data
     if compiled.layers.clock:
         _function(address_of(begin_timeline), None, 1)(context)
@@ -43,12 +45,17 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
     else:
         _function(address_of(prepare_slot), None, 2)(context, state.slots.ctypes.data)
         advance = _function(address_of(run), ctypes.c_uint32, 2)
-    try:
+
+    def work() -> int:
         while (status := advance(context, compiled.step)) == PAUSED:
-            pass  # back in Python, where Ctrl-C is noticed
-    finally:
-        host.print()
+            pass  # back in Python, where errors for this thread are noticed
+        return int(status)
+
+    status = halt.run(work)
+    host.print()
     reports = None if checked is None else checked.finish()
+    if halt.error is not None:
+        raise halt.error
     if status == BROKEN:
         if state.context[0]["fault"] == STOPPED and reports:
             raise CheckFailed(str(reports[0]))
@@ -106,7 +113,7 @@ class _State:
             "slots": self.slots.ctypes.data,
             "slot_bytes": slot_bytes,
             "slot_count": slot_count,
-            "active": 1,
+            "active": slot_count if compiled.layers.clock else 1,
             "blocks": launch.blocks,
             "patience": emulator.patience,
             "patience_left": emulator.patience,

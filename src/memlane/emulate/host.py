@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memlane.emulate.interrupt import Halt
 from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
 from memlane.emulate.printf import UnreadableError, formatted
@@ -30,13 +31,12 @@ _LONGEST = 1 << 16
 class Host:
     """Serves one launch."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
         self._emulator, self._launch, self._compiled = emulator, launch, compiled
         self._printed: list[tuple[int, str]] = []
         self.assertions: dict[tuple[int, int, int], str] = {}
         """What a failed assertion said, by block, warp and lane."""
-        self._error: BaseException | None = None
-        self._callback = _CALLBACK(self._call)
+        self._callback = _CALLBACK(halt.guarded(self._serve))
         context["service"] = ctypes.cast(self._callback, ctypes.c_void_p).value
 
     def print(self) -> None:
@@ -45,17 +45,9 @@ class Host:
         if text:
             sys.stdout.write(text)
             sys.stdout.flush()
-        if self._error is not None:
-            raise self._error
-
-    def _call(self, warp: int, service: int, lanes: int, arguments: int) -> None:
-        """What generated code calls: no exception passes through it."""
-        try:
-            self._serve(warp, service, lanes, arguments)
-        except BaseException as error:
-            self._error = self._error or error
 
     def _serve(self, warp_address: int, service: int, lanes: int, arguments_address: int) -> None:
+        """What generated code calls."""
         warp = _record(warp_address, WARP)
         block = _record(int(warp["block"]), BLOCK)
         arguments = np.ctypeslib.as_array((ctypes.c_uint64 * (8 * LANES)).from_address(arguments_address)).reshape(8, LANES)

@@ -30,7 +30,7 @@ RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)
 FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
-NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED = range(12)
+NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED, INTERRUPTED = range(13)
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5}
 """Numbers of state spaces in faults and access rows."""

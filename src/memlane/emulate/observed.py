@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate.caches import Caches
 from memlane.emulate.clock import Clock
+from memlane.emulate.interrupt import Halt
 from memlane.emulate.kernel import CompiledKernel
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, Launch, Observation
 
@@ -24,7 +25,9 @@ LAUNCH_GAP = 1000
 class Observed:
     """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
+    def __init__(
+        self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int, halt: Halt
+    ) -> None:
         self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
         self._pages: list[npt.NDArray[Any]] = []
         layers = compiled.layers
@@ -33,7 +36,7 @@ class Observed:
             self._tallies = np.zeros(1 + max((number for number, _ in compiled.weights), default=0), np.int64)
             context["counts"], context["executions"] = self._counts.ctypes.data, self._tallies.ctypes.data
         if layers.accesses:
-            self._callback = ctypes.CFUNCTYPE(None)(self._new_page)
+            self._callback = ctypes.CFUNCTYPE(None)(halt.guarded(self._new_page))
             context["new_page"] = ctypes.cast(self._callback, ctypes.c_void_p).value
             self._new_page()
         if layers.clock:
@@ -60,8 +63,8 @@ class Observed:
             context[name][0] = value
 
     def _new_page(self) -> None:
-        """Called by generated code when the page is full."""
-        self._pages.append(np.zeros(PAGE_ROWS, ACCESS_DTYPE))
+        """Called by generated code when the page is full; if it is so afterwards, the rows to come are not kept."""
+        self._pages.append(_page(PAGE_ROWS, ACCESS_DTYPE))
         self._context["accesses"] = self._pages[-1].ctypes.data
         self._context["access_count"], self._context["access_room"] = 0, PAGE_ROWS
 
@@ -79,3 +82,7 @@ class Observed:
             cycles = int(context["end"][0] - context["base"][0])
             self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
         return Observation(self._launch, counts, accesses, cycles, executed)
+
+
+def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.zeros(rows, dtype)

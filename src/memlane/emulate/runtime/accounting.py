@@ -170,9 +170,14 @@ def keep_row(
     """Append a row to the accesses; Python provides a new page when one is full."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
-    full = e.icmp_unsigned("==", e.get(context, CONTEXT, "access_count"), e.get(context, CONTEXT, "access_room"))
-    with e.if_then(full, likely=False):
+
+    def full() -> Value:
+        return e.icmp_unsigned("==", e.get(context, CONTEXT, "access_count"), e.get(context, CONTEXT, "access_room"))
+
+    with e.if_then(full(), likely=False):
         e.call_through(e.get_pointer(context, CONTEXT, "new_page"), NEW_PAGE, [])
+        with e.if_then(full(), likely=False):
+            e.ret_void()
     count = e.get(context, CONTEXT, "access_count")
     row = e.at(e.get_pointer(context, CONTEXT, "accesses"), e.mul(count, constant(I64, ACCESS_DTYPE.itemsize)))
     e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "access_count")
