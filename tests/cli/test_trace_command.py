@@ -185,6 +185,15 @@ def test_target_option_overrides_what_a_script_asks_for(memlane: Command, script
     assert load("three.parquet").target == "emulator:a100"
 
 
+def test_launches_of_threads_are_traced_on_the_target_asked_for(memlane: Command, script: Path) -> None:
+    indented = "".join(f"    {line}\n" for line in THREE_LAUNCHES.splitlines())
+    script.write_text(f"import threading\n\ndef work():\n{indented}\nthreading.Thread(target=work).start()\n")
+    answer = memlane("trace", script, "--target", "emulator:a100")
+    assert answer.code == 0, answer.err
+    trace = load("three.parquet")
+    assert (trace.target, len(trace.launches)) == ("emulator:a100", 3)
+
+
 def test_result_stays_where_the_command_was_given(memlane: Command, script: Path) -> None:
     script.write_text(f"import os\nos.mkdir('below')\nos.chdir('below')\n{THREE_LAUNCHES}")
     here = Path.cwd()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from memlane.launch import Copy, Launch, LoadedModule, Schedule, Step, observing, unobserved
+from memlane.launch import Copy, Launch, LoadedModule, Schedule, Step, observing, unobserved, watched
 from tests.launch.fake_target import FakeTarget
 
 
@@ -54,3 +56,30 @@ def test_schedules_are_observed_once_when_run_or_captured(kernels: LoadedModule,
         assert isinstance(first.action, Launch)
         assert first.action.shared_bytes == 5
         assert second == schedule.steps[1]
+
+
+def in_a_thread(act: Callable[[], None]) -> None:
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def test_an_observer_sees_other_threads_only_if_it_watches_everywhere(kernels: LoadedModule, target: FakeTarget) -> None:
+    with observing(Adding(1), everywhere=True), observing(Adding(10)):
+        kernels["plain"][1, 1]()
+        in_a_thread(kernels["plain"][1, 1])
+    in_a_thread(kernels["plain"][1, 1])
+    assert [launch.shared_bytes for launch in target.launches] == [11, 1, 0]
+
+
+def test_a_thread_can_leave_those_who_watch_everywhere(kernels: LoadedModule, target: FakeTarget) -> None:
+    with observing(Adding(1), everywhere=True):
+        with unobserved():
+            assert not watched()
+            with observing(Adding(10)):
+                assert watched()
+                kernels["plain"][1, 1]()
+            in_a_thread(kernels["plain"][1, 1])
+        assert watched()
+    assert not watched()
+    assert [launch.shared_bytes for launch in target.launches] == [10, 1]

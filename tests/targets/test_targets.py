@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,24 @@ def test_an_override_wins_over_everything(machine: pytest.MonkeyPatch) -> None:
         with override("cuda:0"):
             assert target().name == "cuda:0"
     assert target().name == "cuda:1"
+
+
+def test_an_override_of_the_process_reaches_other_threads() -> None:
+    def names_in_a_thread() -> list[str]:
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.extend([target().name, target("emulator:a100").name]))
+        thread.start()
+        thread.join()
+        return found
+
+    with override("emulator:h100"):
+        assert names_in_a_thread() == ["emulator:h200", "emulator:a100"]
+    with override("emulator:h100", everywhere=True):
+        assert names_in_a_thread() == ["emulator:h100"] * 2
+        assert target().name == "emulator:h100"
+        with override(None, everywhere=True), override("emulator:a100"):
+            assert target().name == "emulator:a100", "the nearest one counts"
+    assert names_in_a_thread() == ["emulator:h200", "emulator:a100"]
 
 
 def test_the_doctor_says_what_is_missing(machine: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,8 +140,9 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with override(target_name or None), observing(observer):
+        with override(target_name or None, everywhere=True), observing(observer, everywhere=True):
             runpy.run_path(str(path), run_name="__main__")
+            _join_threads()
     except SystemExit as stop:
         if isinstance(stop.code, str):
             raise CommandError(f"{path} stopped: {stop.code}", exit_code=1) from None
@@ -152,6 +154,13 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
         raise CommandError(f"{path} failed\n{_traceback_in(path, error)}", exit_code=1) from error
     finally:
         sys.argv, sys.path[:] = argv, search
+
+
+def _join_threads() -> None:
+    """Wait for the threads that the script has left running, as Python does before it ends."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 def _traceback_in(path: Path, error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,10 @@ ENVIRONMENT = "MEMLANE_TARGET"
 """The environment variable that names the target for scripts that name none."""
 
 _override: ContextVar[str | None] = ContextVar("memlane_target", default=None)
+"""For the present thread, or task."""
+_override_everywhere: list[str] = []
+"""For the whole process, the last one counts: a thread that starts does not inherit context variables."""
+_overriding = threading.Lock()
 
 
 def target(name: str | None = None) -> Target:
@@ -37,12 +42,23 @@ def target(name: str | None = None) -> Target:
     is what was given there, whatever `name` says. Raises DeviceError for a name that is no target here, MissingDependency where the
     packages for a GPU are not installed, ChipError for a chip that does not exist.
     """
-    return _resolve(_override.get() or name or os.environ.get(ENVIRONMENT) or _first())
+    everywhere = _override_everywhere[-1:]
+    return _resolve(_override.get() or (everywhere[0] if everywhere else name) or os.environ.get(ENVIRONMENT) or _first())
 
 
 @contextmanager
-def override(name: str | None) -> Iterator[None]:
-    """Inside the `with` block, `target()` answers `name` to everyone, also to those who ask for another. None changes nothing."""
+def override(name: str | None, *, everywhere: bool = False) -> Iterator[None]:
+    """Inside the `with` block, `target()` answers `name`, also to those who ask for another: in this thread, or with `everywhere` in all
+    threads of the process that have no override of their own. None changes nothing."""
+    if everywhere and name:
+        with _overriding:
+            _override_everywhere.append(name)
+        try:
+            yield
+        finally:
+            with _overriding:
+                _override_everywhere.remove(name)
+        return
     token = _override.set(name or _override.get())
     try:
         yield
