@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +88,7 @@ TRANSPOSE, CUDA = EXAMPLES / "ptx" / "transpose.ptx", EXAMPLES / "transpose.cu"
 NAIVE_LINE = next(n for n, line in enumerate(CUDA.read_text().splitlines(), 1) if "out[x * n + y]" in line)
 NAIVE = ("--kernel", "naive", "--grid", "2,2", "--block", "32,32")
 ARGUMENTS = ("--arg", "out:f4[64,64]", "--arg", "in:f4[64,64]=random:7", "--arg", "64:i4")
+RUN_MAIN = "import sys; from memlane.cli import main; sys.exit(main(sys.argv[1:]))"
 ONE_WARP = ("--grid", 1, "--block", 32)
 
 
@@ -295,6 +299,33 @@ def test_script_that_fails(memlane: Command, written: Write) -> None:
 def test_script_that_stops(memlane: Command, written: Write) -> None:
     refused(memlane("trace", written("stopping.py", "raise SystemExit(3)\n")), "stopping.py stopped with exit code 3", code=3)
     refused(memlane("trace", written("stopping.py", "raise SystemExit('no data')\n")), "stopping.py stopped: no data")
+
+
+@pytest.mark.parametrize("command", ["trace", "count", "check"])
+def test_script_that_is_interrupted(memlane: Command, written: Write, command: str) -> None:
+    """Also one that has launched something before: who interrupts wants an end, not a table."""
+    launching = f"import memlane as ml\ntarget = ml.target()\nkernel = target.load(ml.parse({FILL!r}))['fill']\n"
+    for start in ("", f"{launching}kernel[1, 32](target.zeros(32, 'u4'), 7)\n"):
+        answer = memlane(command, written("waiting.py", f"{start}raise KeyboardInterrupt\n"))
+        assert (answer.code, answer.out, answer.err) == (130, "", "memlane: interrupted\n")
+    assert not Path("waiting.parquet").exists()
+
+
+def test_signal_that_interrupts_a_script_that_sleeps(memlane: Command, written: Write) -> None:
+    script = written("sleeping.py", "import time\nprint('asleep', flush=True)\ntime.sleep(60)\n")
+    command = [
+        sys.executable,
+        "-c",
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + RUN_MAIN,
+        "trace",
+        script,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asleep\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "memlane: interrupted\n")
 
 
 def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, written: Write) -> None:

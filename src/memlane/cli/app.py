@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
 
 import typer
 
 from memlane.cli import check, count, doctor, explain, export, trace
-from memlane.errors import MemlaneError
+from memlane.errors import CommandError, MemlaneError
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 
 app = typer.Typer(
     name="memlane",
@@ -18,16 +23,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("trace")(trace.trace)
-app.command("count")(count.count)
-app.command("check")(check.check)
-app.command("explain")(explain.explain)
-app.command("export")(export.export)
-app.command("doctor")(doctor.doctor)
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, for which Ctrl-C is an error like others. Typer would end without a word."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt:
+            raise CommandError("interrupted", exit_code=INTERRUPTED) from None
+
+    return run
+
+
+for _command in (trace.trace, count.count, check.check, explain.explain, export.export, doctor.doctor):
+    app.command(_command.__name__)(_interruptible(_command))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, the code of a `MemlaneError`, or 2 for a wrong command line.
+    """Run the command line and return its exit code: 0, the code of a `MemlaneError`, 2 for a wrong command line, or 130 after Ctrl-C.
 
     An error that a user can cause is one message on standard error. Any other exception is a bug and keeps its traceback.
     """
@@ -39,4 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:  # Before a command began, or while its error was printed.
+        print("memlane: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return 0
