@@ -128,6 +128,30 @@ def test_rows_of_accesses_are_all_kept() -> None:
     assert set(rows["sectors"]) == {8}
     per_warp = np.bincount(rows["block"] * 2 + rows["warp"])
     assert set(per_warp) == {1000}
+    assert seen.accesses_not_kept == 0
+
+
+@pytest.mark.parametrize("most", [0, 5, 64, 65, 70_000, 128_000])
+def test_rows_beyond_the_limit_are_counted_and_not_kept(most: int) -> None:
+    """The limit may lie within a page of rows, or behind several."""
+    body = """
+        mov.u32 %r1, 0;
+    LOOP:
+        st.global.u32 [%mine], %r1;
+        add.u32 %r1, %r1, 1;
+        setp.lt.u32 %p1, %r1, 1000;
+        @%p1 bra LOOP;
+        ret;"""
+    target = emulator()
+    out = target.zeros(32, np.uint64)
+    kernel = target.load(parse(program(body)))["k"]
+    seen = observe(kernel[128, 32], out, layers=Layers(accesses=True, max_accesses=most))
+    assert seen.accesses is not None
+    assert (len(seen.accesses), seen.accesses_not_kept) == (most, 128_000 - most)
+    assert sum(row["requests"] for row in counted(seen, "st")) == 128_000
+    everything = observe(kernel[128, 32], out, layers=Layers(accesses=True)).accesses
+    assert everything is not None
+    assert (seen.accesses == everything[:most]).all()
 
 
 @pytest.mark.parametrize("layers", [Layers(counts=True), Layers(clock=True), EVERYTHING])

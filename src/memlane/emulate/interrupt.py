@@ -1,8 +1,8 @@
 """Python and generated code at the same time: errors that must not pass through generated code, and Ctrl-C.
 
-Signals are handled by the main thread, between two steps of Python. Were it to run a launch, Ctrl-C would have to wait for the launch to come
-back, or would strike in a function that generated code calls, before that function could catch anything. So a launch of the main thread
-runs in a thread of its own, while the main thread waits, and tells it to stop when it gets something to raise.
+Signals are handled by the main thread, between two steps of Python. Were it to run a launch, Ctrl-C would have to wait for the launch to
+come back, or would strike in a function that generated code calls, before that function could catch anything. So a launch of the main
+thread runs in a thread of its own, while the main thread waits, and tells it to stop when it gets something to raise.
 """
 
 from __future__ import annotations

@@ -99,6 +99,8 @@ CONTEXT = np.dtype(
         ("accesses", "u8"),
         ("access_count", "u8"),
         ("access_room", "u8"),
+        ("accesses_left", "i8"),
+        ("accesses_not_kept", "u8"),
         ("new_page", "u8"),
         # the clock layer
         ("base", "i8"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
 
 PAGE_ROWS = 1 << 16
+EVERY_ROW = (1 << 63) - 1
 LAUNCH_GAP = 1000
 """Cycles between the end of a launch and the beginning of the next one."""
 
@@ -38,6 +39,8 @@ class Observed:
         if layers.accesses:
             self._callback = ctypes.CFUNCTYPE(None)(halt.guarded(self._new_page))
             context["new_page"] = ctypes.cast(self._callback, ctypes.c_void_p).value
+            most = launch.layers.max_accesses
+            context["accesses_left"] = EVERY_ROW if most is None else most
             self._new_page()
         if layers.clock:
             self._start_clock(slot_count)
@@ -81,7 +84,7 @@ class Observed:
         if layers.clock:
             cycles = int(context["end"][0] - context["base"][0])
             self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
-        return Observation(self._launch, counts, accesses, cycles, executed)
+        return Observation(self._launch, counts, accesses, int(context["accesses_not_kept"][0]), cycles, executed)
 
 
 def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

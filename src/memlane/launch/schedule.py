@@ -50,6 +50,8 @@ class Observation:
     """By instruction: the fields of `COUNT_FIELDS`, summed over the launch. Memory instructions and branches that were executed."""
     accesses: npt.NDArray[Any] | None = None
     """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless asked for."""
+    accesses_not_kept: int = 0
+    """How many more there were than the launch was to keep (`Layers.max_accesses`)."""
     cycles: int | None = None
     """Modelled duration of the launch, where the clock layer ran."""
     thread_instructions: int | None = None

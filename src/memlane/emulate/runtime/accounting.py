@@ -167,9 +167,13 @@ def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) 
 def keep_row(
     e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issue: Value, complete: Value, sectors: Value, wavefronts: Value
 ) -> None:
-    """Append a row to the accesses; Python provides a new page when one is full."""
+    """Append a row to the accesses, unless there are enough of them; Python provides a new page when one is full."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
+    with e.if_then(e.icmp_signed("<=", e.get(context, CONTEXT, "accesses_left"), constant(I64, 0)), likely=False):
+        e.bump(context, CONTEXT, "accesses_not_kept")
+        e.ret_void()
+    e.bump(context, CONTEXT, "accesses_left", -1)
 
     def full() -> Value:
         return e.icmp_unsigned("==", e.get(context, CONTEXT, "access_count"), e.get(context, CONTEXT, "access_room"))
