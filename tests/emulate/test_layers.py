@@ -9,7 +9,8 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.launch import COUNT_FIELDS, KernelCall, Layers, Observation
+from memlane.errors import BadAccess
+from memlane.launch import COUNT_FIELDS, KernelCall, Layers, Observation, Schedule, Step
 from memlane.ptx import parse
 from tests.emulate.running import emulator, example, kernel_named, program
 
@@ -309,3 +310,30 @@ def test_rows_tell_when_an_access_was_issued_and_complete() -> None:
     assert store["issue"] == load["complete"]
     assert seen.cycles is not None
     assert seen.cycles >= store["complete"]
+
+
+def test_a_schedule_takes_the_same_time_again() -> None:
+    """Whatever ran before; its own launches share L2."""
+    target, n = emulator(), 64
+    out, source = target.zeros((n, n)), target.zeros((n, n))
+    launch = kernel_named(example(target, "transpose"), "naive")[(2, 2), (32, 32)].bind(out, source, n)
+    runs = [target.run(Schedule((Step(launch), Step(launch)))) for _ in range(3)]
+    first, second = (end - start for start, end in zip(runs[0].start_ns, runs[0].end_ns, strict=True))
+    assert second < first
+    assert [(run.start_ns, run.end_ns) for run in runs[1:]] == [(runs[0].start_ns, runs[0].end_ns)] * 2
+
+
+def test_a_launch_that_failed_leaves_no_times_in_the_caches() -> None:
+    body = """
+        ld.global.u32 %r1, [%mine];
+        add.u32 %r2, %r1, 1;
+        setp.eq.u32 %p1, %tid, 3;
+        st.global.u32 [%mine], %r2;
+        @%p1 st.global.u32 [%out + -8], %r2;"""
+    target = emulator()
+    out = target.zeros(32, np.uint64)
+    before = observe(target.load(parse(program("ld.global.u32 %r1, [%mine]; st.global.u32 [%mine], %r1;")))["k"][1, 32], out)
+    with pytest.raises(BadAccess):
+        observe(target.load(parse(program(body)))["k"][1, 32], out)
+    after = observe(target.load(parse(program("ld.global.u32 %r1, [%mine]; st.global.u32 [%mine], %r1;")))["k"][1, 32], out)
+    assert after.cycles == before.cycles

@@ -139,6 +139,10 @@ class Emulator(Target):
             self._l2 = Level(self.chip, self.chip.l2_bytes)
         return self._l2
 
+    def empty_caches(self) -> None:
+        """Let the next launch with a clock find nothing in L2."""
+        self._l2 = None
+
     def stream(self) -> Stream:
         self._streams += 1
         return Stream(self._streams)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def run_schedule(emulator: Emulator, schedule: Schedule) -> Timeline:
     """Run the steps in order. Their times are modelled: a launch takes what the clock layer says, a copy its bytes over the rated
-    bandwidth; a step starts when those it waits for have ended, and takes as long as it would alone."""
+    bandwidth; a step starts when those it waits for have ended, and takes as long as it would alone. The caches are empty at the
+    beginning, whatever ran before, so that the same schedule takes the same time again; launches of the schedule share L2."""
+    emulator.empty_caches()
     starts: list[float] = []
     ends: list[float] = []
     lane_ends: dict[int, float] = {}

@@ -42,7 +42,7 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     """How long `call(*args)` takes on its target. The arrays among `args` are as before when it returns.
 
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
-    modelled.
+    modelled, which finds the caches empty.
     """
     launch = call.bind(*args)
     target = launch.kernel.target
