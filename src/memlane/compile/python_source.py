@@ -28,9 +28,9 @@ def module_of(ptx: str, name: str, convention: Convention) -> Module:
             texts[display] = text
         return f"{found[1]}{display}{found[3]}"
 
-    module = parse(_FILE.sub(shown, ptx), _display(name))
+    module = parse(_FILE.sub(shown, ptx), f"PTX of {_display(name)}")
     items = tuple(replace(item, convention=convention) if isinstance(item, Function) and item.is_entry else item for item in module.items)
-    return replace(module, items=items, sources=texts)
+    return replace(module, name=_display(name), items=items, sources=texts)
 
 
 def _display(name: str) -> str:
