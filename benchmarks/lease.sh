@@ -32,5 +32,6 @@ TAIL=30 step accuracy 200 "$PYTHON" benchmarks/accuracy.py
 TAIL=60 step outputs 150 "$PYTHON" benchmarks/outputs.py
 TAIL=90 step counts 240 "$PYTHON" benchmarks/counts.py
 TAIL=60 step overhead 120 "$PYTHON" benchmarks/overhead.py
+TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py
 ls -l "$OUT/results"/*/ 2>/dev/null
 exit "$failed"
