@@ -53,10 +53,10 @@ def test_loads_of_the_examples_are_complete(path: Path, scheme: str) -> None:
     assert all(proof.copies >= 1 for proof in proofs)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_naive_stamps_complete_nowhere(path: Path) -> None:
+@pytest.mark.parametrize("name", ["chase", "matmul", "spmv", "transpose"])
+def test_naive_stamps_complete_nowhere(name: str) -> None:
     """Shown by the code alone: the scheme's own word is not asked."""
-    found, data = traced(path, "simple")
+    found, data = traced(BY_NAME[name], "simple")
     proofs = prove(claimed_complete(found), data)
     assert {proof.completeness for proof in proofs} == {ISSUE_ONLY}
     waits = {reason.split(" at 0x")[0] for reason in (proof.reason for proof in loads(found, proofs))}
@@ -263,7 +263,7 @@ def _address_changes(code: Assembled, window: Window) -> Iterator[tuple[str, dic
                     work.append(producer)
                 elif scoreboard in nodes[node].control.waits and producer < node:
                     yield "wait of the address cleared", {node: without_wait(nodes[node], scoreboard)}
-                    yield "address from another scoreboard", {producer: with_write_scoreboard(nodes[producer], None)}
+                    yield "address without a scoreboard", {producer: with_write_scoreboard(nodes[producer], None)}
                     if node < start:
                         yield "first clock read before the address", {node: nodes[start].encoding, start: nodes[node].encoding}
 
@@ -280,7 +280,7 @@ def test_changed_code_is_caught(name: str, scheme: str) -> None:
             assert proof.completeness == ISSUE_ONLY, f"{mutation.name} of site {mutation.site} survives"
             assert proof.reason
             caught.add(mutation.name)
-    assert len(caught) >= 11, caught
+    assert len(caught) >= 12, caught
 
 
 def test_unchanged_code_survives_the_rewriting() -> None:

@@ -155,6 +155,11 @@ def test_the_last_of_a_pipe_speaks_for_those_before_it() -> None:
     assert not is_late(found.flow.nodes[4])
 
 
+def test_nobody_speaks_for_a_load_from_global_memory() -> None:
+    found = waiting("- - LDG.E R2, desc[UR4][R4.64]\n1 - LDG.E R5, desc[UR4][R6.64]\n- 1 MOV R9, R2\n- - EXIT")
+    assert found.unwaited(0) == {1, 2, 3}
+
+
 def test_raised_looks_back_to_the_last_wait() -> None:
     loads = "2 - LDG.E R2, desc[UR4][R4.64]\n- 2 NOP\n2 - LDG.E R3, desc[UR4][R4.64]\n1 - LDG.E R7, desc[UR4][R4.64]\n"
     found = waiting(f"{loads}- 2 MOV R8, R3\n- - EXIT")

@@ -30,6 +30,9 @@ _PIPES = {
 _COUNTED = frozenset({"texture"})
 """Pipes that complete in order, so that the assembler counts: at most one outstanding means that all but the last are done."""
 
+_SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental"})
+"""Pipes that return results in order, so that the assembler gives a scoreboard to the last of several only."""
+
 _UNORDERED = -1
 _MOST_COUNTED = 63
 
@@ -52,9 +55,9 @@ class Waiting:
     def unwaited(self, node: int) -> frozenset[int]:
         """The nodes that some path reaches from `node` before anything has waited for its result.
 
-        A node that itself waits is not among them: it issues when the result is there. A result without a scoreboard of its own comes in
-        order: the assembler lets the last of several instructions in one pipe speak for those before it, as it does for loads from
-        shared memory. If none does, everything that can be reached is unwaited.
+        A node that itself waits is not among them: it issues when the result is there. For a result without a scoreboard of its own
+        the next of its pipe may speak, as among loads from shared memory, which return in order. If none does, everything that can be
+        reached is unwaited.
         """
         if node not in self._unwaited:
             self._unwaited[node] = self._reach(node)
@@ -74,7 +77,7 @@ class Waiting:
             seen.add(state)
             one = self.flow.nodes[node]
             raised = one.control.write_scoreboard
-            if raised is not None and _PIPES.get(one.opcode) == pipe and scoreboard is None:
+            if scoreboard is None and raised is not None and pipe in _SPOKEN_FOR and _PIPES.get(one.opcode) == pipe:
                 scoreboard = raised
             elif raised is not None and raised == scoreboard:
                 in_order = later != _UNORDERED and _PIPES.get(one.opcode) == pipe
