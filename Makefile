@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# What the environment holds; `make test EXTRAS=cuda,dev,numba,triton` also runs the tests of kernels from Numba and Triton.
+EXTRAS ?= cuda,dev
 
 .PHONY: help demo test gpu-test check format stale tables clean
 
@@ -12,7 +14,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[cuda,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(STAMP) ## trace the example transposes on the emulator and explain what is wrong with them
