@@ -43,9 +43,7 @@ def site(number: int, op: str, line: int, kernel: str = NAIVE, **changes: Any) -
 
 def counted(where: Site, requests: int, **per_request: float) -> SiteCounts:
     """Counts of full warps, given by request: `sectors=32, ideal_sectors=4`."""
-    totals: dict[str, Any] = {name: round(value * requests) for name, value in per_request.items() if name != "stride_bytes"}
-    if "stride_bytes" in per_request:
-        totals["stride_bytes"] = per_request["stride_bytes"]
+    totals: dict[str, Any] = {name: round(value * requests) for name, value in per_request.items()}
     return SiteCounts(where, requests, 32 * requests, 32 * requests * where.nbytes, **totals)
 
 
@@ -72,8 +70,8 @@ def transpose(**changes: Any) -> Trace:
         site(5, "st.global.f32", 10, TILED),
     )
     per_request: tuple[dict[str, float], ...] = (
-        {"sectors": 4, "ideal_sectors": 4, "stride_bytes": 4},
-        {"sectors": 32, "ideal_sectors": 4, "stride_bytes": 256},
+        {"sectors": 4, "ideal_sectors": 4},
+        {"sectors": 32, "ideal_sectors": 4},
         {"sectors": 4, "ideal_sectors": 4},
         {"wavefronts": 1, "ideal_wavefronts": 1},
         {"wavefronts": 32, "ideal_wavefronts": 1},

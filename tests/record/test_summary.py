@@ -103,14 +103,14 @@ def test_random_rows_against_plain_python() -> None:
 
 
 def test_totals_add_unrolled_sites_and_keep_what_is_common() -> None:
-    a = counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4, stride_bytes=4)
-    b = counted(site(7, "ld.global.f32", 4), 30, sectors=8, ideal_sectors=4, stride_bytes=8)
+    a = counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4)
+    b = counted(site(7, "ld.global.f32", 4), 30, sectors=8, ideal_sectors=4)
     other = counted(site(1, "ld.shared.f32", 4), 1, wavefronts=1, ideal_wavefronts=1)
     totals = total_by_place([a, other, b])
     assert list(totals) == [a.site.place, other.site.place]
     both = totals[a.site.place]
     assert (both.requests, both.lanes, both.bytes, both.sectors, both.ideal_sectors) == (40, 1280, 5120, 280, 160)
-    assert (both.wavefronts, both.conflicts, both.stride_bytes) == (None, None, None)
+    assert (both.wavefronts, both.conflicts) == (None, None)
     assert totals[other.site.place].conflicts == 0
 
 

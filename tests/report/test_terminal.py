@@ -108,12 +108,20 @@ def test_a_terminal_gets_colour_where_transactions_are_wasted() -> None:
 
 def test_times_carry_their_meaning() -> None:
     text = " ".join(to_text(render_trace(transpose())).split())
-    assert "modelled by the emulator's clock for NVIDIA H200, no GPU was measured" in text
-    assert "serialised by the probe and modelled" in text
-    assert "probe: dependent, paper" in text
-    assert "An empty window reads (cycles, not subtracted): dependent 6." in text
-    assert "issued = the access had left the warp and may complete later (a store returns no value to wait for)" in text
-    assert "120 records kept, 2 lost." in text
+    assert (
+        "modelled for NVIDIA H200, no GPU was measured; probe dependent, paper (an empty window reads, not subtracted: dependent 6)."
+        in text
+    )
+    assert "the probe makes accesses wait for each other" in text
+    assert "issued = it had left the warp and may complete later (a store returns no value to wait for)" in text
+
+
+def test_losses_come_first_below_the_tables_with_what_they_mean_for_the_times() -> None:
+    notes = to_text(render_trace(transpose()), 140).rpartition("\n\n")[2].splitlines()
+    assert notes[0] == "Target emulator:h200; 120 records kept, 2 lost."
+    assert notes[1].startswith("The buffer was full: times are of the first records of each warp; accesses and shares lack those")
+    whole = transpose(launches=tuple(replace(entry, lost=0) for entry in transpose().launches))
+    assert "first records" not in to_text(render_trace(whole), 140)
 
 
 def test_an_empty_trace_says_so() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.diagnose.rule import KernelTotals, Rule, Verdict, apart, per_request
+from memlane.diagnose.rule import VERBS, KernelTotals, Rule, Verdict, per_request
 from memlane.record import SiteCounts
 
 MIN_RATIO = 1.25
@@ -41,18 +41,15 @@ def _ways(ratio: float) -> str:
 
 
 def _cause(counts: SiteCounts) -> str:
-    known = apart(counts.stride_bytes)
-    if known is not None:
-        return f"{known} and so meet in the same banks"
-    if counts.site.kind in ("load", "store"):
-        return "lanes ask for different words of the same bank"
-    return "lanes update the same word, or different words of the same bank"
+    # Of atomics too only different words: lanes that update the same one share its wavefront.
+    asked = "ask for" if counts.site.kind in ("load", "store") else VERBS[counts.site.kind]
+    return f"lanes {asked} different words of the same bank"
 
 
 def _remedy(counts: SiteCounts) -> str:
     if counts.site.kind in ("load", "store"):
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
-    return "Give each warp, or each few lanes, a copy of the array and add the copies up at the end."
+    return "Pad or permute the array, so that what is updated together falls in different banks, or copy it for groups of lanes."
 
 
 RULE = Rule("bank-conflict", "shared-memory bank conflict", examine)

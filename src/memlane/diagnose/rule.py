@@ -58,8 +58,3 @@ def per_request(transactions: int, requests: int) -> str:
     """`32`, or `31.2` where requests differ."""
     mean = transactions / requests
     return str(round(mean)) if transactions % requests == 0 else f"{mean:.3g}"
-
-
-def apart(stride_bytes: int | None) -> str | None:
-    """The clause for a known distance between neighbouring lanes."""
-    return None if stride_bytes is None else f"neighbouring lanes are {abs(stride_bytes)} bytes apart"

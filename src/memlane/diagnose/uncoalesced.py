@@ -6,7 +6,7 @@ sector of its own, 32 sectors move and seven bytes in eight are for nothing.
 
 from __future__ import annotations
 
-from memlane.diagnose.rule import VERBS, KernelTotals, Rule, Verdict, apart, per_request
+from memlane.diagnose.rule import VERBS, KernelTotals, Rule, Verdict, per_request
 from memlane.record import SECTOR_BYTES, SiteCounts
 
 MIN_RATIO = 1.5
@@ -15,9 +15,6 @@ MIN_EXCESS_PER_REQUEST = 1.0
 """A row of neighbouring addresses that does not start at a sector touches one sector more. That is misalignment, not this finding."""
 MIN_SHARE = 0.01
 """Excess over all sectors of the kernel: less than this changes nothing that can be felt."""
-
-_STRUCTURE_BYTES = 128
-"""Lanes up to so far apart look like an array of structures; further apart, like the wrong axis of a matrix."""
 
 
 def examine(counts: SiteCounts, kernel: KernelTotals) -> Verdict | None:
@@ -41,9 +38,6 @@ def examine(counts: SiteCounts, kernel: KernelTotals) -> Verdict | None:
 
 
 def _cause(counts: SiteCounts, sectors: int) -> str:
-    known = apart(counts.stride_bytes)
-    if known is not None:
-        return known
     if sectors == counts.lanes:
         return "every lane touches a sector of its own"
     return "the addresses of its lanes do not lie side by side"
@@ -52,8 +46,6 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
 def _remedy(counts: SiteCounts) -> str:
     site = counts.site
     advice = f"Let neighbouring threads {VERBS[site.kind]} neighbouring addresses"
-    if counts.stride_bytes is not None and site.nbytes < abs(counts.stride_bytes) <= _STRUCTURE_BYTES:
-        return f"{advice}: keep each field of a structure in an array of its own, or access whole structures as vectors."
     if site.kind in ("load", "store"):
         return f"{advice}, for example through a shared-memory tile."
     return f"{advice}, or collect the updates in shared memory first."

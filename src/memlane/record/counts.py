@@ -29,9 +29,6 @@ class SiteCounts:
     """Shared memory: passes through the banks."""
     ideal_wavefronts: int | None = None
     """Wavefronts that the distinct bytes would need if no two lanes met in a bank."""
-    stride_bytes: int | None = None
-    """Distance between the addresses of neighbouring active lanes, where it was one and the same in all requests; None where it was not, or
-    was not looked at."""
 
     @property
     def conflicts(self) -> int | None:
@@ -49,7 +46,6 @@ class SiteCounts:
             ideal_sectors=_both(self.ideal_sectors, other.ideal_sectors),
             wavefronts=_both(self.wavefronts, other.wavefronts),
             ideal_wavefronts=_both(self.ideal_wavefronts, other.ideal_wavefronts),
-            stride_bytes=self.stride_bytes if self.stride_bytes == other.stride_bytes else None,
         )
 
 

@@ -27,7 +27,8 @@ def from_plain(kind: type[_T], data: object, where: str) -> _T:
     if not isinstance(data, dict):
         raise ValueError(f"{where} is no object")
     values = {}
-    for name, (field_type, is_required) in _fields_of(kind).items():
+    declared: Any = kind
+    for name, (field_type, is_required) in _fields_of(declared).items():
         if name in data:
             values[name] = _value(field_type, data[name], f"{where}.{name}")
         elif is_required:
@@ -49,7 +50,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
         if not is_one(value):
             raise ValueError(f"{where} is no {describe}")
         return value
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return from_plain(kind, value, where)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is types.UnionType:

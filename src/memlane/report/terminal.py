@@ -110,21 +110,19 @@ def _is_alarming(value: float | None, ideal: float | None) -> bool:
 
 
 def _footer(trace: Trace) -> list[Text]:
-    origin = f"modelled by the emulator's clock for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
     schemes = dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme)
     windows = [f"{name} {number(trace.windows[name])}" for name in schemes if name in trace.windows]
-    empty = f" An empty window reads (cycles, not subtracted): {', '.join(windows)}." if windows else ""
-    kept = trace.table.num_rows
-    share = "serialised by the probe and modelled" if trace.modelled else "serialised by the probe"
-    notes = [
-        f"Times: cycles from start to end of an access of a warp, {origin}; probe: {', '.join(schemes) or 'none'}.{empty}",
-        f"End read when: complete = its value had arrived; issued = the access had left the warp and may complete later{_reasons(trace)}.",
-        f"Share of warp life: time in these accesses over the lifetimes of all warps, {share}.",
-        *_TRANSACTIONS,
-        f"Target {trace.target}; {plural(kept, 'record')} kept, {_lost(trace.lost)}.",
-    ]
+    empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
+    origin = f"modelled for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
+    notes = [f"Target {trace.target}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
     if trace.lost:
-        notes.append("Lost records found the buffer full: accesses and shares are too low by them.")
+        notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
+    notes += [
+        f"Cycles: from start to end of an access of a warp, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
+        f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
+        "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other.",
+        *_TRANSACTIONS,
+    ]
     return [plain(note, "dim") for note in notes]
 
 
@@ -134,8 +132,8 @@ def _reasons(trace: Trace) -> str:
 
 
 _TRANSACTIONS = (
-    "Sectors: 32 bytes of global memory. Wavefronts: passes through the banks of shared memory. (ideal): what the same bytes need at best.",
-    f"{UNKNOWN} = not known, or without meaning here.",
+    "Sectors: 32 bytes of global memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
+    f"{UNKNOWN}: not known, or without meaning.",
 )
 
 
