@@ -237,11 +237,12 @@ def test_what_cannot_be_timed_is_listed_with_the_reason() -> None:
     body = REGISTERS + "ld.param.u64 %rd1, [p]; cp.async.ca.shared.global [0], [%rd1], 16; prefetch.global.L1 [%rd1]; ret;"
     skipped = trace(kernel(body, before=function)).skipped
     assert [(one.function, one.op, one.reason) for one in skipped] == [
-        ("f", "ld.global.u32", "f is called and not inlined; only kernels are instrumented"),
-        ("f", "st.global.u32", "f is called and not inlined; only kernels are instrumented"),
+        ("f", "ld.global.u32", "called, not inlined"),
+        ("f", "st.global.u32", "called, not inlined"),
         ("k", "cp.async.ca.shared.global", "an asynchronous copy completes after its instruction"),
         ("k", "prefetch.global.L1", "a prefetch returns nothing"),
     ]
+    assert [one.kernels for one in skipped] == [(), (), ("k",), ("k",)], "nobody calls f"
     assert skipped[0].file == "k.ptx"
     assert skipped[0].line == 4
 

@@ -22,7 +22,7 @@ def explain(file: RecordFile, as_json: Annotated[bool, typer.Option("--json", he
     findings, uncounted = find(trace), uncounted_launches(trace)
     clean = clean_kernels(trace, findings)
     if as_json:
-        typer.echo(to_json(findings_document(findings, uncounted, clean)))
+        typer.echo(to_json(findings_document(findings, uncounted, clean, trace.skipped)))
     else:
-        Console().print(render_findings(findings, uncounted, clean))
+        Console().print(render_findings(findings, uncounted, clean, trace.skipped))
         typer.echo(f"Next: memlane export {file} --to csv")

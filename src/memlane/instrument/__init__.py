@@ -36,7 +36,7 @@ from memlane.instrument.options import CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.schemes import SCHEMES, check_consume, fits_consume
-from memlane.instrument.sites import SiteTable, Skipped, place_of, site_table
+from memlane.instrument.sites import SiteTable, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER
 
@@ -61,7 +61,6 @@ __all__ = [
     "SiteExactness",
     "SiteProof",
     "SiteTable",
-    "Skipped",
     "TraceOptions",
     "Traced",
     "buffer_layout",

@@ -21,11 +21,11 @@ from memlane.instrument.buffer import offset
 from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import Scope, free_prefix
-from memlane.instrument.sites import Skipped, place_of, site_table
+from memlane.instrument.sites import place_of, site_table
 from memlane.instrument.transactions import check_countable, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
 from memlane.ptx import SCALAR_TYPES, Address, Function, Immediate, Instruction, Module, Register, Statement, Symbol, memory_access
-from memlane.record import BranchCounts, Site, SiteCounts
+from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
 COUNTER_DTYPE = np.dtype([(name, "<u8") for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts")])
 """The counters of one site; the fields are those of `memlane.record.SiteCounts`."""

@@ -14,12 +14,13 @@ from memlane.ptx import (
     Operand,
     Pair,
     Register,
+    called_functions,
     flatten_scopes,
     memory_access,
     overwrites,
     registers_read,
 )
-from memlane.record import Site
+from memlane.record import Site, Skipped
 
 _KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
 _BESIDE = {
@@ -28,18 +29,6 @@ _BESIDE = {
     "prefetch": "a prefetch returns nothing",
 }
 """Kinds of access that are no sites, with the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An instruction that accesses memory and is no site."""
-
-    function: str
-    """The title of the function that holds it."""
-    op: str
-    file: str
-    line: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +46,7 @@ def site_table(module: Module) -> SiteTable:
     sites: list[Site] = []
     of_kernel: dict[str, dict[int, Site]] = {name: {} for name in module.kernels}
     skipped: list[Skipped] = []
+    reached_from = _kernels_of_functions(module)
     for function in module.functions.values():
         assert function.body is not None
         live = live_results(function)
@@ -67,8 +57,17 @@ def site_table(module: Module) -> SiteTable:
                 of_kernel[function.name][index] = found
             elif found:
                 file, line, _ = place_of(module, instruction)
-                skipped.append(Skipped(function.title, instruction.name, file, line, found))
+                skipped.append(Skipped(function.title, instruction.name, file, line, found, reached_from.get(function.name, ())))
     return SiteTable(tuple(sites), of_kernel, tuple(skipped))
+
+
+def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
+    """By the name of a function: the titles of the kernels that are it or call it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for kernel in module.kernels.values():
+        for function in (kernel, *called_functions(module, kernel)):
+            found[function.name] = (*found.get(function.name, ()), kernel.title)
+    return found
 
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
@@ -84,7 +83,7 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     if access.nbytes is None:
         return ""  # It asks for the shape of a texture, not for its data.
     if not function.is_entry:
-        return f"{function.title} is called and not inlined; only kernels are instrumented"
+        return "called, not inlined"
     if kind == "atomic" and not used:
         kind = "reduction"
     return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, access.space, access.nbytes)

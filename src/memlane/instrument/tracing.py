@@ -18,11 +18,11 @@ from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrit
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
-from memlane.instrument.sites import Skipped, live_results, site_table
+from memlane.instrument.sites import live_results, site_table
 from memlane.instrument.variables import POINTER, assembled, check_instrumentable, pointer
 from memlane.instrument.warp import enter, leave, record
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
-from memlane.record import Site
+from memlane.record import Site, Skipped
 
 _OLDEST_VERSION = (6, 2)
 """Of PTX, with `activemask`."""

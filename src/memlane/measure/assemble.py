@@ -15,7 +15,7 @@ from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.observed import site_counts
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
-from memlane.record import WARP_DTYPE, LaunchInfo, Site, Trace, build_trace
+from memlane.record import WARP_DTYPE, LaunchInfo, Site, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = 0, 1, 255
 """Numbers of spaces in `memlane.launch.ACCESS_DTYPE`, and one that is none."""
@@ -46,8 +46,15 @@ def assemble_trace(
         chip=target.chip.name,
         target=target.name,
         modelled=target.modelled,
+        skipped=_skipped(records),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},
     )
+
+
+def _skipped(records: Sequence[LaunchRecord]) -> list[Skipped]:
+    """The accesses of the launched kernels that can have no probe; a kernel may have no others, and then nothing else tells of it."""
+    launched = dict.fromkeys((record.probed, record.launch.kernel.title) for record in records)
+    return list(dict.fromkeys(one for probed, kernel in launched for one in probed.traced.skipped if kernel in one.kernels))
 
 
 @dataclass(frozen=True)

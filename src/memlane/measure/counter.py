@@ -79,6 +79,7 @@ def counts_of(observation: Observation) -> Counts:
         branches=branch_counts(observation, module),
         how="emulated",
         thread_instructions=observation.thread_instructions,
+        skipped=tuple(one for one in table.skipped if kernel.title in one.kernels),
     )
 
 

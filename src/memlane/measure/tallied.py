@@ -68,4 +68,5 @@ class Tally:
             sites=sites,
             branches=branches,
             how="counted on the device",
+            skipped=tuple(one for one in self._counted.skipped if kernel.title in one.kernels),
         )

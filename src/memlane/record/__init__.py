@@ -8,7 +8,7 @@ from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, SiteCounts
 from memlane.record.file import save
 from memlane.record.output import check_output, replacing
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
-from memlane.record.site import COMPLETE, ISSUE_ONLY, Place, Site, kernel_label
+from memlane.record.site import COMPLETE, ISSUE_ONLY, Place, Site, Skipped, kernel_label
 from memlane.record.summary import LineSummary, summarise
 from memlane.record.trace import Trace, load
 
@@ -25,6 +25,7 @@ __all__ = [
     "Place",
     "Site",
     "SiteCounts",
+    "Skipped",
     "Trace",
     "build_trace",
     "check_output",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
-from memlane.record.site import Site
+from memlane.record.site import Site, Skipped
 from memlane.record.trace import Trace
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -31,6 +31,7 @@ def build_trace(
     modelled: bool,
     sources: Mapping[str, str] | None = None,
     windows: Mapping[str, float] | None = None,
+    skipped: Sequence[Skipped] = (),
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
@@ -52,6 +53,7 @@ def build_trace(
         modelled=modelled,
         sources=dict(sources or {}),
         windows=dict(windows or {}),
+        skipped=tuple(skipped),
         version=_version(),
     )
 

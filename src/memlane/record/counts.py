@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.record.site import Place, Site
+from memlane.record.site import Place, Site, Skipped
 
 SECTOR_BYTES = 32
 
@@ -89,3 +89,5 @@ class Counts:
     how: str = "emulated"
     thread_instructions: int | None = None
     """PTX instructions executed by active lanes; only the emulator knows."""
+    skipped: tuple[Skipped, ...] = ()
+    """Accesses of the kernel that are no sites, so that nothing here tells of them."""

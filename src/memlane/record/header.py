@@ -15,7 +15,7 @@ import numpy.typing as npt
 from memlane.errors import RecordError
 from memlane.record.plain import from_plain
 from memlane.record.schema import WARP_DTYPE, LaunchInfo
-from memlane.record.site import Site
+from memlane.record.site import Site, Skipped
 
 if TYPE_CHECKING:
     from memlane.record.trace import Trace
@@ -48,6 +48,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "launches": [asdict(launch) for launch in trace.launches],
         "sources": dict(trace.sources),
         "windows": dict(trace.windows),
+        "skipped": [asdict(one) for one in trace.skipped],
         "warps": {"rows": len(trace.warps), "fields": _WARP_FIELDS},
     }
     columns = b"".join(np.ascontiguousarray(trace.warps[name], dtype).tobytes() for name, dtype in _fields(WARP_DTYPE))
@@ -94,6 +95,7 @@ class _Header:
     sources: Mapping[str, str]
     windows: Mapping[str, float]
     warps: _WarpLayout
+    skipped: tuple[Skipped, ...] = ()
 
 
 def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:

@@ -54,6 +54,21 @@ class Site:
         return (self.kernel, self.file, self.line, self.op, self.space)
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """An instruction that accesses memory and is no site: nobody looked at what it did."""
+
+    function: str
+    """The title of the function that holds it."""
+    op: str
+    file: str
+    line: int
+    reason: str
+    """Why, in words."""
+    kernels: tuple[str, ...] = ()
+    """The titles of the kernels that may execute it."""
+
+
 COMPLETE = "complete"
 ISSUE_ONLY = "issue-only"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from memlane.record.file import read, save
 from memlane.record.schema import LaunchInfo
-from memlane.record.site import Site
+from memlane.record.site import Site, Skipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,8 @@ class Trace:
     """Text of the source files by name, so that a report needs no other file."""
     windows: Mapping[str, float] = field(default_factory=dict)
     """Cycles that an empty window of the scheme measures on this target, by scheme, where known. Never subtracted from the rows."""
+    skipped: tuple[Skipped, ...] = ()
+    """Accesses of the launched kernels that are no sites, so that nothing here tells of them."""
     version: str = ""
     """Of memlane, when it was recorded."""
 

@@ -18,6 +18,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
                       windows_cycles (of the empty probe, by scheme), lines: list of the fields of `memlane.record.LineSummary`
                       (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+
+Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dataclasses import asdict
 from typing import Any
 
 from memlane.diagnose import Finding
-from memlane.record import Counts, LaunchInfo, SiteCounts, Trace, summarise
+from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
 
 VERSION = 1
 
@@ -40,13 +42,16 @@ def to_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def findings_document(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = ()) -> Document:
+def findings_document(
+    findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = (), skipped: Sequence[Skipped] = ()
+) -> Document:
     """Kind "findings"."""
     return {
         **document_head("findings"),
         "findings": [finding.as_dict() for finding in findings],
         "uncounted_launches": [launch.id for launch in uncounted],
         "clean_kernels": list(clean),
+        "skipped": [asdict(one) for one in skipped],
     }
 
 
@@ -66,6 +71,7 @@ def summary_document(trace: Trace) -> Document:
         "version": trace.version,
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
         "windows_cycles": dict(trace.windows),
+        "skipped": [asdict(one) for one in trace.skipped],
         "lines": [asdict(entry) for entry in summarise(trace)],
     }
 
@@ -85,6 +91,7 @@ def _counts(counts: Counts) -> Document:
         "thread_instructions": counts.thread_instructions,
         "sites": [_site(entry) for entry in counts.sites],
         "branches": [asdict(branch) for branch in counts.branches],
+        "skipped": [asdict(one) for one in counts.skipped],
     }
 
 

@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.diagnose import Finding
-from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Trace, kernel_label, summarise, total_by_place
+from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
+from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 
 ALARMING = 1.5
@@ -60,7 +61,8 @@ def render_trace(trace: Trace) -> RenderableType:
         parts += [_kernel_table(kernel, list(entries), launches, trace.sources), Text()]
     if not parts:
         parts = [Text("The trace holds no memory accesses."), Text()]
-    return Group(*parts, *_footer(trace))
+    note = [plain(skipped_note(trace.skipped), "dim")] if trace.skipped else []
+    return Group(*parts, *_footer(trace), *note)
 
 
 def _kernel_table(kernel: str, entries: list[LineSummary], launches: list[LaunchInfo], sources: Mapping[str, str]) -> LineTable:
@@ -151,6 +153,8 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     notes = [*_branches(counts), *_TRANSACTIONS, f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes): {counts.thread_instructions:,}.")
+    if counts.skipped:
+        notes.append(skipped_note(counts.skipped))
     return Group(table, Text(), *(plain(note, "dim") for note in notes))
 
 
@@ -186,10 +190,13 @@ def _branches(counts: Counts) -> list[str]:
 # -- findings ------------------------------------------------------------------------------------------------------------------
 
 
-def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = ()) -> RenderableType:
+def render_findings(
+    findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = (), skipped: Sequence[Skipped] = ()
+) -> RenderableType:
     """Each finding as a paragraph under its source line, worst first.
 
     `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
+    `skipped`: accesses that are no sites, told too.
     """
     parts: list[RenderableType] = []
     for finding in findings:
@@ -206,8 +213,11 @@ def render_findings(findings: Sequence[Finding], uncounted: Sequence[LaunchInfo]
         parts += [Text()] if clean else []
         parts.append(Text(f"Transactions were {'; '.join(origins)}. What they cost in time is not known from counts.", style="dim"))
     elif not clean:
-        parts.append(Text("Nothing was counted: no access to memory was executed, so there is nothing to explain."))
+        what = "no access to memory that could be looked at" if skipped else "no access to memory"
+        parts.append(plain(f"Nothing was counted: {what} was executed, so there is nothing to explain."))
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
+    if skipped:
+        parts.append(plain(skipped_note(skipped)))
     return Group(*parts)

@@ -1,0 +1,27 @@
+"""Accesses that nobody looked at, said aloud: silence would read as an acquittal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from memlane.record import Skipped, kernel_label
+
+_MOST = 8
+"""So many are told one by one."""
+
+
+def skipped_note(skipped: Iterable[Skipped]) -> str:
+    """`Not looked at: 2 x ld.global.f32 in helper (called, not inlined; odd.cu:12).`; empty where there is none."""
+    amounts = Counter(skipped_place(one) for one in skipped)
+    if not amounts:
+        return ""
+    told = [f"{amount} x {op} in {function} ({reason}; {place})" for (op, function, reason, place), amount in amounts.items()]
+    left = sum(list(amounts.values())[_MOST:])
+    return f"Not looked at: {'; '.join(told[:_MOST])}{f'; and {left:,} more' if left else ''}."
+
+
+def skipped_place(one: Skipped) -> tuple[str, str, str, str]:
+    """Operation, function, reason and place: what a person takes for one access."""
+    return one.op, kernel_label(one.function), one.reason, f"{PurePath(one.file).name}:{one.line}"
