@@ -18,11 +18,13 @@ from memlane.emulate.jit import LOCK
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.memory import Buffer, Memory
+from memlane.emulate.remembered import ByModule
 from memlane.emulate.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.variables import function_addresses, static_shared_bytes
 from memlane.errors import BadLaunch
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
 from memlane.ptx import Function, Module
+from memlane.source import Source
 
 ASSUMED_REGISTERS = 32
 """Registers per thread that occupancy is computed with: what ptxas would allot is not known from PTX."""
@@ -157,15 +159,29 @@ class Emulator(Target):
         return ScheduleGraph(self, schedule)
 
 
-_kernels: dict[tuple[int, str, Compiled, int], tuple[Module, Chip, CompiledKernel]] = {}
-"""By identity of module and chip, which the entry keeps alive."""
+_Key = tuple[str, Compiled, Chip | None]
+_kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
+"""By name, layers, and the chip where they depend on one."""
 
 
 def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
-    """The kernel's machine code, compiled at most once for each choice of layers. Only counts and clock depend on the chip."""
-    depends = layers.counts or layers.clock
-    key = (id(module), function.name, layers, id(chip) if depends else 0)
+    """The kernel's machine code, compiled at most once for each choice of layers, while the module or an equal one lives."""
+    key = function.name, layers, chip if layers.counts or layers.clock else None
     with LOCK:
-        if key not in _kernels:
-            _kernels[key] = module, chip, compile_kernel(module, function, layers, chip)
-        return _kernels[key][2]
+        known = _kernels.of(module)
+        if key not in known:
+            known[key] = _of_equal_module(module, key) or compile_kernel(module, function, layers, chip)
+        return known[key]
+
+
+def _of_equal_module(module: Module, key: _Key) -> CompiledKernel | None:
+    """The same kernel of another module that says the same and has it from the same text, to which messages refer."""
+    text = _text(module)
+    for other, kernels in _kernels.all():
+        if key in kernels and _text(other) == text and other == module:
+            return kernels[key]
+    return None
+
+
+def _text(module: Module) -> Source | None:
+    return next((function.span.source for function in module.functions.values() if function.span is not None), None)

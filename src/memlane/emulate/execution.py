@@ -47,7 +47,7 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
         advance = _function(address_of(run), ctypes.c_uint32, 2)
 
     def work() -> int:
-        while (status := advance(context, compiled.step)) == PAUSED:
+        while (status := advance(context, compiled.code.address)) == PAUSED:
             pass  # back in Python, where errors for this thread are noticed
         return int(status)
 

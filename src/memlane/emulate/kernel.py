@@ -11,7 +11,7 @@ from memlane.chip import Chip
 from memlane.emulate.body import Body, Step, live_out
 from memlane.emulate.build import I32, POINTER, Emit
 from memlane.emulate.flow import Flow
-from memlane.emulate.jit import engine
+from memlane.emulate.jit import Code
 from memlane.emulate.layers import Compiled
 from memlane.emulate.linking import link
 from memlane.emulate.lowering import Lowering, assign_registers
@@ -25,12 +25,12 @@ from memlane.ptx import Function, Instruction, Module
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompiledKernel:
     """Machine code that runs one warp until it stops, and what a launch must provide for it."""
 
-    step: int
-    """Address of the function: a warp's record in, a status out."""
+    code: Code
+    """The function: a warp's record in, a status out."""
     warp_bytes: int
     """Record and registers of a warp."""
     frame: Frame
@@ -54,9 +54,8 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     flow = _write_places(k, body, needed)
     compile_helpers(list(program.required.values()))
-    engine().add(str(program), optimize=False)
     return CompiledKernel(
-        step=engine().address(name),
+        code=Code(str(program), name),
         warp_bytes=registers.nbytes,
         frame=frame,
         layers=layers,

@@ -66,7 +66,7 @@ def compile_helpers(wanted: Sequence[Helper]) -> None:
                 program.define(one)
                 waiting.extend(program.required.values())
         if fresh:
-            engine().add(str(program), optimize=True)
+            engine().add(str(program), fresh)
             _compiled.update(fresh)  # not before: another thread, or a second try after an error, goes by it
 
 

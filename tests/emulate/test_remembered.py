@@ -1,0 +1,94 @@
+"""Machine code and facts of a kernel: worked out once, and gone with the module."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from memlane.emulate import emulator as module_under_test
+from memlane.emulate.layers import layers_for
+from memlane.emulate.remembered import ByModule, once
+from memlane.launch import Layers
+from memlane.ptx import Function, Module, parse
+from tests.emulate.running import emulator, program
+
+TEXT = program("add.u32 %r1, %tid, 5; st.global.u32 [%mine], %r1;")
+
+
+def _compiled(module: Module, layers: Layers = Layers()) -> module_under_test.CompiledKernel:  # noqa: B008
+    function = module.kernels["k"]
+    return module_under_test.compiled_kernel(module, function, layers_for(layers, module, function), emulator().chip)
+
+
+def test_code_goes_with_its_module() -> None:
+    module = parse(TEXT.replace("5;", "77;"), "gone.ptx")
+    code = weakref.ref(_compiled(module).code)
+    gc.collect()
+    assert code() is not None
+    del module
+    gc.collect()
+    assert code() is None
+
+
+def test_code_stays_with_the_module_when_what_was_loaded_goes() -> None:
+    module, target = parse(TEXT, "stays.ptx"), emulator()
+    target.load(module)["k"][1, 32](target.zeros(32, np.uint64))
+    first = _compiled(module)
+    gc.collect()
+    target.load(module)["k"][1, 32](target.zeros(32, np.uint64))
+    assert _compiled(module) is first
+
+
+def test_equal_modules_share_code_which_outlives_either() -> None:
+    first, second = parse(TEXT, "same.ptx"), parse(TEXT, "same.ptx")
+    shared = _compiled(first)
+    assert _compiled(second) is shared
+    del first, shared
+    gc.collect()
+    target = emulator()
+    out = target.zeros(32, np.uint64)
+    target.load(second)["k"][1, 32](out)
+    assert out.numpy().tolist() == list(range(5, 37))
+
+
+@pytest.mark.parametrize(
+    "other", [parse(TEXT, "another name.ptx"), parse(TEXT + "\n// longer", "one.ptx"), parse(TEXT.replace("5;", "6;"), "one.ptx")]
+)
+def test_modules_of_other_texts_do_not_share(other: Module) -> None:
+    """Not even where they say the same: an error would speak of the wrong place."""
+    module = parse(TEXT, "one.ptx")
+    assert _compiled(module) is not _compiled(other)
+
+
+def test_layers_have_code_of_their_own() -> None:
+    module = parse(TEXT, "layers.ptx")
+    kinds = [Layers(), Layers(counts=True), Layers(counts=True, clock=True), Layers(check=True)]
+    assert len({id(_compiled(module, layers)) for layers in kinds}) == len(kinds)
+
+
+def test_what_is_asked_for_once_is_computed_once_for_each_module() -> None:
+    asked: list[str] = []
+
+    @once
+    def name_of(module: Module, function: Function) -> str:
+        asked.append(function.name)
+        return module.name
+
+    first, second = parse(TEXT, "a.ptx"), parse(TEXT, "b.ptx")
+    names = [name_of(module, module.kernels["k"]) for module in (first, second, first, second)]
+    assert names == ["a.ptx", "b.ptx", "a.ptx", "b.ptx"]
+    assert asked == ["k", "k"]
+
+
+def test_modules_are_forgotten() -> None:
+    kept: ByModule[list[int]] = ByModule(list)
+    module = parse(TEXT, "a.ptx")
+    kept.of(module).append(1)
+    assert [things for _, things in kept.all()] == [[1]]
+    del module
+    gc.collect()
+    assert kept.all() == []
+    assert kept._kept == {}
