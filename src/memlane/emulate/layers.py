@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memlane.emulate.remembered import once
 from memlane.launch import Layers
 from memlane.ptx import Function, Module, Special, called_functions
 
@@ -22,11 +23,15 @@ class Compiled:
 
 def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one."""
+    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or _reads_clock(module, function), layers.check)
+
+
+@once
+def _reads_clock(module: Module, function: Function) -> bool:
     bodies = [called.body for called in (function, *called_functions(module, function)) if called.body is not None]
-    reads_clock = any(
+    return any(
         isinstance(operand, Special) and operand.name in _CLOCKS
         for body in bodies
         for instruction in body.instructions()
         for operand in instruction.operands
     )
-    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or reads_clock, layers.check)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memlane.emulate.body import Body
 from memlane.emulate.calls import STACK
 from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
+from memlane.emulate.remembered import once
 from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector, called_functions
 
 DYNAMIC_ALIGNMENT = 16
@@ -77,6 +78,7 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
     return [offset for _, offset in offsets.values()]
 
 
+@once
 def static_shared_bytes(module: Module, function: Function) -> int:
     """Static shared memory of a kernel, without the padding before a dynamic part: a bound that needs no compilation."""
     functions = (function, *called_functions(module, function))
