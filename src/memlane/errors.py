@@ -33,12 +33,19 @@ class MemlaneError(Exception):
 
 
 class SourceError(MemlaneError):
-    """Something is wrong at a place in a text. `span` is that place."""
+    """Something is wrong at a place in a text. `span` is that place; `origin`, as `transpose.cu:17`, the place in a program that the text
+    was made from, where there is one and it is known."""
 
-    def __init__(self, message: str, span: Span | None = None) -> None:
-        super().__init__(message if span is None else f"{span}: {message}\n{span.quote()}")
+    def __init__(self, message: str, span: Span | None = None, origin: str = "") -> None:
+        if span is None:
+            text = f"{origin}: {message}" if origin else message
+        else:
+            text = f"{origin}: {message}; PTX line {span.line}" if origin else f"{span}: {message}"
+            text = f"{text}\n{span.quote()}"
+        super().__init__(text)
         self.message = message
         self.span = span
+        self.origin = origin
 
 
 class PtxSyntaxError(SourceError):

@@ -163,6 +163,18 @@ def test_an_unsupported_instruction_is_named_when_its_kernel_is_launched() -> No
     assert "^^^" in str(caught.value)
 
 
+def test_an_unsupported_instruction_of_a_program_is_named_at_its_source_line() -> None:
+    target = emulator()
+    text = program(".loc 1 17 3\nstacksave.u64 %rd1; ret;") + '.file 1 "odd.cu"\n'
+    kernel = target.load(parse(text, "odd.cu (PTX)"))["k"]
+    with pytest.raises(UnsupportedPtx) as caught:
+        kernel[1, 32](target.zeros(8, np.uint32))
+    head, line, carets = str(caught.value).splitlines()
+    assert head == "odd.cu:17: the emulator does not model stacksave.u64; PTX line 19"
+    assert line.strip() == "stacksave.u64 %rd1; ret;"
+    assert carets.strip() == "^" * len("stacksave.u64 %rd1;")
+
+
 def test_a_launch_that_failed_leaves_the_emulator_usable() -> None:
     target = emulator()
     out = target.zeros(32, np.uint64)

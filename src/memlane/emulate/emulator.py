@@ -13,6 +13,7 @@ from memlane.chip import Chip, resident_blocks
 from memlane.emulate.caches import Level
 from memlane.emulate.check.shadows import Shadows
 from memlane.emulate.execution import execute
+from memlane.emulate.faults import with_origin
 from memlane.emulate.initial import fill
 from memlane.emulate.jit import LOCK
 from memlane.emulate.kernel import CompiledKernel, compile_kernel
@@ -21,7 +22,7 @@ from memlane.emulate.memory import Buffer, Memory
 from memlane.emulate.remembered import ByModule
 from memlane.emulate.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.variables import function_addresses, static_shared_bytes
-from memlane.errors import BadLaunch
+from memlane.errors import BadLaunch, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
 from memlane.ptx import Function, Module
 from memlane.source import Source
@@ -170,7 +171,10 @@ def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: 
     with LOCK:
         known = _kernels.of(module)
         if key not in known:
-            known[key] = _of_equal_module(module, key) or compile_kernel(module, function, layers, chip)
+            try:
+                known[key] = _of_equal_module(module, key) or compile_kernel(module, function, layers, chip)
+            except SourceError as error:
+                raise with_origin(error, module) from None
         return known[key]
 
 

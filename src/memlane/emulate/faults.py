@@ -29,7 +29,7 @@ from memlane.emulate.layout import (
 )
 from memlane.emulate.memory import Allocation
 from memlane.emulate.variables import STACK_BYTES
-from memlane.errors import BadAccess, Deadlock, KernelTrap
+from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
 from memlane.ptx import Instruction, Module
 
@@ -184,6 +184,16 @@ class _Fault:
     def _counted(self, threads: list[int]) -> str:
         first = position(threads[0], self._launch.block)
         return f"thread {first}" if len(threads) == 1 else f"{len(threads)} threads, the first {first},"
+
+
+def with_origin(error: SourceError, module: Module) -> SourceError:
+    """An error at an instruction of the module, told at its source line if that is known."""
+    everyone = (one for function in module.functions.values() if function.body is not None for one in function.body.instructions())
+    found = next((one for one in everyone if one.span is not None and one.span == error.span), None)
+    if found is None or not has_line(module, found):
+        return error
+    file, line = line_of(module, found)
+    return type(error)(error.message, error.span, f"{file}:{line}")
 
 
 def has_line(module: Module, instruction: Instruction) -> bool:
