@@ -21,6 +21,7 @@ def buffer(warps: Sequence[Warp], kernel: int = 0, homeless_records: int = 0) ->
     for name, column in zip(("gridid", "block", "warp", "begin_ns"), zip(*warps, strict=True), strict=True):
         rows[name] = column
     rows["kernel"] = kernel
+    rows["end_cycles"] = 1
     records = np.zeros(len(warps), ACCESS_DTYPE)
     records["slice"] = np.arange(len(warps))
     return Decoded(records, rows, int(homeless_records > 0), homeless_records, 0)
@@ -88,6 +89,18 @@ def test_records_without_a_slice_are_charged_to_the_last_run_of_their_buffer(ker
     launches = [launch(kernels, 2), launch(kernels, 2)]
     buffers = [buffer(grid(5, 2, 10)), buffer(grid(6, 1, 20), homeless_records=17)]
     assert found(kernels, launches, buffers) == [(0, 5, 2, 0), (1, 6, 1, 17)]
+
+
+def test_a_run_is_never_taken_for_a_launch_of_another_extent(kernels: LoadedModule) -> None:
+    launches = [launch(kernels, 2), launch(kernels, 2)]
+    assert found(kernels, launches, [buffer([*grid(5, 2, 10), *grid(6, 4, 20)])]) == [(0, 5, 2, 0)]
+
+
+def test_runs_that_failed_are_left_out(kernels: LoadedModule) -> None:
+    launches = [launch(kernels, 2), launch(kernels, 2)]
+    failed = buffer([*grid(5, 2, 10), *grid(6, 2, 20)])
+    failed.warps["end_cycles"][1] = 0
+    assert found(kernels, launches, [failed]) == [(0, 6, 2, 0)]
 
 
 def test_buffer_that_nobody_wrote_to(kernels: LoadedModule) -> None:

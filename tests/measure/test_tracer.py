@@ -7,9 +7,9 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.errors import MemlaneError
+from memlane.errors import BadAccess, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
-from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observing
+from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observed, observing
 from memlane.measure import Counter, Tracer, count, trace
 from memlane.measure.arena import SPARE_BYTES
 from memlane.ptx import Module
@@ -189,3 +189,27 @@ def test_selection_of_one_site(kernels: LoadedModule, data: DeviceArray) -> None
         kernels["add"][1, 32](data, 1)
         kernels["sum"][1, 32](data, 1)
     assert [launch.kernel for launch in tracer.finish().launches] == ["sum"]
+
+
+def test_a_launch_that_failed_is_not_in_the_trace(kernels: LoadedModule, target: Emulator, data: DeviceArray) -> None:
+    short = target.zeros(64, np.uint32)
+    with observing(tracer := Tracer()):
+        kernels["add"][2, 32](data, 1)
+        with pytest.raises(BadAccess):
+            kernels["add"][1, 128](short, 1)
+        kernels["add"][1, 96](data, 1)
+    made = tracer.finish()
+    assert by_launch(made) == [("add", (2, 32), 4), ("add", (1, 96), 6)]
+    assert made.table["sectors"].null_count == 0
+    assert (made.warps["end_cycles"] > made.warps["begin_cycles"]).all()
+
+
+def test_accesses_that_find_no_room_are_not_observed_without_bound(kernels: LoadedModule, data: DeviceArray) -> None:
+    with observing(tracer := Tracer(records_per_warp=10)):
+        kernels["sum"][1, 32](data, 128)
+        launch = observed(kernels["sum"][1, 32].bind(data, 128))
+    assert launch.layers.max_accesses is not None
+    assert launch.layers.max_accesses < 1000
+    made = tracer.finish()
+    assert (made.table.num_rows, made.lost) == (10, 119)
+    assert made.table["sectors"].to_pylist() == [1] * 10, "those that were kept are known"

@@ -47,8 +47,8 @@ class Arena:
         self._buffer: _Buffer | None = None
         self._collected: list[Decoded] = []
 
-    def make_room(self, launch: Launch) -> None:
-        """See that the warps of `launch` find slices that are large enough.
+    def make_room(self, launch: Launch) -> int:
+        """See that the warps of `launch` find slices that are large enough; how many records these hold together.
 
         If the present buffer has too few left, what it holds is taken out first, which waits for the launches before.
         """
@@ -63,6 +63,7 @@ class Arena:
             self._buffer = self._allocate(layout)
             self._buffer.reserved = pending
         self._buffer.reserved += warps
+        return warps * (self._buffer.layout.capacity + self._buffer.layout.overflow)
 
     @property
     def _budget(self) -> int:

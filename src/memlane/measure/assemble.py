@@ -117,7 +117,7 @@ def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
         by_buffer.setdefault(id(grid.decoded), []).append(number)
     for numbers in by_buffer.values():
         decoded = grids[numbers[0]].decoded
-        grid_of_warp = np.empty(len(decoded.warps), np.int64)
+        grid_of_warp = np.full(len(decoded.warps), len(numbers), np.int64)  # Those of runs that failed come last.
         for place, number in enumerate(numbers):
             grid_of_warp[grids[number].warps] = place
         grid_of_record = grid_of_warp[decoded.records["slice"]]
@@ -135,7 +135,8 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
         return unknown, unknown
     record, seen = grid.record, grid.observation.accesses
     sites = _sites_by_position(record)
-    of_site = sites[np.minimum(seen["instruction"], len(sites) - 1)]
+    seen = seen[seen["instruction"] < len(sites)]  # Behind the kernel's own come those of the functions that it calls.
+    of_site = sites[seen["instruction"]]
     seen, of_site = seen[of_site >= 0], of_site[of_site >= 0]
     n_sites, n_warps = len(record.probed.traced.sites), record.launch.warps_per_block
     match = match_by_time(
@@ -157,7 +158,7 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
 def _sites_by_position(record: LaunchRecord) -> IntArray:
     """By index of an instruction in the instrumented kernel: the number of the site whose access it is, or -1."""
     positions = record.probed.traced.positions.get(record.launch.kernel.name, {})
-    table = np.full(max(positions.values(), default=0) + 2, -1, np.int64)
+    table = np.full(max(positions.values(), default=-1) + 1, -1, np.int64)
     for site, position in positions.items():
         table[position] = site
     return table

@@ -54,6 +54,14 @@ class ProbedModule:
         kernels = self.original.module.kernels
         return {name: (len(indices), any_in_loop(kernels[name], indices)) for name, indices in originals.items()}
 
+    def accesses_of(self, launch: Launch, records: int) -> int:
+        """How many accesses, those of the probes among them, a launch may make that makes so many records."""
+        kernel = self.loaded.module.kernels[launch.kernel.name]
+        assert kernel.body is not None
+        memory = sum(bool(one.form.addresses) for one in kernel.body.instructions())
+        warps = launch.blocks * launch.warps_per_block
+        return memory * (warps + -(-records // max(1, self.sites_of(launch.kernel.name))))
+
     def sites_of(self, kernel: str) -> int:
         """Timed sites of the kernel with that PTX name."""
         return self._sites.get(kernel, (0, False))[0]

@@ -38,16 +38,17 @@ class LaunchRecord:
     counted: tuple[SiteCounts, ...] = ()
     """Transactions from a counting launch, under the sites of the original module; where the target cannot observe."""
 
-    def layers(self) -> Layers:
+    def layers(self, max_accesses: int) -> Layers:
         """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
         theirs = self.launch.layers
         report = None if theirs.report is None else self._as_plain
-        mine = Layers(counts=True, accesses=True, report=self._observed)
+        mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed)
         return replace(theirs, report=report).merged(mine)
 
     def _observed(self, observation: Observation) -> None:
-        """A run of the launch has finished."""
-        self.observations.append((next(_turns), observation))
+        """A run of the launch has finished. Of one that failed a target may tell only what the checker found."""
+        if observation.accesses is not None:
+            self.observations.append((next(_turns), observation))
 
     def _as_plain(self, observation: Observation) -> None:
         """Tell the others what they would have seen of the plain launch, at the timed sites: other instructions are not what they were."""
@@ -94,16 +95,23 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded], kern
 
     `%gridid` tells launches apart and grows from launch to launch, but a graph that is started again may use the same ones again: then a
     warp of the same block comes a second time, later. So a run is a grid id and how often its warp came before.
+
+    Where launches run one by one, runs with warps that never left their kernel are left out: they failed, and what is there of them is a
+    part. (On a GPU no launch survives a failed one, and such warps left from within a function that has no probes.)
     """
-    slots = [(decoded, *slot) for decoded in decodings for slot in _slots(decoded)]
+    survive = any(record.launch.kernel.target.observes for record in records)
+    slots = [
+        (decoded, *slot) for decoded in decodings for slot in _slots(decoded) if not survive or decoded.warps["end_cycles"][slot[2]].all()
+    ]
     found: list[Grid] = []
     for index, kernel in enumerate(kernels):
         mine = [slot for slot in slots if slot[1] == index]
-        runs = _matched([(gridid, _extent(decoded, warps)) for decoded, _, gridid, warps in mine], _runs(records, kernel)) if mine else []
-        found += [Grid(*run, decoded, warps) for run, (decoded, _, _, warps) in zip(runs, mine, strict=True)]
+        extents = [(gridid, _extent(decoded, warps), decoded.homeless_warps > 0) for decoded, _, gridid, warps in mine]
+        runs = _matched(extents, _runs(records, kernel)) if mine else []
+        found += [Grid(*run, decoded, warps) for run, (decoded, _, _, warps) in zip(runs, mine, strict=True) if run is not None]
     for decoded in decodings:
-        if decoded.homeless_records:
-            last = max((grid for grid in found if grid.decoded is decoded), key=lambda grid: grid.began)
+        last = max((grid for grid in found if grid.decoded is decoded), key=lambda grid: grid.began, default=None)
+        if last is not None and decoded.homeless_records:
             found[found.index(last)] = replace(last, homeless=decoded.homeless_records)
     return found
 
@@ -138,8 +146,8 @@ def _runs(records: Sequence[LaunchRecord], kernel: str) -> list[_Run]:
     return [(record, None) for record in mine]
 
 
-def _matched(slots: Sequence[tuple[int, Extent]], runs: Sequence[_Run]) -> list[_Run]:
-    """The run of each slot, given its grid id and extent.
+def _matched(slots: Sequence[tuple[int, Extent, bool]], runs: Sequence[_Run]) -> list[_Run | None]:
+    """The run of each slot, given its grid id, its extent, and whether warps of it may be missing; None where there is none.
 
     Grid ids ascend in the order of the launches, so slots and runs correspond in order, but there may be launches that never ran and
     started again those that did. So a slot goes to the next run of its extent; where none is left, to the last before; a grid id that
@@ -150,14 +158,16 @@ def _matched(slots: Sequence[tuple[int, Extent]], runs: Sequence[_Run]) -> list[
         by_extent.setdefault(record.extent, []).append(index)
     observed = any(observation is not None for _, observation in runs)
     chosen: dict[int, int] = {}
-    result: list[_Run] = [runs[0]] * len(slots)
+    result: list[_Run | None] = [None] * len(slots)
     following = 0
     for position in sorted(range(len(slots)), key=lambda position: slots[position][0]):
-        gridid, extent = slots[position]
+        gridid, extent, partial = slots[position]
         if gridid in chosen and not observed:
             result[position] = runs[chosen[gridid]]
             continue
         fitting = by_extent.get(extent, [])
+        if not fitting and not partial:
+            continue
         place = bisect_left(fitting, following)
         # Without a run of this extent (a grid whose warps did not all find a slice) the order alone decides.
         index = fitting[min(place, len(fitting) - 1)] if fitting else min(following, len(runs) - 1)

@@ -79,9 +79,9 @@ class Tracer:
         self._records.append(record)
         if self._counts and not launch.kernel.target.observes:
             record.counted = self._count(launch)
-        arena.make_room(launch)
+        room = arena.make_room(launch)
         probed.twin.copy_constants()
-        layers = record.layers() if launch.kernel.target.observes else launch.layers
+        layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
     def _count(self, launch: Launch) -> tuple[SiteCounts, ...]:

@@ -123,7 +123,8 @@ def _lifetimes(trace: Trace) -> dict[str, int]:
     """Cycles that the warps of each kernel lived, summed."""
     warps = trace.warps
     by_launch = np.zeros(len(trace.launches), np.int64)
-    np.add.at(by_launch, warps["launch"], warps["end_cycles"] - warps["begin_cycles"])
+    # A warp whose end is unknown has 0 there.
+    np.add.at(by_launch, warps["launch"], np.maximum(warps["end_cycles"] - warps["begin_cycles"], 0))
     lifetimes: dict[str, int] = {}
     for launch, cycles in zip(trace.launches, by_launch, strict=True):
         lifetimes[launch.kernel] = lifetimes.get(launch.kernel, 0) + int(cycles)
