@@ -60,7 +60,7 @@ def trace(
     tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
     failure, launched = None, LaunchedKernels(launch)
     try:
-        with progress("tracing"), observing(launched):
+        with progress("tracing"), observing(launched, everywhere=True):
             program.run(target, tracer)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
         if not tracer.traced:

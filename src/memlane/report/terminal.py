@@ -135,7 +135,7 @@ def _reasons(trace: Trace) -> str:
 
 _TRANSACTIONS = (
     "Sectors: 32 bytes of global memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
-    f"{UNKNOWN}: not known, or without meaning.",
+    "A dash: not known, or without meaning.",
 )
 
 
