@@ -9,7 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,31 @@ def test_names_load_when_first_used_and_stay() -> None:
 def test_version_is_that_of_the_project() -> None:
     (declared,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert memlane.__version__ == declared
+
+
+PTX = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry idle(.param .u32 n) { ret; }\n"
+
+
+def test_what_is_no_module_trace_or_text_is_told_so() -> None:
+    target = memlane.target("emulator:h200")
+    for act, message in (
+        (lambda: target.load("transpose.cu"), "load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a str"),
+        (lambda: memlane.explain(5), "explain takes a trace, the path of a record file, or counts; got a int"),  # type: ignore[arg-type]
+        (lambda: memlane.explain([5]), "explain takes a trace, the path of a record file, or counts; got a list"),  # type: ignore[list-item]
+        (lambda: memlane.parse(5), "parse takes the text of PTX, as Path(...).read_text() gives it; got a int"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError) as raised:
+            act()
+        assert str(raised.value) == message
+
+
+def test_a_kernel_without_grid_and_block_is_told_so_by_all_who_launch_it() -> None:
+    kernel = memlane.target("emulator:h200").load(memlane.parse(PTX))["idle"]
+    for act in (kernel, *(partial(measure, kernel) for measure in (memlane.trace, memlane.count, memlane.time))):
+        with pytest.raises(errors.BadLaunch, match=r"^idle has no grid and block yet: write idle\[grid, block\]"):
+            act(5)
+    with pytest.raises(errors.BadLaunch, match="repeats must be at least 1, got 0"):
+        memlane.time(kernel[1, 1], 5, repeats=0)
 
 
 # -- what an import costs --------------------------------------------------------------------------------------------------------

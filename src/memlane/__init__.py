@@ -42,6 +42,7 @@ _HOME = {
     "count": "measure",
     "cuda": "compile",
     "explain": "diagnose",
+    "load": "record",
     "numba": "compile",
     "parse": "ptx",
     "target": "targets",
@@ -73,6 +74,7 @@ __all__ = [
     "count",
     "cuda",
     "explain",
+    "load",
     "numba",
     "parse",
     "target",
@@ -89,7 +91,7 @@ if TYPE_CHECKING:
     from memlane.launch import Copy, DeviceArray, Kernel, Launch, Report, Schedule, Step, Target
     from memlane.measure import Checker, Counter, Timing, Tracer, check, count, time, trace
     from memlane.ptx import Module, parse
-    from memlane.record import Counts, Trace
+    from memlane.record import Counts, Trace, load
     from memlane.targets import target
 
 

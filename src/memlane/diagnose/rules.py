@@ -28,9 +28,10 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
     elif isinstance(subject, str | os.PathLike):
         evidence = [_of_trace(load(subject), os.fspath(subject))]
     else:
-        evidence = [
-            _Evidence(one.chip, one.how, one.sites, sources or {}) for one in ([subject] if isinstance(subject, Counts) else subject)
-        ]
+        several = [subject] if isinstance(subject, Counts) else subject
+        if not isinstance(several, Sequence) or not all(isinstance(one, Counts) for one in several):
+            raise TypeError(f"explain takes a trace, the path of a record file, or counts; got a {type(subject).__name__}")
+        evidence = [_Evidence(one.chip, one.how, one.sites, sources or {}) for one in several]
     findings = [finding for part in _merged(evidence) for finding in _examine(part)]
     ordered = sorted(findings, key=lambda finding: -finding.excess_transactions)
     return [replace(finding, rank=rank) for rank, finding in enumerate(ordered, 1)]

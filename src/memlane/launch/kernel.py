@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -118,6 +118,13 @@ class Kernel:
     def title(self) -> str:
         """The name to show."""
         return self.function.title
+
+    def __call__(self, *args: object) -> NoReturn:
+        """BadLaunch: a kernel has no grid and block of its own."""
+        name = plain_name(self.title)
+        raise BadLaunch(f"{name} has no grid and block yet: write {name}[grid, block], and its arguments behind that")
+
+    bind = __call__
 
     def __getitem__(self, configuration: object) -> KernelCall:
         """`kernel[grid, block]`, `kernel[grid, block, stream]` or `kernel[grid, block, stream, shared_bytes]`.

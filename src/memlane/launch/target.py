@@ -133,7 +133,9 @@ class Target(ABC):
         return array
 
     def load(self, module: Module) -> LoadedModule:
-        """The module on this target, ready to launch its kernels."""
+        """The module on this target, ready to launch its kernels. TypeError for what is no module."""
+        if not isinstance(module, Module):
+            raise TypeError(f"load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a {type(module).__name__}")
         return LoadedModule(self, module, self.load_module(module))
 
     def run(self, schedule: Schedule) -> Timeline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from memlane.errors import BadLaunch
 from memlane.launch import KernelCall, Schedule, Step
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
@@ -44,6 +45,8 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
     modelled, which finds the caches empty.
     """
+    if repeats < 1:
+        raise BadLaunch(f"repeats must be at least 1, got {repeats}")
     launch = call.bind(*args)
     target = launch.kernel.target
     before = Snapshot(launch)

@@ -51,6 +51,8 @@ def parse(text: str, name: str = "<ptx>") -> Module:
     Raises `PtxSyntaxError`, `UnsupportedPtx` for an instruction that is not in the table, and `PtxTypeError` for one with the wrong
     operands; each points at its place.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"parse takes the text of PTX, as Path(...).read_text() gives it; got a {type(text).__name__}")
     parser = _Parser(Source(name, text))
     try:
         return parser.module()
