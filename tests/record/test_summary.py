@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memlane.record import LineSummary, build_trace, kernel_label, summarise, total_by_place
-from tests.synthetic import NAIVE, TILED, counted, launch, site, transpose
+from tests.synthetic import NAIVE, TILED, counted, counts, launch, site, transpose
 
 
 def line(summaries: list[LineSummary], kernel: str, op: str) -> LineSummary:
@@ -126,3 +126,15 @@ def test_totals_add_unrolled_sites_and_keep_what_is_common() -> None:
 )
 def test_kernel_labels(title: str, label: str) -> None:
     assert kernel_label(title) == label
+
+
+def test_traces_and_counts_tell_what_they_hold_in_one_line() -> None:
+    assert str(transpose()) == "naive, tiled; launches: 2; records: 120, lost: 2; modelled for NVIDIA H200 (emulator:h200)"
+    assert repr(transpose(modelled=False, target="cuda:0")).endswith("lost: 2; measured on NVIDIA H200 (cuda:0)>")
+    empty = transpose(launches=())
+    assert repr(empty).startswith("<Trace: no kernel; launches: 0; records: 120")
+    made = counts(counted(site(1, "st.global.f32", 4), 100, sectors=32, ideal_sectors=4))
+    assert (
+        str(made) == "naive; sites: 1; requests: 100, sectors: 3,200, wavefronts: 0; emulated, by the rules of NVIDIA H200 (emulator:h200)"
+    )
+    assert repr(made) == f"<Counts: {made}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.record.site import Place, Site, Skipped
+from memlane.record.site import Place, Site, Skipped, kernel_label
 
 SECTOR_BYTES = 32
 
@@ -75,7 +75,7 @@ class BranchCounts:
     """Executions whose active lanes went two ways."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Counts:
     """What one launch cost. `how` says where the numbers come from: `emulated`, or `counted on the device`."""
 
@@ -91,3 +91,13 @@ class Counts:
     """PTX instructions executed by active lanes; only the emulator knows."""
     skipped: tuple[Skipped, ...] = ()
     """Accesses of the kernel that are no sites, so that nothing here tells of them."""
+
+    def __repr__(self) -> str:
+        return f"<Counts: {self}>"
+
+    def __str__(self) -> str:
+        """What it holds, in one line; `memlane.report.render_counts` gives the table."""
+        totals = [("requests", sum(entry.requests for entry in self.sites))]
+        totals += [("sectors", sum(entry.sectors or 0 for entry in self.sites)), ("wavefronts", sum(e.wavefronts or 0 for e in self.sites))]
+        counted = ", ".join(f"{name}: {total:,}" for name, total in totals)
+        return f"{kernel_label(self.kernel)}; sites: {len(self.sites)}; {counted}; {self.how}, by the rules of {self.chip} ({self.target})"

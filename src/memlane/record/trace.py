@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from memlane.record.file import read, save
 from memlane.record.schema import LaunchInfo
-from memlane.record.site import Site, Skipped
+from memlane.record.site import Site, Skipped, kernel_label
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """The memory accesses of one or more launches, each from start to end."""
 
@@ -37,6 +37,15 @@ class Trace:
     """Accesses of the launched kernels that are no sites, so that nothing here tells of them."""
     version: str = ""
     """Of memlane, when it was recorded."""
+
+    def __repr__(self) -> str:
+        return f"<Trace: {self}>"
+
+    def __str__(self) -> str:
+        """What it holds, in one line; `memlane.report.render_trace` gives the table."""
+        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in self.launches)) or "no kernel"
+        times = f"modelled for {self.chip}" if self.modelled else f"measured on {self.chip}"
+        return f"{kernels}; launches: {len(self.launches)}; records: {self.table.num_rows:,}, lost: {self.lost:,}; {times} ({self.target})"
 
     @property
     def lost(self) -> int:
