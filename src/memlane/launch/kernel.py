@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class LoadedModule(Mapping[str, "Kernel"]):
     module: Module
     handle: object = field(default=None, repr=False)
     """What the target needs to launch from it; nobody else looks inside."""
+    attached: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What others keep with it, for as long as it lives, under keys of their own."""
 
     # Identity, not content: two loads of one module are two modules, each with its own variables. Mapping would compare the kernels.
     __eq__ = object.__eq__

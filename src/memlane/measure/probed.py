@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -80,6 +81,24 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
         for kernel, sites in traced.positions.items()
     }
     return ProbedModule(replace(traced, module=rebound.module, positions=positions), load_twin(loaded, rebound))
+
+
+@contextmanager
+def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
+    """A twin for the `with` block alone, kept for the next one: instrumenting, assembling and loading take longer than most launches.
+
+    Only for launches that are over at the end of the block, for the next who gets it directs its probes elsewhere.
+    """
+    free: list[ProbedModule] = loaded.attached.setdefault("probed", [])
+    probed = next((one for one in free if one.traced.options == options), None)
+    if probed is None:
+        probed = probe(loaded, options)
+    else:
+        free.remove(probed)
+    try:
+        yield probed
+    finally:
+        free.append(probed)
 
 
 def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:

@@ -50,4 +50,6 @@ def rebound_to(original: LoadedModule, instrumented: Module) -> Rebound:
 
 def load_twin(original: LoadedModule, rebound: Rebound) -> Twin:
     """Load the twin where the original is."""
-    return Twin(original, original.target.load(rebound.module), rebound.preceding)
+    loaded = original.target.load(rebound.module)
+    loaded.attached["original"] = original  # Its variables must outlive the launches of the twin, those in graphs too.
+    return Twin(original, loaded, rebound.preceding)
