@@ -7,7 +7,7 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.errors import BadAccess, MemlaneError
+from memlane.errors import BadAccess, BadLaunch, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observed, observing
 from memlane.measure import Counter, Tracer, count, trace
@@ -213,3 +213,26 @@ def test_accesses_that_find_no_room_are_not_observed_without_bound(kernels: Load
     made = tracer.finish()
     assert (made.table.num_rows, made.lost) == (10, 119)
     assert made.table["sectors"].to_pylist() == [1] * 10, "those that were kept are known"
+
+
+def test_tracer_and_counter_are_blocks_of_their_own(kernels: LoadedModule, data: DeviceArray) -> None:
+    with Tracer() as tracer, Counter() as counter:
+        kernels["add"][1, 32](data, 5)
+    kernels["add"][1, 64](data, 5)
+    assert (tracer.seen, counter.seen) == (1, 1)
+    with pytest.raises(ZeroDivisionError), tracer:
+        raise ZeroDivisionError
+    kernels["add"][1, 96](data, 5)
+    with tracer:
+        kernels["add"][1, 128](data, 5)
+    assert [launch.block[0] for launch in tracer.finish().launches] == [32, 128]
+    assert [counts.block[0] for counts in counter.finish()] == [32]
+
+
+def test_a_scheme_that_needs_shared_memory_says_so_where_there_is_none_left(kernels: LoadedModule, data: DeviceArray) -> None:
+    room = kernels.target.chip.max_shared_bytes
+    assert trace(kernels["add"][1, 32, None, room - 32], data, 1, scheme="consume").table.num_rows == 2
+    with pytest.raises(
+        BadLaunch, match="the scheme 'consume' needs 32 bytes of shared memory behind those of add, which leaves 31; choose another"
+    ):
+        trace(kernels["add"][1, 32, None, room - 31], data, 1, scheme="consume")

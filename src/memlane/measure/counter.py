@@ -10,13 +10,14 @@ from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModul
 from memlane.measure.apart import apart
 from memlane.measure.observed import site_counts
 from memlane.measure.tallied import Tally
+from memlane.measure.watching import Watching
 from memlane.ptx import Module
 from memlane.record import BranchCounts, Counts
 
 _EXECUTIONS, _DIVERGENT = COUNT_FIELDS.index("requests"), COUNT_FIELDS.index("divergent")
 
 
-class Counter:
+class Counter(Watching):
     """An observer (see `memlane.launch.observing`) that counts the transactions of the launches made while it watches.
 
     On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of
