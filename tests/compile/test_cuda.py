@@ -226,3 +226,10 @@ def test_without_header_wheels_a_toolkit_serves(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("CUDA_HOME", raising=False)
     with pytest.raises(MissingDependency, match="compiling CUDA"):
         toolkit.include_directories.__wrapped__()
+
+
+def test_places_in_the_ptx_do_not_pass_for_places_in_the_program() -> None:
+    module = cuda("__global__ void k(int* p) { p[0] = 1; }", name="odd.cu")
+    (kernel,) = module.kernels.values()
+    assert module.name == "odd.cu"
+    assert str(kernel.span).startswith("odd.cu (PTX):")
