@@ -11,7 +11,7 @@ from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.memory import Snapshot
-from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
@@ -99,9 +99,12 @@ class Tracer(Watching):
 
     def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
         if loaded not in self._probed:
-            probed = probe(loaded, self.options)
-            self._probed[loaded] = (probed, Arena(probed, self._records_per_warp))
+            self.adopt(probe(loaded, self.options))
         return self._probed[loaded]
+
+    def adopt(self, probed: ProbedModule) -> None:
+        """Trace the launches of a module with this twin of it, rather than with a new one."""
+        self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
     def finish(self) -> Trace:
         """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none."""
@@ -128,7 +131,8 @@ def trace(
     """
     tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp, counts=counts)
     launch = call.bind(*args)
-    with apart(launch):
+    with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
+        tracer.adopt(probed)
         with observing(tracer):
             launch.kernel.target.launch(observed(launch))
         return tracer.finish()
