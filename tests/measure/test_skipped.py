@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from memlane.emulate import Emulator
-from memlane.launch import LoadedModule
-from memlane.measure import count, trace
+from memlane.launch import LoadedModule, observing
+from memlane.measure import Tracer, count, trace
 from memlane.measure.tallied import Tally
 from memlane.ptx import parse
 from memlane.record import Skipped, Trace
@@ -71,6 +71,15 @@ def test_traces_and_counts_carry_what_was_skipped_in_their_kernels(calls: Loaded
     tally = Tally(calls)
     calls.target.launch(tally.counting(0, calls[kernel][1, 1].bind(data)))
     assert [counts.skipped for _, counts in tally.collect()] == [skipped]
+
+
+def test_two_accesses_of_one_line_are_two(target: Emulator) -> None:
+    twice = PTX.replace("ld.global.u32 %r1, [%rd1];\n    st.param", "ld.global.u32 %r1, [%rd1]; ld.global.u32 %r1, [%rd1];\n    st.param")
+    data, module = target.zeros(2, np.uint32), parse(twice, "calls.ptx")
+    with observing(tracer := Tracer()):
+        target.load(module)["calls"][1, 1](data)
+        target.load(module)["only_calls"][1, 1](data)
+    assert tracer.finish().skipped == (HELPER, HELPER)
 
 
 def test_reports_tell_of_it(calls: LoadedModule, tmp_path: Path) -> None:

@@ -53,8 +53,10 @@ def assemble_trace(
 
 def _skipped(records: Sequence[LaunchRecord]) -> list[Skipped]:
     """The accesses of the launched kernels that can have no probe; a kernel may have no others, and then nothing else tells of it."""
-    launched = dict.fromkeys((record.probed, record.launch.kernel.title) for record in records)
-    return list(dict.fromkeys(one for probed, kernel in launched for one in probed.traced.skipped if kernel in one.kernels))
+    launched = {record.launch.kernel.title for record in records}
+    # A module that was loaded twice has them once; equal ones of one module are two accesses of a line.
+    modules = dict.fromkeys(record.probed.traced.skipped for record in records)
+    return [one for skipped in modules for one in skipped if launched & set(one.kernels)]
 
 
 @dataclass(frozen=True)
