@@ -35,7 +35,7 @@ from memlane.instrument.matching import EXACT, HINT, SiteChange, SiteExactness, 
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
-from memlane.instrument.schemes import SCHEMES, check_consume, fits_consume
+from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.sites import SiteTable, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER
@@ -65,12 +65,10 @@ __all__ = [
     "Traced",
     "buffer_layout",
     "changes",
-    "check_consume",
     "copied_variables",
     "count",
     "decode",
     "exactness",
-    "fits_consume",
     "initial_header",
     "place_of",
     "prove",

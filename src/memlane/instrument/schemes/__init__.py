@@ -3,7 +3,7 @@
 To add one: copy `simple.py`, and enter it below. `scheme.py` says what a scheme has to provide.
 """
 
-from memlane.instrument.schemes.consume import CONSUME, DYNAMIC, check_consume, fits_consume
+from memlane.instrument.schemes.consume import CONSUME, DYNAMIC
 from memlane.instrument.schemes.dependent import DEPENDENT
 from memlane.instrument.schemes.paper import PAPER
 from memlane.instrument.schemes.scheme import Access, Probe, Scheme
@@ -11,4 +11,4 @@ from memlane.instrument.schemes.simple import SIMPLE
 
 SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, CONSUME, SIMPLE, PAPER)}
 
-__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme", "check_consume", "fits_consume"]
+__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme"]

@@ -8,14 +8,12 @@
 
 The closest to the truth of all schemes and the cheapest, but it uses the pipe it measures. Nobody reads the slot; all warps of the block
 share it. It lies behind the dynamic shared memory of the kernel, so that nothing of the kernel's own moves to other banks: the launch must
-add `extra_shared_bytes` to its dynamic shared memory, which not every kernel has room for (`fits_consume`). Without a trace buffer the
+add `extra_shared_bytes` to its dynamic shared memory, which not every kernel has room for. Without a trace buffer the
 stores are off, so that a launcher that knows nothing of all this can run the kernel.
 """
 
 from __future__ import annotations
 
-from memlane.chip import Chip, resident_blocks
-from memlane.errors import BadLaunch
 from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
 from memlane.ptx import SCALAR_TYPES
 
@@ -60,24 +58,3 @@ and.b32 {name}slot, {name}slot, {-_SLOT_BYTES};
 
 
 CONSUME = Scheme("consume", _probe, _declare, extra_shared_bytes=_EXTRA_BYTES)
-
-
-def fits_consume(chip: Chip, threads: int, registers: int, shared_bytes: int) -> bool:
-    """Whether blocks with the slot still start, and as many of them on a multiprocessor as without it.
-
-    `threads`: of a block. `registers`: of a thread, of the instrumented kernel; 0 if unknown. `shared_bytes`: of a block, static and
-    dynamic, without the slot.
-    """
-    if shared_bytes + _EXTRA_BYTES > chip.max_shared_bytes:
-        return False
-    without = resident_blocks(chip, threads, registers, shared_bytes)
-    return resident_blocks(chip, threads, registers, shared_bytes + _EXTRA_BYTES).blocks == without.blocks
-
-
-def check_consume(kernel: str, chip: Chip, threads: int, registers: int, shared_bytes: int) -> None:
-    """BadLaunch if `fits_consume` says no."""
-    if not fits_consume(chip, threads, registers, shared_bytes):
-        raise BadLaunch(
-            f"the scheme `consume` needs {_EXTRA_BYTES} bytes of shared memory for each block, and {kernel} with its {shared_bytes} bytes"
-            f" leaves no room for them on {chip.name} without fewer blocks running at once; use the scheme `dependent`"
-        )
