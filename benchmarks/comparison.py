@@ -1,8 +1,7 @@
 """What it means that two results of an instruction are equal, and how far apart those of an approximate one may be.
 
 Integers and IEEE operations: equal bits. Where PTX leaves the payload of a NaN open, any two NaNs are equal: results in f64, whose NaNs are
-not canonical, and `abs` and `neg` of f16, bf16 and f32. Operands for which the manual leaves the result open are left out: division by
-zero.
+not canonical, and `abs` and `neg`. Operands for which the manual leaves the result open are left out (see `undefined`).
 Approximate instructions: the error against the true value, where that is a normal number, and equality in kind (zero, infinite, NaN) where
 either result is none.
 """
@@ -73,16 +72,23 @@ def has_open_payload(case: Case, kind: str) -> bool:
     opcode = case.spelling.row.opcode
     if SCALAR_TYPES[kind].kind != "f" or opcode in COPIES or case.spelling.has("exch") or case.spelling.has("cas"):
         return False
-    if opcode in ("abs", "neg"):
-        return kind != "f64"
-    return kind == "f64"
+    return opcode in ("abs", "neg") or kind == "f64"
 
 
-def is_defined(case: Case, operands: Sequence[Bits], count: int) -> Mask:
-    """For which operands the manual says what the result is."""
-    if case.spelling.row.opcode in ("div", "rem") and SCALAR_TYPES[case.operands[1]].kind in "us":
-        return np.asarray(operands[1] != 0)
-    return np.ones(count, bool)
+def undefined(case: Case, operands: Sequence[Bits], count: int) -> tuple[Mask, str]:
+    """For which operands the manual does not say what the result is, and what is to be said of them.
+
+    Positions and lengths of bit fields are numbers up to 255. For 32 bits the hardware takes the lower byte of others, and that is
+    compared; for 64 bits it does not. `fns` counts from a bit of the mask, and its offset -2^31 has no absolute value to count down from.
+    """
+    opcode = case.spelling.row.opcode
+    if opcode in ("div", "rem") and SCALAR_TYPES[case.operands[1]].kind in "us":
+        return np.asarray(operands[1] == 0), "division by zero left out"
+    if opcode in ("bfe", "bfi") and width(case.results[0]) == 64:
+        return np.asarray((operands[-1] > 255) | (operands[-2] > 255)), "positions and lengths beyond 255 left out"
+    if opcode == "fns":
+        return np.asarray((operands[1] > 31) | (operands[2] == 1 << 31)), "bases beyond 31 and the offset -2^31 left out"
+    return np.zeros(count, bool), ""
 
 
 # -- equal bits ------------------------------------------------------------------------------------------------------------------
@@ -90,7 +96,8 @@ def is_defined(case: Case, operands: Sequence[Bits], count: int) -> Mask:
 
 def exact_row(case: Case, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]) -> Row:
     """How many operand tuples give another result; `names` are those of the two roads."""
-    defined = is_defined(case, operands, len(expected[0]))
+    unsaid, said = undefined(case, operands, len(expected[0]))
+    defined = ~unsaid
     wrong = np.zeros(len(expected[0]), bool)
     relaxed = False
     for kind, one, other in zip(case.results, expected, found, strict=True):
@@ -100,8 +107,8 @@ def exact_row(case: Case, operands: Sequence[Bits], expected: Sequence[Bits], fo
     notes = []
     if wrong.any():
         notes.append(example(case, int(np.flatnonzero(wrong)[0]), operands, expected, found, names))
-    if not defined.all():
-        notes.append("division by zero left out")
+    if unsaid.any():
+        notes.append(said)
     if relaxed:
         notes.append("NaNs of any payload are equal")
     peer = {"tuples": float(defined.sum())}
@@ -189,6 +196,7 @@ def approximate_rows(
     peer = {names[0]: beside, "tuples": float(promised.sum())}
     kinds_differ = _class(here, kind) != _class(there, kind)
     kinds_differ &= np.isin(_class(here, kind), (0, 2, 3)) | np.isin(_class(there, kind), (0, 2, 3))
+    kinds_differ &= ~_within(bound, kind, size, here, there)
     apart = Row(case.name, "zero, infinite or NaN on one road only", float(kinds_differ.sum()), "", 0.0, note="")
     if kinds_differ.any():
         first = int(np.flatnonzero(kinds_differ)[0])
@@ -197,6 +205,18 @@ def approximate_rows(
             apart.case, apart.metric, apart.value, "", 0.0, note=f"({values}): {names[0]} {there[first]:.9g}, {names[1]} {here[first]:.9g}"
         )
     return [Row(case.name, "largest error", error, bound.unit, bound.reach, peer=peer, note=note), apart]
+
+
+def _within(bound: Bound, kind: str, size: Numbers, here: Numbers, there: Numbers) -> Mask:
+    """Where a zero on one road is no other result than a small number on the other: within an absolute error, or two steps of the smallest
+    numbers apart; and where an absolute error is promised for smaller operands only, so that any number is right."""
+    _, fraction = FLOATS[kind]
+    absolute = bound.unit == "absolute"
+    near = bound.reach if absolute and bound.reach is not None else 2.0 * least_normal(kind) * 2.0**-fraction
+    with np.errstate(invalid="ignore"):
+        found = np.asarray(np.abs(here - there) <= near)
+    beyond = absolute & (size > bound.highest) & np.isfinite(here) & np.isfinite(there)
+    return np.asarray(found | beyond)
 
 
 def least_normal(kind: str) -> float:

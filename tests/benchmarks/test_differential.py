@@ -135,10 +135,27 @@ def test_division_by_zero_is_left_out() -> None:
     assert "division by zero left out" in row.note
 
 
+def test_bit_fields_beyond_the_manual_are_left_out_for_64_bits_only() -> None:
+    field = [bits(7, 7, 7), bits(255, 256, 0), bits(1, 1, 1 << 20)]
+    wide = exact_row(case("bfe.u64"), field, [bits(0, 1, 1)], [bits(0, 2, 2)], NAMES)
+    assert (wide.value, wide.peer, wide.note) == (0.0, {"tuples": 1.0}, "positions and lengths beyond 255 left out")
+    assert exact_row(case("bfe.u32"), field, [bits(0, 1, 1)], [bits(0, 2, 2)], NAMES).value == 2.0
+    inserted = [bits(7, 7), bits(0, 0), bits(1, 300), bits(1, 1)]
+    assert exact_row(case("bfi.b64"), inserted, [bits(2, 0)], [bits(3, 4)], NAMES).value == 1.0
+
+
+def test_places_that_fns_does_not_know_are_left_out() -> None:
+    operands = [bits(0, 0, 0, 0), bits(0, 31, 32, 0), bits(1 << 31, 1, 1, (1 << 31) - 1)]
+    row = exact_row(case("fns.b32"), operands, [bits(1, 1, 1, 1)], [bits(0, 0, 0, 0)], NAMES)
+    assert (row.value, row.peer) == (2.0, {"tuples": 2.0})
+    assert "bases beyond 31 and the offset -2^31 left out" in row.note
+
+
 def test_nans_are_equal_only_where_their_payload_is_open() -> None:
     wide, other = bits(0x7FF8000000000000), bits(0xFFF8000000000001)
     assert exact_row(case("add.rn.f64"), [wide, wide], [wide], [other], NAMES).holds
-    assert not exact_row(case("abs.f64"), [wide], [wide], [other], NAMES).holds
+    assert exact_row(case("abs.f64"), [wide], [wide], [other], NAMES).holds
+    assert not exact_row(case("abs.f64"), [wide], [wide], [bits(0x7FF0000000000000)], NAMES).holds
     canonical, quiet = bits(0x7FFFFFFF), bits(0x7FC00000)
     assert not exact_row(case("add.rn.f32"), [quiet, quiet], [canonical], [quiet], NAMES).holds
     assert exact_row(case("neg.f32"), [quiet], [canonical], [quiet], NAMES).holds
@@ -162,6 +179,15 @@ def test_a_zero_for_a_number_is_no_small_error() -> None:
     _, apart = approximate_rows(case("ex2.approx.f32"), [bits(0, zero, one)], [bits(one, one, one)], [bits(one, zero, infinite)], NAMES)
     assert (apart.value, apart.holds) == (2.0, False)
     assert apart.note == "(0): emulator 1, GPU 0"
+
+
+def test_a_zero_within_the_absolute_error_is_no_other_kind_of_result() -> None:
+    tiny, small, beyond, infinite, quiet = 0x00800000, 0x3A000000, 0x4B800000, 0x7F800000, 0x7FC00000
+    given = [bits(tiny, small, beyond, infinite)]
+    _, apart = approximate_rows(case("sin.approx.f32"), given, [bits(tiny, small, small, quiet)], [bits(0, 0, 0, 0)], NAMES)
+    assert apart.value == 2.0  # 2^-11 is no zero, and the sine of infinity no number
+    _, apart = approximate_rows(case("rcp.approx.f32"), [bits(1, 1)], [bits(tiny - 1, tiny)], [bits(tiny + 1, 0)], NAMES)
+    assert apart.value == 1.0
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------------------

@@ -52,10 +52,13 @@ def splat_real(kind: ir.Type, number: float) -> Value:
     return ir.Constant(kind, [number] * kind.count)
 
 
-def narrow(e: Emit, value: Value, name: str, direction: str = "rn", *, finite: bool = False, relu: bool = False) -> Value:
+def narrow(
+    e: Emit, value: Value, name: str, direction: str = "rn", *, finite: bool = False, relu: bool = False, payload: bool = False
+) -> Value:
     """f32 or f64 lanes rounded to a format: its bits in i32 lanes. `direction` is rn, rna, rz, rm or rp.
 
-    `finite`: what is too large becomes the largest number. `relu`: negative numbers become 0.
+    `finite`: what is too large becomes the largest number. `relu`: negative numbers become 0. `payload`: what is
+    no number keeps its sign and the upper bits of its fraction, and is quiet, instead of becoming canonical.
     """
     form = FORMATS[name]
     wide, result_kind = like(value.type, I64), like(value.type, I32)
@@ -102,7 +105,12 @@ def narrow(e: Emit, value: Value, name: str, direction: str = "rn", *, finite: b
     found = e.or_(found, e.shl(e.zext(negative, wide), number(sign)))
     if relu:
         found = e.select(negative, number(0), found)
-    found = e.select(e.icmp_unsigned(">", size, number(0x7FF << 52)), number(form.nan), found)
+    nothing = number(form.nan)
+    if payload:
+        quiet = number(((1 << form.exponent) - 1) << form.mantissa | 1 << (form.mantissa - 1))
+        kept = e.lshr(fraction, number(52 - form.mantissa))
+        nothing = e.or_(e.or_(kept, quiet), e.shl(e.zext(negative, wide), number(sign)))
+    found = e.select(e.icmp_unsigned(">", size, number(0x7FF << 52)), nothing, found)
     return e.trunc(e.shl(found, number(form.shift)), result_kind)
 
 

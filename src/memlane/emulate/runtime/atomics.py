@@ -7,8 +7,9 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import FLOATS, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.build import F32, FLOATS, I1, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.formats import narrow, widen
+from memlane.emulate.layout import WINDOW_BYTES, WINDOWS
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 from memlane.ptx import SCALAR_TYPES
@@ -48,6 +49,25 @@ def _add_short(name: str) -> _Combine:
     return combine
 
 
+def _add_single(e: Emit, old: Value, b: Value, flush: Value) -> Value:
+    """The sum of two f32, canonical if it is no number; where `flush` holds, with a zero for every subnormal number."""
+
+    def flushed(value: Value) -> Value:
+        bits = e.bitcast(value, I32)
+        tiny = e.icmp_unsigned("==", e.and_(bits, constant(I32, 0x7F800000)), constant(I32, 0))
+        return e.bitcast(e.select(e.and_(tiny, flush), e.and_(bits, constant(I32, 1 << 31)), bits), F32)
+
+    total = flushed(e.fadd(flushed(old), flushed(b)))
+    return e.select(e.fcmp_unordered("uno", total, total), e.bitcast(constant(I32, 0x7FFFFFFF), F32), total)
+
+
+def _flushes(e: Emit, space: str, address: Value) -> Value:
+    """Whether sums of f32 are flushed: in global memory, not in shared memory."""
+    start = constant(I64, WINDOWS["shared"])
+    is_shared = e.icmp_unsigned("<", e.sub(address, start), constant(I64, WINDOW_BYTES))
+    return {"global": constant(I1, 1), "shared": constant(I1, 0)}.get(space, e.not_(is_shared))
+
+
 def _combine(operation: str, kind: str) -> _Combine:
     table: dict[str, _Combine] = {
         "add": lambda e, old, b, c: e.fadd(old, b) if kind == "f" else e.add(old, b),
@@ -81,7 +101,11 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             old = e.load(pointer, typ=element)
             operands = [e.load(e.element(source, lane, element), typ=element) for source in (b, c)]
-            e.store(combine(e, old, *operands), pointer)
+            if element == F32:
+                new = _add_single(e, old, operands[0], _flushes(e, space, address_of_lane(e, addresses, distance, lane)))
+            else:
+                new = combine(e, old, *operands)
+            e.store(new, pointer)
             e.store(old, e.element(out, lane, element))
 
     kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind

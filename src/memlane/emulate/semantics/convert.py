@@ -38,7 +38,8 @@ def _operand(k: Lowering, letter: str, source: ScalarType) -> Value:
     if source.bits == 16:
         return widen(k.e, k.read(letter, "b16"), source.name)
     value = k.read(letter, source.name)
-    return flushed(k, value) if k.instruction.has("ftz") else value
+    # Toward f16 nothing is flushed: with `.rm` and `.rp` subnormal numbers show in the result.
+    return flushed(k, value) if k.instruction.has("ftz") and k.instruction.modifiers[-2] != "f16" else value
 
 
 def _rounding(k: Lowering) -> str:
@@ -52,12 +53,30 @@ def _limited(k: Lowering, value: Value) -> Value:
     return e.select(e.fcmp_ordered(">", value, high), high, value)
 
 
-def _to_format(k: Lowering, value: Value, name: str) -> Value:
-    """Rounded to f16, bf16, tf32, f32 or an eight-bit format as the instruction says: bits in i32 lanes."""
+def _to_format(k: Lowering, value: Value, name: str, *, payload: bool = False) -> Value:
+    """Rounded to f16, bf16, tf32, f32 or an eight-bit format as the instruction says: bits in i32 lanes. `payload`: see `narrow`."""
     direction, words = _rounding(k), k.instruction
     return narrow(
-        k.e, value, name, direction if direction not in ("", *_ROUNDINGS) else "rn", finite=words.has("satfinite"), relu=words.has("relu")
+        k.e,
+        value,
+        name,
+        direction if direction not in ("", *_ROUNDINGS) else "rn",
+        finite=words.has("satfinite"),
+        relu=words.has("relu"),
+        payload=payload,
     )
+
+
+def _tf32_away(k: Lowering, value: Value) -> Value:
+    """f32 lanes rounded to tf32 with ties away from zero. What is no number loses its lower bits instead of becoming canonical; with
+    `.satfinite` the next lower bits are taken, as of infinity, of which that makes the largest number."""
+    e, kind = k.e, vector(I32)
+    bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFE000))
+    if k.instruction.has("satfinite"):
+        bits = e.sub(bits, constant(kind, 0x2000))
+    is_nan = e.icmp_unsigned(">", e.and_(bits, constant(kind, 0x7FFFFFFF)), constant(kind, 0x7F800000))
+    kept = e.select(is_nan, bits, constant(kind, 0x7FC00000))
+    return e.select(e.fcmp_unordered("uno", value, value), kept, _to_format(k, value, "tf32"))
 
 
 def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
@@ -66,16 +85,22 @@ def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: Scala
         value = e.intrinsic(_ROUNDINGS[rounding], [value])
     if k.instruction.has("sat"):
         value = _limited(k, value)
+    if target.name == "tf32" and rounding == "rna":
+        return _tf32_away(k, value)
     if target.name in ("f16", "bf16", "tf32"):
-        return _to_format(k, value, target.name)
+        return _to_format(k, value, target.name, payload=source.bits == 64)
     if target.bits > source.bits and target.bits == 64:
         value = e.fpext(value, vector(FLOATS[64]))
     elif target.bits < source.bits:
         is_directed = rounding in ("rz", "rm", "rp")
-        value = e.bitcast(_to_format(k, value, "f32"), vector(FLOATS[32])) if is_directed else e.fptrunc(value, vector(FLOATS[32]))
+        rounded = e.bitcast(_to_format(k, value, "f32", payload=True), vector(FLOATS[32])) if is_directed else None
+        value = e.fptrunc(value, vector(FLOATS[32])) if rounded is None else rounded
     if k.instruction.has("ftz"):
         value = flushed(k, value)
-    return canonical(k, value) if rounding or target.bits != source.bits else value
+    # What is no number keeps the bits that fit, coming from f64 or, without `.ftz`, from bf16.
+    if source.bits == 64 or (source.name in ("bf16", "f32") and not rounding and not k.instruction.has("ftz")):
+        return value
+    return canonical(k, value)
 
 
 def _packed(k: Lowering, target: str, source: str) -> None:

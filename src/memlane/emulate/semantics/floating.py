@@ -1,7 +1,8 @@
 """Floating-point arithmetic in single and double precision.
 
-Single-precision results that are no number are the canonical one, 0x7fffffff. Approximate instructions are computed with correctly rounded
-operations or the C library: nearer to the true value than the hardware, not equal to it.
+Single-precision results that are no number are the canonical one, 0x7fffffff. Where a result is rounded, `.ftz` makes a zero of what lay
+below the smallest normal number before it was rounded. Approximate instructions are computed with correctly rounded operations or the C
+library: nearer to the true value than the hardware, not equal to it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,20 @@ def flushed(k: Lowering, value: Value) -> Value:
     return e.bitcast(e.select(tiny, e.and_(bits, constant(kind, 0x80000000)), bits), value.type)
 
 
+def _flushed_before_rounding(k: Lowering, operation: str, values: Sequence[Value], result: Value) -> Value:
+    """The result, and zero where it was rounded up to the smallest normal number: where, rounded toward zero, it is subnormal."""
+    e, kind = k.e, vector(I32)
+    least = e.icmp_unsigned("==", e.and_(e.bitcast(result, kind), constant(kind, 0x7FFFFFFF)), constant(kind, 0x00800000))
+    before = e.block
+    with e.if_then(e.icmp_unsigned("!=", e.mask_of(least), constant(I32, 0)), likely=False):
+        corrected = e.select(least, flushed(k, _directed(k, operation, values, "rz")), result)
+        rare = e.block
+    found = e.phi(result.type)
+    found.add_incoming(result, before)
+    found.add_incoming(corrected, rare)
+    return found
+
+
 def canonical(k: Lowering, value: Value) -> Value:
     """Single-precision lanes that are no number made canonical."""
     if value.type.element != F32:
@@ -61,15 +76,24 @@ def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
     """`fadd`, `fsub`, `fmul`, `fdiv`, `fma` or `sqrt`, rounded as the instruction says."""
     e, direction = k.e, k.slot_of("rnd")
     if direction in ("rz", "rm", "rp"):
-        kind = values[0].type
-        operands, bits = k.scratch("operands"), SCALAR_BITS[kind.element]
-        for number, value in enumerate(values):
-            e.store(value, e.at(operands, number * kind.count * bits // 8), align=bits // 8)
-        k.call(directed(operation, bits, kind.count, direction), operands, k.scratch("d"))
-        return e.load(k.scratch("d"), typ=kind, align=bits // 8)
-    if operation in ("fma", "sqrt"):
-        return e.intrinsic(operation, values)
-    return {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
+        result = _directed(k, operation, values, direction)
+    elif operation in ("fma", "sqrt"):
+        result = e.intrinsic(operation, values)
+    else:
+        result = {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
+    # Sums that small are exact, and roots are not that small.
+    if k.instruction.has("ftz") and operation in ("fmul", "fdiv", "fma") and result.type.element == F32 and direction != "rz":
+        return _flushed_before_rounding(k, operation, values, result)
+    return result
+
+
+def _directed(k: Lowering, operation: str, values: Sequence[Value], direction: str) -> Value:
+    e, kind = k.e, values[0].type
+    operands, bits = k.scratch("operands"), SCALAR_BITS[kind.element]
+    for number, value in enumerate(values):
+        e.store(value, e.at(operands, number * kind.count * bits // 8), align=bits // 8)
+    k.call(directed(operation, bits, kind.count, direction), operands, k.scratch("d"))
+    return e.load(k.scratch("d"), typ=kind, align=bits // 8)
 
 
 def finish(k: Lowering, value: Value) -> None:
@@ -105,10 +129,34 @@ def fma(k: Lowering) -> None:
 
 @semantics(_SECTION + "div")
 def div(k: Lowering) -> None:
-    finish(k, rounded(k, "fdiv", _operands(k, "ab")))
+    """`.approx` gives 0 for numbers divided by more than 2^126, and no number for infinity divided by that."""
+    a, b = _operands(k, "ab")
+    result = rounded(k, "fdiv", [a, b])
+    if k.instruction.has("approx"):
+        e, size, infinity = k.e, k.e.intrinsic("fabs", [b]), real(b.type, float("inf"))
+        large = e.and_(e.fcmp_ordered(">", size, real(b.type, 2.0**126)), e.fcmp_ordered("<", size, infinity))
+        result = e.select(large, e.fmul(a, e.intrinsic("copysign", [real(b.type, 0.0), b])), result)
+    finish(k, result)
 
 
-@semantics(_SECTION + "rcp", _SECTION + "rcp-approx-ftz-f64")
+def _upper_word(k: Lowering, value: Value) -> Value:
+    """f64 lanes with their lower word zero, and subnormal ones with all but their sign."""
+    e, kind = k.e, vector(INTEGERS[64])
+    bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFFFFF << 32))
+    tiny = e.icmp_unsigned("==", e.and_(bits, constant(kind, 0x7FF << 52)), constant(kind, 0))
+    return e.bitcast(e.select(tiny, e.and_(bits, constant(kind, 1 << 63)), bits), value.type)
+
+
+@semantics(_SECTION + "rcp-approx-ftz-f64", _SECTION + "rsqrt-approx-ftz-f64")
+def approximate_double(k: Lowering) -> None:
+    """Of operand and result only the upper words count."""
+    e, a = k.e, _upper_word(k, k.read("a"))
+    by = e.intrinsic("sqrt", [a]) if k.instruction.opcode == "rsqrt" else a
+    result = e.fdiv(real(a.type, 1.0), by)
+    k.write("d", _upper_word(k, result))
+
+
+@semantics(_SECTION + "rcp")
 def rcp(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     finish(k, rounded(k, "fdiv", [real(a.type, 1.0), a]))
@@ -119,7 +167,7 @@ def sqrt(k: Lowering) -> None:
     finish(k, rounded(k, "sqrt", _operands(k, "a")))
 
 
-@semantics(_SECTION + "rsqrt", _SECTION + "rsqrt-approx-ftz-f64")
+@semantics(_SECTION + "rsqrt")
 def rsqrt(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     finish(k, k.e.fdiv(real(a.type, 1.0), k.e.intrinsic("sqrt", [a])))
@@ -178,6 +226,7 @@ def min_max(k: Lowering) -> None:
 
 @semantics(_SECTION + "testp")
 def testp(k: Lowering) -> None:
+    """Zeros count as normal."""
     e = k.e
     (a,) = _operands(k, "a")
     size = e.intrinsic("fabs", [a])
@@ -188,7 +237,9 @@ def testp(k: Lowering) -> None:
         "infinite": lambda: e.fcmp_ordered("==", size, infinity),
         "number": lambda: e.fcmp_ordered("ord", a, a),
         "notanumber": lambda: e.fcmp_unordered("uno", a, a),
-        "normal": lambda: e.and_(e.fcmp_ordered(">=", size, smallest), e.fcmp_ordered("<", size, infinity)),
+        "normal": lambda: e.and_(
+            e.or_(e.fcmp_ordered(">=", size, smallest), e.fcmp_ordered("==", size, zero)), e.fcmp_ordered("<", size, infinity)
+        ),
         "subnormal": lambda: e.and_(e.fcmp_ordered(">", size, zero), e.fcmp_ordered("<", size, smallest)),
     }
     k.write("p", e.mask_of(tests[k.slot_of("class")]()))
