@@ -52,7 +52,7 @@ setp.ne.u32 %filler_never, %filler_word, 0;
 """
     new: Function = rewrite_body(function, prologue, rewrite)
     traced = replace(probed.traced, module=replace(module, items=tuple(new if item is function else item for item in module.items)))
-    return ProbedModule(probed.original, traced, probed.original.target.load(traced.module))
+    return ProbedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
 
 
 def _fill(access: Instruction, filler: int) -> Sequence[Statement]:
