@@ -266,6 +266,18 @@ def test_launches_are_ordered() -> None:
     assert check(kernel[1, 64], data) == ()
 
 
+def test_a_barrier_that_is_not_aligned_may_be_reached_in_several_places() -> None:
+    target = emulator()
+    body = "setp.lt.u32 %p1, %tid, 40; @%p1 bra HERE; BAR 0; ret; HERE: BAR 0; ret;"
+    out = target.zeros(1)
+    assert ptx(body.replace("BAR", "barrier.sync"), out, target=target, threads=64) == ()
+    report = only(
+        ptx(body.replace("BAR 0; ret; HERE", "bar.sync 0; ret;\nHERE").replace("BAR", "bar.sync"), out, target=target, threads=64)
+    )
+    assert (report.kind, report.count) == ("barrier", 1)
+    assert "came to the one at test.ptx:" in report.what
+
+
 # -- the run ---------------------------------------------------------------------------------------------------------------------
 
 

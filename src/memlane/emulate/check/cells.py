@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, Variable, constant, vector
+from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.check.conflicts import conflict, kind_of
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
@@ -33,8 +33,6 @@ from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import invoke
 
 WIDE = 8
-_STEPS = (1, 8, 16)
-"""Distances at which lanes are compared."""
 
 
 @dataclass(frozen=True)
@@ -102,38 +100,9 @@ class Cells:
         self._lanes: Value = None
         self._first: Value = None
         self._offsets: Value = None
-        self._doubts: Variable
 
     def visit(self, lanes: Value) -> None:
-        """Look at the cells of `lanes`, and note the access in them.
-
-        Of lanes that read one address, the last stands for the others as long as nothing is doubtful.
-        """
-        e = self._e
-        if self._shape.writes:
-            self._visit_chunks(lanes)
-            return
-        few = self._distinct(lanes)
-        left, rest = e.variable(few), e.variable(e.and_(lanes, e.not_(few)))
-        self._doubts = e.variable(constant(I1, 0))
-        with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
-            self._visit_chunks(left.get())
-            left.set(e.select(self._doubts.get(), rest.get(), constant(I32, 0)))
-            rest.set(constant(I32, 0))
-
-    def _distinct(self, lanes: Value) -> Value:
-        """`lanes` without those that have the address of a later one, as lanes have that read the same row or column of a tile."""
-        e = self._e
-        addresses = e.load_lanes(self._access.addresses, I64)
-        undefined = ir.Constant(addresses.type, ir.Undefined)
-        same: Value = constant(I32, 0)
-        for step in _STEPS:
-            later = ir.Constant(vector(I32), [min(lane + step, LANES - 1) for lane in range(LANES)])
-            equal = e.mask_of(e.icmp_unsigned("==", addresses, e.shuffle_vector(addresses, undefined, later)))
-            same = e.or_(same, e.and_(equal, e.lshr(lanes, constant(I32, step))))
-        return e.and_(lanes, e.not_(same))
-
-    def _visit_chunks(self, lanes: Value) -> None:
+        """Look at the cells of `lanes`, and note the access in them."""
         e, width = self._e, self._width
         with e.count(constant(I32, LANES // width)) as chunk:
             first = e.mul(chunk, constant(I32, width))
@@ -187,8 +156,6 @@ class Cells:
                 self._compare(self._gather(read), touched_here, is_read=True)
             self._write(place, write, entry, touched)
         else:
-            doubtful = e.or_(e.icmp_unsigned(">=", write, self._limit), e.icmp_unsigned("!=", e.and_(write, touched), self._constant(0)))
-            self._doubts.set(e.or_(self._doubts.get(), self._any(e.and_(self._mask, doubtful))))
             self._read(reads, entry)
         return write
 

@@ -107,11 +107,12 @@ def _joined(e: Emit, state: Value, barrier: Value) -> Value:
     return e.at(e.at(state, offset(BLOCK_STATE, "joined")), e.mul(e.zext(barrier, I64), constant(I64, 4 * MOST_WARPS)))
 
 
-@helper("check_arrive", VOID, POINTER, I32)
-def arrive(e: Emit, warp: Value, barrier: Value) -> None:
+@helper("check_arrive", VOID, POINTER, I32, I32)
+def arrive(e: Emit, warp: Value, barrier: Value, loose: Value) -> None:
     """A warp brings to a barrier what it knows and what it did."""
     actor = Actor(e, warp)
     barrier = e.and_(barrier, constant(I32, 15))
+    e.put(e.or_(loose, e.get(actor.state, BLOCK_STATE, "loose", barrier)), actor.state, BLOCK_STATE, "loose", barrier)
     place = _joined(e, actor.state, barrier)
     mine = e.select(_is_number(e, actor.number), e.splat(e.trunc(now(e, actor.launch), I32)), _known(e, actor.own))
     # Warps that do not exist are known for ever; nobody learns that at a barrier.
@@ -144,7 +145,8 @@ def opened(e: Emit, block: Value, barrier: Value) -> None:
             _know(e, own, _larger(e, _known(e, own), joined.get()))
             e.put(_larger(e, acquired, e.get(own, WARP_STATE, "acquired")), own, WARP_STATE, "acquired")
     e.store_lanes(constant(vector(I32), 0), place)
-    e.put(0, state, BLOCK_STATE, "joined_acquired", barrier)
+    for field in ("joined_acquired", "loose"):
+        e.put(0, state, BLOCK_STATE, field, barrier)
     advance(e, launch)
 
 
@@ -163,12 +165,14 @@ def inspect_barrier(e: Emit, block: Value, barrier: Value) -> None:
             lane.set(e.lowest_bit(waits))
             site.set(e.load(e.element(stops, lane.get(), I32), typ=I32))
             warp.set(e.ptrtoint(here, I64))
+    loose = e.icmp_unsigned("!=", e.get(state, BLOCK_STATE, "loose", barrier), zero)
     someone = e.inttoptr(warp.get(), POINTER)
     with e.if_then(e.icmp_unsigned("!=", lane.get(), constant(I32, LANES))), e.count(e.get(context, CONTEXT, "warps")) as number:
         here = warp_at(e, context, block, number)
         stops = e.load_lanes(e.at(here, offset(WARP, "stopped_at")), I32)
         waits = e.get(here, WARP, "at_barrier", barrier)
         elsewhere = e.and_(waits, e.mask_of(e.icmp_unsigned("!=", stops, e.splat(site.get()))))
+        elsewhere = e.select(loose, zero, elsewhere)
         members = e.get(warp_state(e, state, number), WARP_STATE, "members")
         exited = e.and_(members, e.not_(e.get(here, WARP, "live")))
         for kind, lanes in ((SPLIT_BARRIER, elsewhere), (EXITED_BARRIER, exited)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -267,7 +267,7 @@ def _in(space: str, address: int, memory: str) -> str:
     return f"{address:#x} of {space} memory{f' ({memory})' if memory else ''}"
 
 
-def _holder(allocations: list[Allocation], address: int) -> Allocation | None:
+def _holder(allocations: Iterable[Allocation], address: int) -> Allocation | None:
     """Of the freed allocations, the one that held an address."""
     ordered = sorted(allocations)
     index = bisect_right(ordered, address, key=lambda allocation: allocation.low)

@@ -78,7 +78,8 @@ def _reach(instruction: Instruction) -> str:
 def check_barrier(k: Lowering, barrier: Value) -> None:
     """`k.active` are about to arrive at a barrier of the block."""
     if k.layers.check:
-        k.call(arrive, k.warp, barrier)
+        aligned = k.instruction.opcode == "bar" or k.instruction.has("aligned")
+        k.call(arrive, k.warp, barrier, constant(I32, int(not aligned)))
 
 
 def check_warp_barrier(k: Lowering, members: Value) -> None:

@@ -89,11 +89,13 @@ BLOCK_STATE = np.dtype(
         ("covered", "u4", MOST_WARPS),
         ("joined", "u4", BARRIERS * MOST_WARPS),
         ("joined_acquired", "u4", BARRIERS),
+        ("loose", "u4", BARRIERS),
     ],
     align=True,
 )
 """Of a resident block; the cells of its shared memory and the bits of its local memory follow. `number` is that of the block whose state
-this is, plus 1. `joined` is what those who arrived at a barrier know; `covered` as above, for fences of any scope."""
+this is, plus 1. `joined` is what those who arrived at a barrier know; `covered` as above, for fences of any scope. `loose`:
+whether threads may come to a barrier by different instructions, as those without `.aligned` may."""
 
 WARP_STATE = np.dtype(
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,8 @@ from memlane.emulate.memory import Allocation
 
 _KEPT_APART = 64
 """Pieces that are remembered one by one before the cells take over."""
+_REMEMBERED = 1 << 12
+"""Allocations that are still known when they have been freed."""
 _OLDEST = 1 << (STAMP_SHIFT - 1)
 """Stamp at which the histories of all words are dropped, so that stamps never run out."""
 
@@ -53,11 +56,10 @@ class _Shadow:
         return self.cells
 
     def trust(self) -> None:
-        """Count every byte as written."""
+        """Count every byte as written. There is no history to keep: what launches did before is ordered."""
         self.complete = True
         self.pieces.clear()
-        if self.cells is not None:
-            self.cells[: len(self.cells) // 3] &= np.uint64(~UNWRITTEN_BITS & (1 << 64) - 1)
+        self.cells = None
 
 
 def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
@@ -75,8 +77,8 @@ class Shadows:
     def __init__(self) -> None:
         self.stamp = 1
         """The present of the checker; see `stamps`."""
-        self.freed: list[Allocation] = []
-        """What was freed, by address: addresses are never used twice."""
+        self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
+        """What was freed lately: addresses are never used twice."""
         self._shadows: dict[int, _Shadow] = {}
         self._table: npt.NDArray[np.void] | None = None
 
@@ -100,6 +102,7 @@ class Shadows:
         for shadow in self._shadows.values():
             if not shadow.complete:
                 shadow.trust()
+                self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
         """The allocations with their cells as generated code looks them up: by address, behind an empty first row."""
