@@ -40,12 +40,11 @@ from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
 from harness import Row
 from probing import recorded
 from running import failed, measure, parser
-from window import FILLERS, SWITCHED_OFF, extrapolated, filled
+from window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled
 
 from memlane.instrument import SCHEMES, Decoded
 from memlane.launch import DeviceArray, Launch
 from memlane.measure.probed import ProbedModule
-from memlane.record import COMPLETE
 from memlane.targets import target
 
 SOURCES = [
@@ -123,6 +122,9 @@ def _walk(launch: Launch, times: DeviceArray, steps: int, probed: ProbedModule |
     return chain_average(times, steps)
 
 
+_NAMES = {SWITCHED_OFF: "switched off", ONE_OPERATION: "one operation"}
+
+
 @dataclass(frozen=True)
 class Window:
     """The empty window of a scheme, in cycles, and what it was made of."""
@@ -132,7 +134,8 @@ class Window:
     """Mean record by filler of `window.py`."""
 
     def __str__(self) -> str:
-        names = [f"chain of {filler} {mean:.2f}" if filler else f"switched off {mean:.2f}" for filler, mean in self.records.items()]
+        names = [f"{_NAMES.get(filler, f'chain of {filler}')} {mean:.2f}" for filler, mean in self.records.items()]
+        names.append(f"chains extrapolated to length 0 {extrapolated(self.records):.2f}")
         return ", ".join(names)
 
 
@@ -151,8 +154,7 @@ def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict
         except Exception as error:
             print(f"no window of {scheme}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        waits = all(twin.traced.sites[site].completeness == COMPLETE for site in twin.traced.positions[launch.kernel.name])
-        found[scheme] = Window(extrapolated(records) if waits else records[SWITCHED_OFF], records)
+        found[scheme] = Window(min(records[SWITCHED_OFF], records[ONE_OPERATION]), records)
     return found
 
 

@@ -3,17 +3,18 @@
 The instrumented module is taken as it is, and each timed access in it is replaced by a filler that holds no access. Everything else,
 probes and records and loops, stays.
 
-    chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
-                                                            instruction each once assembled. `zero` is 0, which only the launch knows
     switched off    @never ld.global.u64 d, [a];            the access itself under a predicate that is false
+    one operation   xor.b64 d, a, zero;                     the least that needs the address and gives the value
+    chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
+                                                            instruction each once assembled
 
-The additions are of doubles, because the assembler rearranges those of integers; any bits of an address plus 0.0 are the same bits.
-`zero` has been through a shuffle, because the assembler would else fetch it again between the clock reads.
+`zero` is 0, which only the launch knows; it has been through a shuffle, because the assembler would else fetch it again between the clock
+reads. Nothing can stand between two clock reads without being something, so the window is the smaller of the first two records: either
+filler can only lengthen it.
 
-A chain takes a time proportional to its length, so the records of a long and a longer one are extrapolated to length 0: what is left is
-what the probe adds to whatever it surrounds. The record of a switched-off access is no good for that where the probe waits: between the
-two clock reads stand instructions that an access would hide (they wait for the first clock value), and without one they are what is
-measured. It is the window of the probes that do not wait, whose record has no part for the value.
+The chains are there to compare: their records, extrapolated to length 0, are what the probe adds to something long. On an H200 that is some
+10 cycles less than the window, because the instructions with which a probe keeps the first clock value are issued while the first
+addition is under way. A load does not hide them: less the extrapolated value, records of loads are 7 to 10 cycles too long at every level.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from memlane.measure.probed import ProbedModule
 from memlane.ptx import Address, Function, Guard, Instruction, Register, Statement
 
 SWITCHED_OFF = 0
+ONE_OPERATION = 1
 CHAINS = (16, 48)
 """Lengths of the chains."""
-FILLERS = (SWITCHED_OFF, *CHAINS)
-"""A filler is named by the length of its chain, or by 0."""
+FILLERS = (SWITCHED_OFF, ONE_OPERATION, *CHAINS)
+"""A filler is named by the number of its operations, 0 for the access that is switched off."""
 
 
 def filled(probed: ProbedModule, kernel: str, filler: int) -> ProbedModule:
@@ -62,6 +64,8 @@ def _fill(access: Instruction, filler: int) -> Sequence[Statement]:
     assert isinstance(value, Register)
     assert isinstance(address, Address)
     assert isinstance(address.base, Register)
+    if filler == ONE_OPERATION:
+        return placed(f"xor.b64 {value.name}, {address.base.name}, %filler_zero;", access.location)
     sources = [address.base.name, *[value.name] * (filler - 1)]
     return placed("\n".join(f"add.f64 {value.name}, {source}, %filler_zero;" for source in sources), access.location)
 

@@ -38,7 +38,8 @@ DNAN = 0x7FF8 << 48
         ("mul.ftz.f32 wd, wa, wb", (LEAST, 0x3F800000), LEAST),
         ("div.rp.ftz.f32 wd, wa, wb", (LEAST, ABOVE_ONE), 0),
         ("div.rp.f32 wd, wa, wb", (LEAST, ABOVE_ONE), LEAST),
-        ("fma.rn.ftz.f32 wd, wa, wb, wc", (LEAST, BELOW_ONE, 0), 0),
+        ("fma.rn.ftz.f32 wd, wa, wb, wc", (LEAST, LEAST, 0x80800000), 0x80800000),
+        ("fma.rn.ftz.f32 wd, wa, wb, wc", (LEAST, 0x80800000, LEAST), LEAST),
         ("fma.rn.ftz.f32 wd, wa, wb, wc", (LEAST, BELOW_ONE, LEAST), LEAST + 0x00800000),
         ("mul.ftz.f16 hd, ha, hb", (0x0400, 0x3BFF), 0),
         ("mul.f16 hd, ha, hb", (0x0400, 0x3BFF), 0x0400),
@@ -62,6 +63,8 @@ DNAN = 0x7FF8 << 48
         ("cvt.rna.tf32.f32 wd, wa", (0x7FC00000,), 0x7FC00000),
         ("cvt.rna.tf32.f32 wd, wa", (NAN,), 0x7FFFE000),
         ("cvt.rna.satfinite.tf32.f32 wd, wa", (0x7FC00000,), 0x7FBFE000),
+        ("cvt.rna.tf32.f32 wd, wa", (0x7F800001,), 0x7F800000),
+        ("cvt.rna.satfinite.tf32.f32 wd, wa", (0x7F800001,), 0x7F7FE000),
         ("cvt.rna.satfinite.tf32.f32 wd, wa", (INF,), 0x7F7FE000),
         ("cvt.rn.tf32.f32 wd, wa", (0x7FC00000,), 0x7FFFE000),
         # Toward f16 subnormal f32 are not flushed, toward bf16 they are.

@@ -68,15 +68,13 @@ def _to_format(k: Lowering, value: Value, name: str, *, payload: bool = False) -
 
 
 def _tf32_away(k: Lowering, value: Value) -> Value:
-    """f32 lanes rounded to tf32 with ties away from zero. What is no number loses its lower bits instead of becoming canonical; with
+    """f32 lanes rounded to tf32 with ties away from zero. What is no number loses its lower bits, even if infinity is left; with
     `.satfinite` the next lower bits are taken, as of infinity, of which that makes the largest number."""
     e, kind = k.e, vector(I32)
     bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFE000))
     if k.instruction.has("satfinite"):
         bits = e.sub(bits, constant(kind, 0x2000))
-    is_nan = e.icmp_unsigned(">", e.and_(bits, constant(kind, 0x7FFFFFFF)), constant(kind, 0x7F800000))
-    kept = e.select(is_nan, bits, constant(kind, 0x7FC00000))
-    return e.select(e.fcmp_unordered("uno", value, value), kept, _to_format(k, value, "tf32"))
+    return e.select(e.fcmp_unordered("uno", value, value), bits, _to_format(k, value, "tf32"))
 
 
 def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:

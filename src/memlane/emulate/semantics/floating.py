@@ -1,7 +1,7 @@
 """Floating-point arithmetic in single and double precision.
 
-Single-precision results that are no number are the canonical one, 0x7fffffff. Where a result is rounded, `.ftz` makes a zero of what lay
-below the smallest normal number before it was rounded. Approximate instructions are computed with correctly rounded operations or the C
+Single-precision results that are no number are the canonical one, 0x7fffffff. In products and quotients `.ftz` makes a zero of what
+lay below the smallest normal number before it was rounded. Approximate instructions are computed with correctly rounded operations or the C
 library: nearer to the true value than the hardware, not equal to it.
 """
 
@@ -81,8 +81,8 @@ def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
         result = e.intrinsic(operation, values)
     else:
         result = {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
-    # Sums that small are exact, and roots are not that small.
-    if k.instruction.has("ftz") and operation in ("fmul", "fdiv", "fma") and result.type.element == F32 and direction != "rz":
+    # Sums that small are exact, roots are not that small, and an H200 flushes what fma gives after it is rounded.
+    if k.instruction.has("ftz") and operation in ("fmul", "fdiv") and result.type.element == F32 and direction != "rz":
         return _flushed_before_rounding(k, operation, values, result)
     return result
 

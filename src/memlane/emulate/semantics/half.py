@@ -47,13 +47,15 @@ def _write(k: Lowering, bits: Value) -> None:
     e = k.e
     if bits.type.element != I16:
         bits = e.trunc(bits, like(bits.type, I16))
+    if k.instruction.has("ftz") and k.slot_type("d").startswith("f16"):
+        bits = _flushed(k, bits)
     k.write("d", e.bitcast(bits, vector(I32)) if bits.type.count > LANES else bits)
 
 
 def _finish(k: Lowering, value: Value) -> None:
-    """Flush what is subnormal before it is rounded, clamp, round and store a result."""
+    """Flush a product that is subnormal before it is rounded, clamp, round and store a result."""
     e = k.e
-    if k.instruction.has("ftz") and k.slot_type("d").startswith("f16"):
+    if k.instruction.has("ftz") and k.instruction.opcode == "mul" and k.slot_type("d").startswith("f16"):
         size = e.intrinsic("fabs", [value])
         nothing = e.intrinsic("copysign", [splat_real(value.type, 0.0), value])
         value = e.select(e.fcmp_ordered("<", size, splat_real(value.type, 2.0**-14)), nothing, value)
