@@ -57,8 +57,13 @@ def test_conversions_to_shorter_formats(target: str, source: str, direction: str
 
 @pytest.mark.parametrize("direction", ["rna", "rn", "rz"])
 def test_tf32(direction: str) -> None:
+    """An H200 cuts what is no number for `.rna`: infinity is left of one whose payload lies in the bits that go."""
     form = FORMS["tf32"]
     cases = specimens(SINGLE, 400, 1) + near_ties(SINGLE, form, 2)
+    if direction == "rna":
+        cut = [a for a in cases if a & 0x7FFFFFFF > 0x7F800000 and not a & 0x007FE000]
+        assert (apply("cvt.rna.tf32.f32 wd, wa", cut) == np.array(cut, np.uint32) & 0xFFFFE000).all()
+        cases = [a for a in cases if a not in cut]
     found = (apply(f"cvt.{direction}.tf32.f32 wd, wa", cases) >> np.uint64(13)).tolist()
     assert all(agrees(form, converted(form, SINGLE, a, direction), got) for a, got in zip(cases, found, strict=True))
 
