@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from memlane.chip import load
+from memlane.emulate import Emulator
 from memlane.ptx import parse
 from tests.emulate.elementwise import apply
 from tests.emulate.running import HEAD, emulator
@@ -116,3 +118,35 @@ def test_sums_of_f32_are_flushed_in_global_memory_only(space: str, flushes: bool
     out = target.zeros(3, "uint32")
     target.load(parse(text, "k.ptx"))["k"][1, 1](out)
     assert out.numpy().tolist() == ([0, LEAST, NAN] if flushes else [7, LEAST - 1, NAN])
+
+
+def test_lanes_with_other_masks_vote_among_themselves() -> None:
+    """As the tiles of cooperative groups do: one instruction, executed by all lanes at once, with a mask for each half of the warp."""
+    source = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry halves(.param .u64 out)
+{
+    .reg .pred %p, %low, %all;
+    .reg .b32 %t, %m, %b, %odd;
+    .reg .b64 %o, %at;
+    ld.param.u64 %o, [out];
+    mov.u32 %t, %tid.x;
+    setp.lt.u32 %low, %t, 16;
+    selp.b32 %m, 0x0000ffff, 0xffff0000, %low;
+    and.b32 %odd, %t, 1;
+    setp.ne.u32 %p, %odd, 0;
+    vote.sync.ballot.b32 %b, %p, %m;
+    vote.sync.all.pred %all, %low, %m;
+    @%all or.b32 %b, %b, 1;
+    mul.wide.u32 %at, %t, 4;
+    add.u64 %at, %at, %o;
+    st.global.u32 [%at], %b;
+    ret;
+}
+"""
+    target = Emulator(load("h200"))
+    out = target.zeros(32, "u4")
+    target.load(parse(source))["halves"][1, 32](out)
+    assert out.numpy().tolist() == [0xAAAB] * 16 + [0xAAAA0000] * 16

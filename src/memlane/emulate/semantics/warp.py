@@ -75,17 +75,24 @@ def _sources(k: Lowering) -> tuple[Value, Value]:
     return e.select(fits, wanted, lane), fits
 
 
+def _partners(k: Lowering) -> Value:
+    """For each lane the mask of those that it exchanges with, itself among them: lanes with other masks may run the same instruction."""
+    _gathered(k)
+    active = k.e.splat(k.active)
+    return k.e.and_(active, k.read("mask")) if k.has("mask") else active
+
+
 @semantics(_SECTION + "vote-sync", _SECTION + "vote")
 def vote(k: Lowering) -> None:
     e = k.e
-    lanes = _gathered(k)
-    chosen = e.and_(k.read("a"), lanes)
-    all_of_them = e.icmp_unsigned("==", chosen, lanes)
-    none = e.icmp_unsigned("==", chosen, constant(I32, 0))
+    partners = _partners(k)
+    chosen = e.and_(e.splat(k.read("a")), partners)
     if k.instruction.has("ballot"):
-        return k.write("d", e.splat(chosen))
-    answer = {"all": all_of_them, "any": e.not_(none), "uni": e.or_(all_of_them, none)}[k.slot_of("mode")]
-    return k.write("d", e.sext(answer, I32))
+        return k.write("d", chosen)
+    all_of_them = e.icmp_unsigned("==", chosen, partners)
+    some = e.icmp_unsigned("!=", chosen, constant(vector(I32), 0))
+    answer = {"all": all_of_them, "any": some, "uni": e.or_(all_of_them, e.not_(some))}[k.slot_of("mode")]
+    return k.write("d", e.mask_of(answer))
 
 
 @semantics(_SECTION + "match-sync")
