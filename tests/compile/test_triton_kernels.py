@@ -178,9 +178,9 @@ def test_scratch_memory_is_not_provided() -> None:
     assert str(raised.value) == "descriptor_copy needs scratch memory on the device, which memlane does not provide"
 
 
-def test_an_instruction_that_is_not_modelled_is_named_in_the_ptx(target: Target) -> None:
+def test_an_instruction_that_is_not_modelled_is_named_with_its_line(target: Target) -> None:
     types, blocks = "*fp32:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16", {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
     module = triton(kernels.matmul, types, blocks, arch="sm_90")
     halves = target.zeros((64, 64), "f2")
-    with pytest.raises(UnsupportedPtx, match=rf"^PTX of {FILE}:\d+:\d+: .*wgmma"):
+    with pytest.raises(UnsupportedPtx, match=rf"^{FILE}:\d+: the emulator does not model wgmma.*; PTX line \d+"):
         target.load(module)["matmul"][1](target.zeros((64, 64)), halves, halves, 64, 64, 64)
