@@ -12,10 +12,11 @@ probes and records and loops, stays.
 reads. Nothing can stand between two clock reads without being something, so the window is the smaller of the first two records: either
 filler can only lengthen it.
 
-The chains are there to compare: their records, extrapolated to length 0, are what the probe adds to something long. On an H200 that is 12 to
-15 cycles less than the window for `dependent` at L1, L2 and DRAM, and less the extrapolated value the records of loads are some 9 cycles too
-long there; less the window they are 5 to 6 cycles too short. So what a probe adds to a load lies between the two. Why is not established: the
-instructions that keep the first clock value may run beside a chain and not beside a load, and the one operation has a latency of its own.
+The chains are there to compare: their records, extrapolated to length 0, are what the probe adds to something long. On an H200 that is 12
+to 15 cycles less than the window for `dependent` at L1, L2 and DRAM, and less the extrapolated value the records of loads are some 9
+cycles too long there; less the window they are 5 to 6 cycles too short. So what a probe adds to a load lies between the two. Why is not
+established: the instructions that keep the first clock value may run beside a chain and not beside a load, and the one operation has a
+latency of its own.
 """
 
 from __future__ import annotations
