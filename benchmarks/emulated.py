@@ -7,16 +7,16 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import Chip, load
-from memlane.emulate.body import live_out, writes
-from memlane.emulate.build import I32, INTEGERS, POINTER, Emit, constant, vector
-from memlane.emulate.flow import Flow
+from memlane.emulate.code.build import I32, INTEGERS, POINTER, Emit, constant, vector
 from memlane.emulate.layers import layers_for
-from memlane.emulate.linking import link
-from memlane.emulate.lowering import Lowering, assign_registers
+from memlane.emulate.lower.body import live_out, writes
+from memlane.emulate.lower.flow import Flow
+from memlane.emulate.lower.linking import link
+from memlane.emulate.lower.lowering import Lowering, assign_registers
+from memlane.emulate.lower.variables import place_variables
 from memlane.emulate.runtime.helper import Program
 from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
-from memlane.emulate.variables import place_variables
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Layers
 from memlane.ptx import Function, Instruction, Module

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import llvmlite.ir as ir
 
-from memlane.emulate.jit import engine
+from memlane.emulate.code.jit import engine
 from memlane.emulate.runtime.helper import Helper, compile_helpers
 
 _TYPES = {32: ctypes.c_uint32, 64: ctypes.c_int64}

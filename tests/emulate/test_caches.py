@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
-from memlane.emulate.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Caches, Level, access_helper, l1_bytes
+from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Caches, Level, access_helper, l1_bytes
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF

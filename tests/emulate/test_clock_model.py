@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import load, names
-from memlane.emulate.clock import PIPES, SLOTS, Clock, interval_of
-from memlane.emulate.latency import Timing, latency_of, timing_of
+from memlane.emulate.clock.issue import PIPES, SLOTS, Clock, interval_of
+from memlane.emulate.clock.latency import Timing, latency_of, timing_of
 from tests.emulate.machine import callable_of
 
 H200 = load("h200")

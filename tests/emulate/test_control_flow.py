@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlane.emulate.order import nested_order
+from memlane.emulate.lower.order import nested_order
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program, run
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import BankRule, Chip, CoalescingRule, access, load, names
-from memlane.emulate.counting import counting
+from memlane.emulate.count.counting import counting
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF

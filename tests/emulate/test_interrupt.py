@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from memlane.emulate import observed
+from memlane.emulate.observe import observed
 from memlane.launch import Layers
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from memlane.emulate.printf import UnreadableError, formatted
+from memlane.emulate.run.printf import UnreadableError, formatted
 from memlane.errors import KernelTrap
 from tests.emulate.running import run
 

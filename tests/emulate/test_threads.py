@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from memlane.emulate.build import I64, Emit, Value, constant
+from memlane.emulate.code.build import I64, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, compile_helpers, invoke
 from memlane.launch import Layers
 from memlane.ptx import parse

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip, resident_blocks
-from memlane.emulate.caches import Level
 from memlane.emulate.check.shadows import Shadows
-from memlane.emulate.execution import execute
-from memlane.emulate.faults import with_origin
-from memlane.emulate.initial import fill
-from memlane.emulate.jit import LOCK
-from memlane.emulate.kernel import CompiledKernel, compile_kernel
+from memlane.emulate.clock.caches import Level
+from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
-from memlane.emulate.memory import Buffer, Memory
+from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
+from memlane.emulate.lower.variables import function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
-from memlane.emulate.schedules import ScheduleGraph, run_schedule
-from memlane.emulate.variables import function_addresses, static_shared_bytes
+from memlane.emulate.run.execution import execute
+from memlane.emulate.run.faults import with_origin
+from memlane.emulate.run.initial import fill
+from memlane.emulate.run.memory import Buffer, Memory
+from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.errors import BadLaunch, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
 from memlane.ptx import Function, Module

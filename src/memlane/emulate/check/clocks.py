@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.check.notes import SPREAD, note
 from memlane.emulate.check.records import (
     BLOCK_STATE,
@@ -18,6 +17,7 @@ from memlane.emulate.check.records import (
     WARP_STATE,
 )
 from memlane.emulate.check.stamps import Actor, advance, now, owner_at, warp_state, who
+from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import warp_at

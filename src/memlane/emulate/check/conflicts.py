@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.check.clocks import ordered
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
@@ -21,6 +20,7 @@ from memlane.emulate.check.records import (
     STAMP_SHIFT,
 )
 from memlane.emulate.check.stamps import Actor, now, owner_at
+from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper, invoke
 

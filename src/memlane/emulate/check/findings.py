@@ -22,10 +22,10 @@ from memlane.emulate.check.records import (
     UNEQUAL_MASKS,
     UNWRITTEN,
 )
-from memlane.emulate.faults import beside, line_of, position
-from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import LANES, SPACE_NUMBERS, WINDOW_BYTES
-from memlane.emulate.memory import Allocation
+from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.faults import beside, line_of, position
+from memlane.emulate.run.memory import Allocation
 from memlane.launch import Launch, Report
 from memlane.launch.reports import Actor
 from memlane.ptx import Instruction, demangle

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, Value, constant
 from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
 from memlane.emulate.check.regions import checked
+from memlane.emulate.code.build import I32, Value, constant
 from memlane.emulate.layout import LANES, WARP
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import note_stop
 from memlane.ptx import Instruction
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from memlane.emulate.check.clocks import opened
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
-from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.runtime.helper import address_of
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import FOREIGN_MASK, UNEQUAL_MASKS
 from memlane.emulate.check.stamps import Actor
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.runtime.helper import helper, invoke
 
 

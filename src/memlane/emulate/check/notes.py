@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.check.records import LAUNCH, NOTE, NOTES
 from memlane.emulate.check.stamps import Actor
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import STOPPED
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke

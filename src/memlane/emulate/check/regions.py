@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from memlane.emulate.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.check.cells import Access, Cells, Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, acquire, fence, read_flags, write_flags
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import BEYOND, CROOKED, LAUNCH, REGION, STAMP_SHIFT, UNWRITTEN, WARP_STATE, WORD_BYTES
 from memlane.emulate.check.stamps import Actor
+from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, SPACE_NUMBERS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.window import address_of_lane, by_space

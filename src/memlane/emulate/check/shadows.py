@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.check.records import REGION, STAMP_SHIFT, UNWRITTEN_BITS, WORD_BYTES
-from memlane.emulate.memory import Allocation
+from memlane.emulate.run.memory import Allocation
 
 _KEPT_APART = 64
 """Pieces that are remembered one by one before the cells take over."""

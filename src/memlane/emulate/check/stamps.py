@@ -5,8 +5,8 @@ Each stamp belongs to one warp.
 
 from __future__ import annotations
 
-from memlane.emulate.build import I64, Emit, Value, constant
 from memlane.emulate.check.records import LAUNCH, MOST_WARPS, STATE_BYTES, TURNS, WARP_STATE
+from memlane.emulate.code.build import I64, Emit, Value, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP
 
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane

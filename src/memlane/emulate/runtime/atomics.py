@@ -7,8 +7,8 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import F32, FLOATS, I1, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.formats import narrow, widen
+from memlane.emulate.code.build import F32, FLOATS, I1, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.formats import narrow, widen
 from memlane.emulate.layout import WINDOW_BYTES, WINDOWS
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import lanes_at, set_places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from memlane.emulate.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP
 from memlane.emulate.runtime.helper import helper
 

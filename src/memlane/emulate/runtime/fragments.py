@@ -7,7 +7,7 @@ of back edges are deferred until every other lane had its turn, so that lanes wh
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.code.build import I32, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.layout import BACK_EDGE_BUDGET, BLOCKED, DONE, FAILED, NONE, RUN, WARP, YIELD, offset
 from memlane.emulate.runtime.faults import has_failed
 from memlane.emulate.runtime.helper import helper, invoke

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import Emit, Value
-from memlane.emulate.jit import LOCK, engine
+from memlane.emulate.code.build import Emit, Value
+from memlane.emulate.code.jit import LOCK, engine
 
 
 @dataclass(frozen=True, eq=False)

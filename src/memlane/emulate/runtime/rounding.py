@@ -6,7 +6,7 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import FLOATS, I32, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import FLOATS, I32, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper
 
 _METADATA = ir.MetaDataType()

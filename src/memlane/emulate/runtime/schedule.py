@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
     BACK_EDGE_BUDGET,
     BARRIERS,

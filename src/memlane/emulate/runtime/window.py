@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import (
     ALLOCATION,
     BLOCK,

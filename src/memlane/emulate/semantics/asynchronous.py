@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlane.emulate.accounting import account_copy
-from memlane.emulate.build import I32, constant, vector
 from memlane.emulate.check.hooks import check_copy
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import I32, constant, vector
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_copy
 from memlane.emulate.runtime.copies import copy
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlane.emulate.accounting import account
-from memlane.emulate.build import I32, INTEGERS, constant, vector
 from memlane.emulate.check.hooks import check_access
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import I32, INTEGERS, constant, vector
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memlane.emulate.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.calls import SAVED_BYTES, STACK, Call, Return, Target
+from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import BAD_CALL
 from memlane.emulate.layout import STACK as NO_STACK_LEFT
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.calls import SAVED_BYTES, STACK, Call, Return, Target
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import park, send

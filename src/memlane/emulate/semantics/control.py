@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from memlane.emulate.accounting import account_branch
-from memlane.emulate.build import I32, I64, constant
-from memlane.emulate.calls import Return
 from memlane.emulate.check.hooks import check_exit
+from memlane.emulate.code.build import I32, I64, constant
 from memlane.emulate.layout import TRAP
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.calls import Return
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_branch
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import park
 from memlane.emulate.semantics.call import return_to_caller

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memlane.emulate.body import CARRY
-from memlane.emulate.build import Value
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import Value
+from memlane.emulate.lower.body import CARRY
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.integer import product
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES

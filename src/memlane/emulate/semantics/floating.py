@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import F32, FLOATS, I32, INTEGERS, Value, constant, vector
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import F32, FLOATS, I32, INTEGERS, Value, constant, vector
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.arithmetic import lanewise
 from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.table import semantics

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import F64, I16, I32, Value, constant, vector
-from memlane.emulate.formats import like, narrow, odd_sum, splat_real, widen
+from memlane.emulate.code.build import F64, I16, I32, Value, constant, vector
+from memlane.emulate.code.formats import like, narrow, odd_sum, splat_real, widen
 from memlane.emulate.layout import LANES
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.compare import holds, with_predicate
 from memlane.emulate.semantics.floating import finish, library, rounded
 from memlane.emulate.semantics.table import semantics

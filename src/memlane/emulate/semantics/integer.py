@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I1, I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import I1, I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.arithmetic import divide
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES

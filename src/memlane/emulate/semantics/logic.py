@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memlane.emulate.build import I32, I64, Value, constant, vector
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.code.build import I32, I64, Value, constant, vector
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Immediate
 

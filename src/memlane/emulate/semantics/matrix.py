@@ -6,12 +6,12 @@ import re
 
 import llvmlite.ir as ir
 
-from memlane.emulate.accounting import account
-from memlane.emulate.build import F64, FLOATS, I16, I32, I64, Value, constant, vector
 from memlane.emulate.check.hooks import check_access
-from memlane.emulate.formats import narrow, widen
+from memlane.emulate.code.build import F64, FLOATS, I16, I32, I64, Value, constant, vector
+from memlane.emulate.code.formats import narrow, widen
 from memlane.emulate.layout import FULL, LANES
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, Shape, multiply
 from memlane.emulate.semantics.floating import canonical

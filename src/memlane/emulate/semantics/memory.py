@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memlane.emulate.accounting import account
-from memlane.emulate.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.check.hooks import check_access
+from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.table import semantics
 
 _SECTION = "miscellaneous-instructions-"

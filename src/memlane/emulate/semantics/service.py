@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I32, I64, VOID, Value, constant, vector
-from memlane.emulate.calls import Call
+from memlane.emulate.code.build import I32, I64, VOID, Value, constant, vector
 from memlane.emulate.layout import ASSERTION, CONTEXT, LANES
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.calls import Call
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.semantics.call import SERVICES
 

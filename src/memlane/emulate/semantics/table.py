@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
 
 Semantics = Callable[[Lowering], None]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I32, INTEGERS, Value, constant, lane_numbers, vector
 from memlane.emulate.check.hooks import check_masks
+from memlane.emulate.code.build import I32, INTEGERS, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import LANES
-from memlane.emulate.lowering import Lowering
+from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.exchange import match_any, permute
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate

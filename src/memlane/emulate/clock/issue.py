@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip
-from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 
 _WORDS = 128

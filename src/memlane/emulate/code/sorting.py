@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I1, I32, Emit, Value, constant, vector
+from memlane.emulate.code.build import I1, I32, Emit, Value, constant, vector
 from memlane.emulate.layout import LANES
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import I32, I64, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, I64, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
 
 if TYPE_CHECKING:
-    from memlane.emulate.lowering import Lowering
+    from memlane.emulate.lower.lowering import Lowering
 
 
 def _thread(field: str) -> Callable[[Lowering], Value]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import (
     ASSERTION,
     BAD_BARRIER,
@@ -27,8 +26,9 @@ from memlane.emulate.layout import (
     WINDOW_BYTES,
     WINDOWS,
 )
-from memlane.emulate.memory import Allocation
-from memlane.emulate.variables import STACK_BYTES
+from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.lower.variables import STACK_BYTES
+from memlane.emulate.run.memory import Allocation
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
 from memlane.ptx import Instruction, Module

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from memlane.emulate.body import Step
-from memlane.emulate.calls import STACK, Call
+from memlane.emulate.lower.body import Step
+from memlane.emulate.lower.calls import STACK, Call
 from memlane.ptx import SCALAR_TYPES, Address, Arguments, Instruction, Operand, Register, Symbol, Vector
 
 

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip
-from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memlane.chip import Chip
-from memlane.emulate.banks import wavefronts_helper
-from memlane.emulate.coalescing import sectors_helper
+from memlane.emulate.count.banks import wavefronts_helper
+from memlane.emulate.count.coalescing import sectors_helper
 from memlane.emulate.runtime.helper import Helper
 
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
-from memlane.emulate.body import Step
-from memlane.emulate.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
+from memlane.emulate.clock.scoreboard import READY_BYTES, Scoreboard
+from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, REGISTERS, WARP
+from memlane.emulate.lower.body import Step
+from memlane.emulate.lower.special import SPECIAL
+from memlane.emulate.lower.variables import Frame
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.special import SPECIAL
-from memlane.emulate.timing import READY_BYTES, Scoreboard
-from memlane.emulate.variables import Frame
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
 
 if TYPE_CHECKING:
-    from memlane.emulate.flow import Flow
+    from memlane.emulate.lower.flow import Flow
 
 
 @dataclass(frozen=True)

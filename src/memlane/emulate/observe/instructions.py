@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, Value, constant
-from memlane.emulate.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
-from memlane.emulate.lowering import Lowering
-from memlane.emulate.runtime.accounting import accounting, accounting_part, count_branch
+from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
+from memlane.emulate.code.build import I32, Value, constant
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.accounting import accounting, accounting_part, count_branch
 
 _KINDS = {"store": STORE, "matrix": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
 

@@ -1,13 +1,13 @@
 """Which warp runs next in the clock layer: always the one whose time is earliest, over all resident blocks of all multiprocessors.
 
 Warps that can run wait in a heap, ordered by time. A warp runs until its time passes that of the next one by `SLACK` cycles; what it
-reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock`), so that a little slack changes
-little.
+reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock.issue`), so that a little slack
+changes little.
 """
 
 from __future__ import annotations
 
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import (
     BLOCK,
     BLOCKED,

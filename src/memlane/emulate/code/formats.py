@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from memlane.emulate.build import F32, F64, I16, I32, I64, Emit, Value, constant
+from memlane.emulate.code.build import F32, F64, I16, I32, I64, Emit, Value, constant
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.check.launch import Checked
-from memlane.emulate.faults import raise_fault
-from memlane.emulate.host import Host
-from memlane.emulate.interrupt import Halt
-from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED, STOPPED
-from memlane.emulate.observed import Observed
+from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.lower.variables import parameter_offsets
+from memlane.emulate.observe.observed import Observed
+from memlane.emulate.run.faults import raise_fault
+from memlane.emulate.run.host import Host
+from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.runtime.helper import address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
-from memlane.emulate.runtime.timeline import begin_timeline, run_timeline
-from memlane.emulate.variables import parameter_offsets
 from memlane.errors import CheckFailed
 from memlane.launch import Launch, Observation
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.emulate.caches import Caches
-from memlane.emulate.clock import Clock
-from memlane.emulate.interrupt import Halt
-from memlane.emulate.kernel import CompiledKernel
+from memlane.emulate.clock.caches import Caches
+from memlane.emulate.clock.issue import Clock
+from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.interrupt import Halt
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, Launch, Observation
 
 if TYPE_CHECKING:

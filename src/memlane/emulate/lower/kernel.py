@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
-from memlane.emulate.body import Body, Step, live_out
-from memlane.emulate.build import I32, POINTER, Emit
-from memlane.emulate.flow import Flow
-from memlane.emulate.jit import Code
+from memlane.emulate.code.build import I32, POINTER, Emit
+from memlane.emulate.code.jit import Code
 from memlane.emulate.layers import Compiled
-from memlane.emulate.linking import link
-from memlane.emulate.lowering import Lowering, assign_registers
+from memlane.emulate.lower.body import Body, Step, live_out
+from memlane.emulate.lower.flow import Flow
+from memlane.emulate.lower.linking import link
+from memlane.emulate.lower.lowering import Lowering, assign_registers
+from memlane.emulate.lower.variables import Frame, place_variables
 from memlane.emulate.runtime.helper import Program, compile_helpers
 from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
-from memlane.emulate.variables import Frame, place_variables
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import Function, Instruction, Module
 

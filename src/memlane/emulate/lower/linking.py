@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from memlane.emulate.body import CARRY, Body, Place, Step, flatten, live_out
-from memlane.emulate.calls import STACK, Call, Return, Target
-from memlane.emulate.parameters import Parameters, Unit
-from memlane.emulate.variables import function_addresses, lay_out_locals
-from memlane.emulate.wiring import items_of, of_this_activation, parameter_accesses, wired_call, with_registers
+from memlane.emulate.lower.body import CARRY, Body, Place, Step, flatten, live_out
+from memlane.emulate.lower.calls import STACK, Call, Return, Target
+from memlane.emulate.lower.parameters import Parameters, Unit
+from memlane.emulate.lower.variables import function_addresses, lay_out_locals
+from memlane.emulate.lower.wiring import items_of, of_this_activation, parameter_accesses, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import (
     Address,

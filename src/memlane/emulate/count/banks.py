@@ -18,10 +18,10 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import BankRule, Chip
-from memlane.emulate.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.sorting import descents, distinct, permute, sort
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.sorting import descents, distinct, permute, sort
 
 _ARGUMENTS = (POINTER, I64, I32, I32)
 """addresses, distance, mask, nbytes"""

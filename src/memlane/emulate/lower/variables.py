@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.emulate.body import Body
-from memlane.emulate.calls import STACK
 from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
+from memlane.emulate.lower.body import Body
+from memlane.emulate.lower.calls import STACK
 from memlane.emulate.remembered import once
 from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector, called_functions
 

@@ -13,10 +13,10 @@ from functools import cache, partial
 import llvmlite.ir as ir
 
 from memlane.chip import Chip, CoalescingRule
-from memlane.emulate.build import I1, I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.sorting import before, descents, sort
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.sorting import before, descents, sort
 
 _ARGUMENTS = (POINTER, I64, I32, I32)
 """addresses, distance, mask, nbytes"""

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from memlane.chip import Chip
-from memlane.emulate.body import Step, reads, writes
-from memlane.emulate.build import I64, Value, constant
-from memlane.emulate.clock import Clock
-from memlane.emulate.latency import Timing, timing_of
+from memlane.emulate.clock.issue import Clock
+from memlane.emulate.clock.latency import Timing, timing_of
+from memlane.emulate.code.build import I64, Value, constant
 from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.lower.body import Step, reads, writes
 from memlane.emulate.runtime.helper import invoke
 from memlane.ptx import Immediate, Instruction, Special
 
 if TYPE_CHECKING:
-    from memlane.emulate.lowering import Lowering
+    from memlane.emulate.lower.lowering import Lowering
 
 READY_BYTES = 8
 

@@ -7,10 +7,10 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
-from memlane.emulate.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.caches import ATOMIC, access_helper
-from memlane.emulate.clock import Clock
-from memlane.emulate.counting import counting
+from memlane.emulate.clock.caches import ATOMIC, access_helper
+from memlane.emulate.clock.issue import Clock
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.count.counting import counting
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
 from memlane.emulate.runtime.helper import Helper, helper, invoke

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from memlane.emulate.calls import Call, Return
-from memlane.emulate.order import nested_order
+from memlane.emulate.lower.calls import Call, Return
+from memlane.emulate.lower.order import nested_order
 from memlane.errors import PtxTypeError
 from memlane.ptx import (
     Directive,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from memlane.chip import Chip
-from memlane.emulate.clock import PIPES
+from memlane.emulate.clock.issue import PIPES
 from memlane.ptx.types import SCALAR_TYPES
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlane.emulate.interrupt import Halt
-from memlane.emulate.kernel import CompiledKernel
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
-from memlane.emulate.printf import UnreadableError, formatted
+from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.interrupt import Halt
+from memlane.emulate.run.printf import UnreadableError, formatted
 from memlane.emulate.semantics.service import ASSERT_FAILED, PRINT
 from memlane.launch import Launch
 

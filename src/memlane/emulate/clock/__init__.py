@@ -1,0 +1,1 @@
+"""The clock layer: who issues when, how long results take, and the caches behind an access."""
