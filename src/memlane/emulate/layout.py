@@ -168,6 +168,7 @@ WARP = np.dtype(
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
         ("stopped_at", "u4", LANES),
+        ("partners", "u4", LANES),
         ("tid_x", "u4", LANES),
         ("tid_y", "u4", LANES),
         ("tid_z", "u4", LANES),
@@ -179,7 +180,7 @@ WARP = np.dtype(
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
 
-`stopped_at` is the index of the barrier instruction at which a lane waits.
+`stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
 
 For the clock layer, `time` is the earliest cycle in which the warp may issue again, `outstanding` when its last memory access completes,
 and `next_clock` when it may read its clock again.

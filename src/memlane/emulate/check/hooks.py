@@ -82,14 +82,15 @@ def check_barrier(k: Lowering, barrier: Value) -> None:
         k.call(arrive, k.warp, barrier, constant(I32, int(not aligned)))
 
 
-def check_warp_barrier(k: Lowering, members: Value) -> None:
-    """`k.active` are at a barrier of the warp: perhaps the last of its members."""
+def check_warp_barrier(k: Lowering, partners: Value) -> None:
+    """`k.active` are at a barrier of the warp, with a mask for each lane: perhaps the last of some."""
     if not k.layers.check:
         return
     e = k.e
     there = e.or_(k.active, e.get(k.warp, WARP, "at_warp_barrier"))
-    missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(there))
-    with e.if_then(e.icmp_unsigned("==", missing, constant(I32, 0))):
+    missing = e.splat(e.and_(e.get(k.warp, WARP, "live"), e.not_(there)))
+    complete = e.mask_of(e.icmp_unsigned("==", e.and_(partners, missing), constant(partners.type, 0)))
+    with e.if_then(e.icmp_unsigned("!=", e.and_(complete, k.active), constant(I32, 0))):
         k.call(warp_barrier, k.warp)
 
 

@@ -16,7 +16,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.code.build import I32, I64, Value, constant
-from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
+from memlane.emulate.layout import CONTEXT, LANES, LATER, POLL_COST, RUN, WARP
 from memlane.emulate.lower.body import Place, Step
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather, leave
@@ -129,12 +129,14 @@ class Flow:
         e.position_at_end(some)
         k.call(park, k.warp, e.and_(k.mask, e.not_(k.active)), constant(I32, following))
 
-    def gather(self, members: Value) -> None:
-        """Begin a warp-synchronous instruction, the first of its place: go on when all live `members` are here."""
+    def gather(self, members: Value, partners: Value) -> None:
+        """Begin a warp-synchronous instruction, the first of its place. A lane goes on when all of its live `partners`, a mask for each
+        lane, are here; `members` are all those that a running lane waits for."""
         k, e = self._k, self._k.e
         missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
         with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
-            together = k.call(gather, k.warp, constant(I32, self._place.number), members, constant(I32, k.index))
+            e.store_lanes(partners, k.scratch("partners", 4 * LANES))
+            together = k.call(gather, k.warp, constant(I32, self._place.number), k.scratch("partners", 4 * LANES), constant(I32, k.index))
             with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
                 self.pick_again()
         k.change_mask(e.get(k.warp, WARP, "mask"))

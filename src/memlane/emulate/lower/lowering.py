@@ -117,9 +117,10 @@ class Lowering:
         """More lanes have joined the place."""
         self.mask = self.active = mask
         if self.instruction.guard is not None:
-            self.active = self.e.and_(self.mask, self._guard())
+            self.active = self.e.and_(self.mask, self.guard())
 
-    def _guard(self) -> Value:
+    def guard(self) -> Value:
+        """i32: the lanes whose guard holds, of those that run and of those that wait here."""
         guard = self.instruction.guard
         assert guard is not None
         value = self.register(guard.register)

@@ -110,10 +110,9 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
     e.put(live, warp, WARP, "live")
     left = e.sub(e.get(block, BLOCK, "live"), e.popcount(lanes))
     e.put(left, block, BLOCK, "live")
-    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on when they are alone.
+    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on if they are all now.
     asleep = e.get(warp, WARP, "at_warp_barrier")
-    alone = e.icmp_unsigned("==", e.and_(live, e.not_(asleep)), constant(I32, 0))
-    woken = e.or_(e.get(warp, WARP, "at_sync"), e.select(alone, asleep, constant(I32, 0)))
+    woken = e.or_(e.get(warp, WARP, "at_sync"), _complete(e, warp, asleep, e.load_lanes(_partners(e, warp), I32)))
     e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(woken)), warp, WARP, "waiting")
     e.put(0, warp, WARP, "at_sync")
     e.put(e.and_(asleep, e.not_(woken)), warp, WARP, "at_warp_barrier")
@@ -121,43 +120,52 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
         _open_if_complete(e, block, barrier)
 
 
-@helper("gather", I32, POINTER, I32, I32, I32)
-def gather(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> None:
-    """The running lanes came to the warp-synchronous instruction at `place`. 1 if all live `members` are there now (the fragment is then
-    all of them), 0 if the running lanes have to wait."""
+def _partners(e: Emit, warp: Value) -> Value:
+    """Where the masks of the lanes at a barrier of the warp lie."""
+    return e.at(warp, offset(WARP, "partners"))
+
+
+def _complete(e: Emit, warp: Value, there: Value, masks: Value) -> Value:
+    """Those of the lanes `there` whose live partners, by 32 masks, are all there."""
+    missing = e.and_(e.get(warp, WARP, "live"), e.not_(there))
+    waits = e.mask_of(e.icmp_unsigned("!=", e.and_(masks, e.splat(missing)), constant(masks.type, 0)))
+    return e.and_(there, e.not_(waits))
+
+
+@helper("gather", I32, POINTER, I32, POINTER, I32)
+def gather(e: Emit, warp: Value, place: Value, masks: Value, site: Value) -> None:
+    """The running lanes came to the warp-synchronous instruction at `place`; behind `masks` stands for each lane, whether it runs or waits
+    there, whom it waits for. 1 if the partners of some are all there now (the fragment is then those), 0 if the running lanes have to
+    wait. Lanes that have exited are waited for by nobody."""
     mask = e.get(warp, WARP, "mask")
-    there = e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, place))
-    together = e.or_(there, mask)
-    missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
-    with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
-        set_places(e, warp, mask, place)
-        note_stop(e, warp, mask, site)
-        for field in ("waiting", "at_sync"):
-            e.put(e.or_(e.get(warp, WARP, field), mask), warp, WARP, field)
-        e.ret(constant(I32, 0))
+    together = e.or_(e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, place)), mask)
+    ready = _complete(e, warp, together, e.load_lanes(masks, I32))
+    left = e.and_(together, e.not_(ready))
+    with e.if_then(e.icmp_unsigned("!=", left, constant(I32, 0))):
+        set_places(e, warp, left, place)
+        note_stop(e, warp, left, site)
     for field in ("waiting", "at_sync"):
-        e.put(e.and_(e.get(warp, WARP, field), e.not_(together)), warp, WARP, field)
-    e.put(together, warp, WARP, "mask")
+        e.put(e.or_(e.and_(e.get(warp, WARP, field), e.not_(ready)), left), warp, WARP, field)
+    with e.if_then(e.icmp_unsigned("==", ready, constant(I32, 0))):
+        e.ret(constant(I32, 0))
+    e.put(ready, warp, WARP, "mask")
     e.ret(constant(I32, 1))
 
 
-@helper("meet", I32, POINTER, I32, I32, I32)
-def meet(e: Emit, warp: Value, place: Value, members: Value, site: Value) -> None:
-    """The running lanes came to a barrier of the warp and go on at `place`. 1 if they may do so now: all live `members` are at such a
-    barrier, not necessarily the same one; then the others may too. 0 if they have to wait."""
-    mask = e.get(warp, WARP, "mask")
-    asleep = e.get(warp, WARP, "at_warp_barrier")
-    together = e.or_(asleep, mask)
-    missing = e.and_(e.and_(members, e.get(warp, WARP, "live")), e.not_(together))
-    with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0))):
-        set_places(e, warp, mask, place)
-        note_stop(e, warp, mask, site)
-        e.put(together, warp, WARP, "at_warp_barrier")
-        e.put(e.or_(e.get(warp, WARP, "waiting"), mask), warp, WARP, "waiting")
-        e.ret(constant(I32, 0))
-    with e.if_then(e.icmp_unsigned("!=", asleep, constant(I32, 0))):
-        set_places(e, warp, mask, place)
-        e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(together)), warp, WARP, "waiting")
-        e.put(0, warp, WARP, "at_warp_barrier")
-        e.ret(constant(I32, 0))
-    e.ret(constant(I32, 1))
+@helper("meet", I32, POINTER, I32, POINTER, I32, I32)
+def meet(e: Emit, warp: Value, lanes: Value, masks: Value, place: Value, site: Value) -> None:
+    """`lanes` came to a barrier of the warp, with a mask for each lane, and go on at `place`. 1 if they may do so now and nobody waited for
+    them. Else 0: those whose live partners are at such a barrier, not necessarily the same one, go on when it is their turn, among them
+    some that waited; the others wait."""
+    kept = _partners(e, warp)
+    e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(masks, I32), e.load_lanes(kept, I32)), kept)
+    together = e.or_(e.get(warp, WARP, "at_warp_barrier"), lanes)
+    ready = _complete(e, warp, together, e.load_lanes(kept, I32))
+    with e.if_then(e.icmp_unsigned("==", ready, lanes)):
+        e.ret(constant(I32, 1))
+    left = e.and_(together, e.not_(ready))
+    set_places(e, warp, lanes, place)
+    note_stop(e, warp, e.and_(lanes, left), site)
+    e.put(left, warp, WARP, "at_warp_barrier")
+    e.put(e.or_(e.and_(e.get(warp, WARP, "waiting"), e.not_(ready)), left), warp, WARP, "waiting")
+    e.ret(constant(I32, 0))

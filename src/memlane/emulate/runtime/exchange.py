@@ -19,13 +19,13 @@ def permute(e: Emit, source: Value, lanes: Value, out: Value) -> None:
 
 @cache
 def match_any(bits: int) -> Helper:
-    """For each lane of a mask, the lanes of it with the same value: pointers to values and results."""
+    """For each lane of a mask, the lanes with the same value, of whatever mask: pointers to values and results."""
 
     def build(e: Emit, values: Value, mask: Value, out: Value) -> None:
         element = INTEGERS[bits]
         lanes = e.load_lanes(values, element)
         with e.each_lane(mask) as lane:
             same = e.mask_of(e.icmp_unsigned("==", lanes, e.splat(e.load(e.element(values, lane, element), typ=element))))
-            e.store(e.and_(same, mask), e.element(out, lane, I32))
+            e.store(same, e.element(out, lane, I32))
 
     return Helper(f"memlane_match_any_{bits}", VOID, (POINTER, I32, POINTER), build)

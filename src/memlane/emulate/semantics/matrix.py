@@ -30,7 +30,7 @@ def _items(operand: Operand | None) -> tuple[Operand, ...]:
 
 def _rows(k: Lowering) -> Value:
     """Gather the warp. Mask of the lanes whose addresses are used: eight for each matrix."""
-    k.flow.gather(constant(I32, FULL))
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     number = int(k.slot_of("num")[1:])
     return k.e.and_(k.active, constant(I32, (1 << (8 * number)) - 1))
 
@@ -95,7 +95,7 @@ def stmatrix(k: Lowering) -> None:
 
 @semantics(_SECTION + "movmatrix")
 def movmatrix(k: Lowering) -> None:
-    k.flow.gather(constant(I32, FULL))
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     k.write("d", _transposed(k, k.read("a")))
 
 
@@ -105,7 +105,7 @@ def movmatrix(k: Lowering) -> None:
 @semantics(_SECTION + "mma")
 def mma(k: Lowering) -> None:
     """In f16 and f32 the sum is rounded once at its end, where the hardware rounds, or cuts, on the way too."""
-    k.flow.gather(constant(I32, FULL))
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
         items = _items(k.instruction.operand(letter))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from memlane.emulate.check.hooks import check_barrier, check_fence, check_masks, check_warp_barrier
 from memlane.emulate.code.build import I1, I32, I64, constant
-from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.layout import BLOCK, LANES, WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import arrive, meet
 from memlane.emulate.semantics.table import semantics
+from memlane.emulate.semantics.warp import any_of
 
 _SECTION = "parallel-synchronization-and-communication-instructions-"
 
@@ -47,17 +48,20 @@ def _finish_reduction(k: Lowering) -> None:
 
 @semantics(_SECTION + "bar-warp-sync")
 def bar_warp_sync(k: Lowering) -> None:
+    """Each lane waits for the live ones of its own mask. Lanes whose guard is false do not arrive."""
     e = k.e
-    members = k.uniform("mask")
+    partners = k.read("mask")
+    members = any_of(k, partners)
     k.flow.save()
     following = k.flow.successors[0] if k.flow.successors else k.flow.end
     k.flow.skip_if_idle(following)
     check_masks(k)
-    check_warp_barrier(k, members)
+    check_warp_barrier(k, partners)
     missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.active))
     waiting = e.or_(missing, e.get(k.warp, WARP, "at_warp_barrier"))
     with e.if_then(e.icmp_unsigned("!=", waiting, constant(I32, 0)), likely=False):
-        together = k.call(meet, k.warp, constant(I32, following), members, constant(I32, k.index))
+        e.store_lanes(partners, k.scratch("partners", 4 * LANES))
+        together = k.call(meet, k.warp, k.active, k.scratch("partners", 4 * LANES), constant(I32, following), constant(I32, k.index))
         with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
             k.flow.pick_again()
     k.flow.go(following)

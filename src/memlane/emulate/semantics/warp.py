@@ -1,11 +1,17 @@
-"""Exchange between the lanes of a warp. The `.sync` forms wait for the lanes of their mask; see `Flow.gather`."""
+"""Exchange between the lanes of a warp.
+
+The `.sync` forms wait for the lanes of their mask that have not exited; see `Flow.gather`. Lanes that run one instruction together may have
+different masks, as the tiles of cooperative groups do: each group is then served on its own.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import llvmlite.ir as ir
 
 from memlane.emulate.check.hooks import check_masks
-from memlane.emulate.code.build import I32, INTEGERS, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.exchange import match_any, permute
@@ -15,14 +21,44 @@ from memlane.ptx import Immediate
 _SECTION = "parallel-synchronization-and-communication-instructions-"
 
 
+def any_of(k: Lowering, masks: Value) -> Value:
+    """i32: the lanes that the masks of the active lanes name."""
+    e, operand = k.e, k.instruction.operand("mask")
+    if isinstance(operand, Immediate) and k.instruction.guard is None:
+        return constant(I32, operand.value)
+    return e.reduce("or", e.select(e.lanes_of(k.active), masks, constant(masks.type, 0)))
+
+
 def _gathered(k: Lowering) -> Value:
-    """The lanes that exchange: those of the mask that run, once all of them are there."""
+    """Waits until the lanes of the masks are there. For each lane the mask of those that it exchanges with, itself among them."""
+    e = k.e
     if not k.has("mask"):
-        return k.active
-    members = k.uniform("mask")
-    k.flow.gather(members)
+        return e.splat(k.active)
+    masks = k.read("mask")
+    if k.instruction.guard is not None:  # lanes that wait here behind a guard that is false wait for nobody
+        masks = e.select(e.lanes_of(k.guard()), masks, constant(masks.type, 0))
+    k.flow.gather(any_of(k, masks), masks)
     check_masks(k)
-    return k.e.and_(k.active, members)
+    return e.and_(masks, e.splat(k.active))
+
+
+def _for_each_group(k: Lowering, partners: Value, answer: Callable[[Value], Value]) -> Value:
+    """32 lanes: in each group of partners what `answer` says of its mask, i32."""
+    e = k.e
+    if not k.has("mask") or isinstance(k.instruction.operand("mask"), Immediate):
+        members = k.active if not k.has("mask") else e.and_(k.active, k.uniform("mask"))
+        return e.splat(answer(members))
+    e.store_lanes(partners, k.scratch("masks", 4 * LANES))
+    e.store_lanes(constant(vector(I32), 0), k.scratch("d"))
+    left = e.variable(k.active)
+    with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+        first = e.lowest_bit(left.get())
+        members = e.load(e.element(k.scratch("masks", 4 * LANES), first, I32), typ=I32)
+        group = e.or_(members, e.shl(constant(I32, 1), first))  # a lane that its own mask does not name is alone, or the loop had no end
+        found = e.select(e.lanes_of(group), e.splat(answer(members)), e.load_lanes(k.scratch("d"), I32))
+        e.store_lanes(found, k.scratch("d"))
+        left.set(e.and_(left.get(), e.not_(group)))
+    return e.load_lanes(k.scratch("d"), I32)
 
 
 @semantics(_SECTION + "shfl-sync", _SECTION + "shfl")
@@ -75,17 +111,10 @@ def _sources(k: Lowering) -> tuple[Value, Value]:
     return e.select(fits, wanted, lane), fits
 
 
-def _partners(k: Lowering) -> Value:
-    """For each lane the mask of those that it exchanges with, itself among them: lanes with other masks may run the same instruction."""
-    _gathered(k)
-    active = k.e.splat(k.active)
-    return k.e.and_(active, k.read("mask")) if k.has("mask") else active
-
-
 @semantics(_SECTION + "vote-sync", _SECTION + "vote")
 def vote(k: Lowering) -> None:
     e = k.e
-    partners = _partners(k)
+    partners = _gathered(k)
     chosen = e.and_(e.splat(k.read("a")), partners)
     if k.instruction.has("ballot"):
         return k.write("d", chosen)
@@ -98,18 +127,15 @@ def vote(k: Lowering) -> None:
 @semantics(_SECTION + "match-sync")
 def match(k: Lowering) -> None:
     e = k.e
-    lanes = _gathered(k)
-    value = k.read("a")
-    bits = value.type.element.width
+    partners, value = _gathered(k), k.read("a")
     e.store_lanes(value, k.scratch("a"))
+    k.call(match_any(value.type.element.width), k.scratch("a"), k.active, k.scratch("d"))
+    same = e.and_(e.load_lanes(k.scratch("d"), I32), partners)
     if k.instruction.has("any"):
-        k.call(match_any(bits), k.scratch("a"), lanes, k.scratch("d"))
-        return k.write("d", e.load_lanes(k.scratch("d"), I32))
-    first = e.load(e.element(k.scratch("a"), e.and_(e.lowest_bit(lanes), constant(I32, 31)), INTEGERS[bits]), typ=INTEGERS[bits])
-    same = e.and_(e.mask_of(e.icmp_unsigned("==", value, e.splat(first))), lanes)
-    agree = e.icmp_unsigned("==", same, lanes)
-    k.write("d", e.splat(e.select(agree, lanes, constant(I32, 0))))
-    return k.write_second("d", e.sext(agree, I32))
+        return k.write("d", same)
+    agree = e.icmp_unsigned("==", same, partners)
+    k.write("d", e.select(agree, partners, constant(vector(I32), 0)))
+    return k.write_second("d", e.mask_of(agree))
 
 
 @semantics(_SECTION + "activemask")
@@ -120,20 +146,19 @@ def activemask(k: Lowering) -> None:
 @semantics(_SECTION + "redux-sync")
 def redux(k: Lowering) -> None:
     e, operation = k.e, k.slot_of("op")
-    lanes = _gathered(k)
-    value = k.read("a")
-    signed = k.slot_type("a") == "s32"
     if k.slot_type("a") == "f32":
         raise k.unsupported()
+    partners, value = _gathered(k), k.read("a")
+    signed = k.slot_type("a") == "s32"
     name = {"add": "add", "and": "and", "or": "or", "xor": "xor"}.get(operation) or f"{'s' if signed else 'u'}{operation}"
-    neutral = {"and": -1, "umin": -1, "smin": 0x7FFFFFFF, "smax": 0x80000000}.get(name, 0)
-    taking_part = e.select(e.lanes_of(lanes), value, constant(value.type, neutral))
-    k.write("d", e.splat(e.reduce(name, taking_part)))
+    neutral = constant(value.type, {"and": -1, "umin": -1, "smin": 0x7FFFFFFF, "smax": 0x80000000}.get(name, 0))
+    k.write("d", _for_each_group(k, partners, lambda group: e.reduce(name, e.select(e.lanes_of(group), value, neutral))))
 
 
 @semantics(_SECTION + "elect-sync")
 def elect(k: Lowering) -> None:
+    """The lowest lane of the mask, as on an H200; the manual says only that it is always the same one."""
     e = k.e
     leader = e.lowest_bit(_gathered(k))
-    k.write("d", e.splat(leader))
-    k.write_second("d", e.mask_of(e.icmp_unsigned("==", lane_numbers(I32), e.splat(leader))))
+    k.write("d", leader)
+    k.write_second("d", e.mask_of(e.icmp_unsigned("==", lane_numbers(I32), leader)))
