@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+UNTOUCHED = ("--clock-control", "none", "--cache-control", "none")
+"""Clocks are left as they are, and caches are not flushed: neither changes a count."""
 
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 
@@ -30,9 +35,8 @@ def find() -> str | None:
 
 
 def command(program: str, metrics: Sequence[str], script: Sequence[str]) -> list[str]:
-    """What to run. Clocks are left as they are, and caches are not flushed: neither changes a count."""
-    options = ["--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
-    return [program, *options, "--metrics", ",".join(metrics), *script]
+    """What to run."""
+    return [program, *UNTOUCHED, "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), *script]
 
 
 def profile(program: str, metrics: Sequence[str], script: Sequence[str], environment: dict[str, str], timeout: float) -> list[Profiled]:
@@ -65,6 +69,85 @@ def parse(output: str) -> list[Profiled]:
         metrics = {name: value for name, cell in cells.items() if "__" in name or name.startswith("memory_") for value in _number(cell)}
         launches.append(Profiled(cells.get(_NAME_COLUMN, ""), metrics))
     return launches
+
+
+# -- by instruction ------------------------------------------------------------------------------------------------------------
+
+LABELS = {
+    "inst_executed": "Instructions Executed",
+    "thread_inst_executed_true": "Predicated-On Thread Instructions Executed",
+    "memory_l1_tag_requests_global": "L1 Tag Requests Global",
+    "memory_l1_wavefronts_shared": "L1 Wavefronts Shared",
+    "memory_l1_wavefronts_shared_ideal": "L1 Wavefronts Shared Ideal",
+    "memory_l2_theoretical_sectors_global": "L2 Theoretical Sectors Global",
+    "memory_l2_theoretical_sectors_global_ideal": "L2 Theoretical Sectors Global Ideal",
+    "memory_l2_theoretical_sectors_local": "L2 Theoretical Sectors Local",
+}
+"""Metrics that the profiler has for each instruction, and how the head of its source page calls them."""
+
+_OPCODE = re.compile(r"^(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One instruction of a launch."""
+
+    opcode: str
+    """With modifiers: `LDG.E.64`."""
+    metrics: dict[str, float]
+    """By name, as in `LABELS`; those that this instruction has."""
+
+
+@dataclass(frozen=True)
+class Disassembled:
+    """One kernel launch, instruction by instruction in the order of the code."""
+
+    kernel: str
+    instructions: tuple[Counted, ...]
+
+
+def instruction_counts(
+    program: str, metrics: Sequence[str], script: Sequence[str], environment: dict[str, str], timeout: float
+) -> list[Disassembled]:
+    """Run `script` under the profiler; the metrics of every instruction of its launches. RuntimeError with what the profiler said if it
+    gave no table."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = str(Path(folder) / "report")
+        collect = [program, *UNTOUCHED, "--force-overwrite", "--export", report, "--metrics", ",".join(metrics), *script]
+        done = subprocess.run(collect, capture_output=True, text=True, env=environment, timeout=timeout)
+        show = [program, "--import", f"{report}.ncu-rep", "--csv", "--page", "source", "--print-source", "sass", "--print-units", "base"]
+        shown = subprocess.run(show, capture_output=True, text=True, env=environment, timeout=timeout)
+    found = parse_source(shown.stdout)
+    if not found:
+        lines = [line for line in (done.stdout + done.stderr + shown.stdout + shown.stderr).splitlines() if line.strip()]
+        wrong = [line for line in lines if "ERROR" in line or "Error" in line]
+        raise RuntimeError(f"the profiler gave no table of instructions: {' | '.join((wrong or lines)[-4:])}")
+    return found
+
+
+def parse_source(output: str) -> list[Disassembled]:
+    """The launches in the output of `--csv --page source --print-source sass`.
+
+    A launch begins with a line `"Kernel Name","naive(float *)"`; further such pairs may follow, then the head of the table with the columns
+    `Address` and `Source`, then a line for each instruction.
+    """
+    names = {label: metric for metric, label in LABELS.items()} | {metric: metric for metric in LABELS}
+    launches: list[tuple[str, list[Counted]]] = []
+    kernel, head = "", []
+    for cells in csv.reader(line for line in output.splitlines() if line.startswith('"')):
+        if cells[0] == "Kernel Name":
+            kernel, head = cells[1], []
+        elif "Address" in cells and "Source" in cells:
+            head = cells
+            launches.append((kernel, []))
+        elif head and len(cells) == len(head):
+            opcode = _OPCODE.match(cells[head.index("Source")].strip())
+            if opcode:
+                pairs = [
+                    (names[title], value) for title, cell in zip(head, cells, strict=True) if title in names for value in _number(cell)
+                ]
+                launches[-1][1].append(Counted(opcode[1], dict(pairs)))
+    return [Disassembled(name, tuple(instructions)) for name, instructions in launches]
 
 
 def _number(cell: str) -> list[float]:

@@ -1,0 +1,131 @@
+"""Addresses of the lanes of one access to shared memory: what `shared_rule` measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+ALL = 0xFFFFFFFF
+LANES = np.arange(32)
+
+_ROW_BYTES = 128
+"""One word in each bank."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which element of its width each lane accesses."""
+
+    name: str
+    elements: npt.NDArray[np.int64]
+    """int64[32]: numbers of elements, or bytes where `in_bytes`."""
+    mask: int = ALL
+    """Active lanes, bit i is lane i."""
+    in_bytes: bool = False
+
+    def offsets(self, nbytes: int) -> npt.NDArray[np.uint32]:
+        """uint32[32]: byte offsets for elements of `nbytes`, naturally aligned."""
+        scaled = self.elements // nbytes * nbytes if self.in_bytes else self.elements * nbytes
+        return scaled.astype(np.uint32)
+
+
+def patterns() -> tuple[Pattern, ...]:
+    """All of them, always the same."""
+    return (*_strides(), *_repeated(), *_arranged(), *_random(), *_masked(), *_piled())
+
+
+def _strides() -> Iterator[Pattern]:
+    for stride in (*range(1, 13), 14, 15, 16, 17, 18, 20, 24, 28, 31, 32, 33):
+        yield Pattern(f"stride {stride}", LANES * stride)
+
+
+def _repeated() -> Iterator[Pattern]:
+    """Lanes with equal addresses."""
+    yield Pattern("all the same", LANES * 0)
+    for group in (2, 4, 8, 16):
+        yield Pattern(f"lane/{group}", LANES // group)
+    for period in (2, 4, 8, 16):
+        yield Pattern(f"lane%{period}", LANES % period)
+    yield Pattern("lane/2, stride 32", LANES // 2 * 32)
+    yield Pattern("lane/2, stride 2", LANES // 2 * 2)
+    yield Pattern("lane/4, stride 32", LANES // 4 * 32)
+    yield Pattern("lane%16, stride 2", LANES % 16 * 2)
+    yield Pattern("lane%16, stride 32", LANES % 16 * 32)
+    yield Pattern("lane%8, stride 32", LANES % 8 * 32)
+    yield Pattern("as lane^2: lane/4*2+lane%2", LANES // 4 * 2 + LANES % 2)
+    yield Pattern("lane/2, but lane 31 alone", np.where(LANES == 31, 40, LANES // 2))
+    yield Pattern("all the same, but lane 17", np.where(LANES == 17, 1, 0))
+
+
+def _arranged() -> Iterator[Pattern]:
+    yield Pattern("reversed", 31 - LANES)
+    yield Pattern("lane^1", LANES ^ 1)
+    yield Pattern("lane^16", LANES ^ 16)
+    yield Pattern("halves interleaved", LANES // 16 + LANES % 16 * 2)
+    yield Pattern("rows of 33 words", LANES * 132, in_bytes=True)
+    yield Pattern("rows of 36 words", LANES * 144, in_bytes=True)
+    yield Pattern("rows of 34 words", LANES * 136, in_bytes=True)
+    yield Pattern("8 x 4 tile, rows of 32 words", LANES % 4 * 128 + LANES // 4 * 4, in_bytes=True)
+    yield Pattern("4 x 8 tile, rows of 33 elements", LANES % 8 + LANES // 8 * 33)
+    yield Pattern("4 x 8 tile, rows of 32 elements", LANES % 8 + LANES // 8 * 32)
+    yield Pattern("16 x 2 tile, rows of 16 elements", LANES % 2 * 16 + LANES // 2)
+    yield Pattern("stride 1 word", LANES * 4, in_bytes=True)
+    yield Pattern("stride 2 words", LANES * 8, in_bytes=True)
+    yield Pattern("stride 4 words", LANES * 16, in_bytes=True)
+    yield Pattern("stride 1 row", LANES * _ROW_BYTES, in_bytes=True)
+
+
+def _random() -> Iterator[Pattern]:
+    for extent in (8, 32, 64, 256, 1024):
+        for seed in range(3):
+            yield Pattern(f"random in {extent}, seed {seed}", np.random.default_rng(seed).integers(0, extent, 32))
+    for seed in range(3):
+        yield Pattern(f"permuted, seed {seed}", np.random.default_rng(100 + seed).permutation(32))
+
+
+def _masked() -> Iterator[Pattern]:
+    masks = {
+        "lanes 0-15": 0x0000FFFF,
+        "lanes 16-31": 0xFFFF0000,
+        "lanes 0-7": 0x000000FF,
+        "lanes 8-23": 0x00FFFF00,
+        "even lanes": 0x55555555,
+        "odd lanes": 0xAAAAAAAA,
+        "lanes 0 and 1 of 4": 0x33333333,
+        "lanes 0 and 31": 0x80000001,
+        "lanes 15 and 16": 0x00018000,
+        "lanes 0 and 1": 0x00000003,
+        "lane 5": 0x00000020,
+        "lanes 0-30": 0x7FFFFFFF,
+    }
+    for name, mask in masks.items():
+        yield Pattern(name, LANES, mask)
+    yield Pattern("even lanes, stride 32", LANES * 32, 0x55555555)
+    yield Pattern("lanes 0-15, stride 32", LANES * 32, 0x0000FFFF)
+    for seed in range(3):
+        random = np.random.default_rng(200 + seed)
+        yield Pattern(f"random in 256 under a random mask, seed {seed}", random.integers(0, 256, 32), int(random.integers(1, ALL)))
+
+
+def _piled() -> Iterator[Pattern]:
+    """Some lanes in one bank, in rows of their own or at one address, and the others spread without a conflict."""
+    for count in (2, 3, 5, 8, 16):
+        yield Pattern(f"{count} lanes in one bank", np.where(np.less(LANES, count), LANES * 32, LANES))
+        yield Pattern(f"{count} lanes at one address", np.where(np.less(LANES, count), 0, LANES))
+
+
+Rule = Callable[[npt.NDArray[np.uint32], int, int], int]
+
+
+def most_lanes_in_a_bank(offsets: npt.NDArray[np.uint32], mask: int, nbytes: int) -> int:
+    """Active lanes that access the fullest bank, each counted, also those that share an address; a wide access fills several banks."""
+    banks = np.zeros(32, np.int64)
+    for lane in range(32):
+        if mask >> lane & 1:
+            first = int(offsets[lane]) // 4
+            for word in range(first, first + max(1, nbytes // 4)):
+                banks[word % 32] += 1
+    return int(banks.max())

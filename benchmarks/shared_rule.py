@@ -1,0 +1,255 @@
+"""How many cycles do loads, stores and atomics of shared memory take, by the addresses of their lanes?
+
+Eight warps of one block, each in a region of its own, issue the same access over and over; the cycles of one warp-level access are the
+difference of two such runs of different lengths, divided by the accesses that one has more. So whatever a run costs once drops out. A
+hundred patterns of addresses, for each operation and width. Where Nsight Compute is installed it counts the wavefronts of each pattern
+beside, in a kernel with one instruction for each.
+
+Prediction (written before the first run). Loads take `wavefronts` of `memlane.chip.access`, plus a few per cent. Stores follow the same
+rule in all widths, but for 8 and 16 bytes without the merging of neighbours, since data has to be moved for each lane; lanes that store
+to one word do not conflict. An addition of a constant one without a result (`ATOMS.POPC.INC`) follows the rule of loads. The other atomics
+handle each lane that shares a bank by itself, also those at one address: as many passes as the fullest bank has lanes, at one or two
+cycles a pass; 8-byte ones twice. Additions of floats and of 64 bits are loops of compare and swap: as many turns as lanes share an
+address, no prediction for their time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from harness import Row, store
+from ncu import find, instruction_counts
+from patterns import Pattern, most_lanes_in_a_bank, patterns
+from running import failed, machine, parser
+
+from memlane.chip import Chip, access
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, LoadedModule
+from memlane.targets import target as named_target
+
+SOURCES = [
+    "src/memlane/chip/access.py",
+    "benchmarks/shared_rule.py",
+    "benchmarks/patterns.py",
+    "benchmarks/kernels/shared_rule.cu",
+    "benchmarks/ncu.py",
+]
+
+SOURCE = Path(__file__).parent / "kernels" / "shared_rule.cu"
+WARPS = 8
+VALUE = 3
+WAVEFRONTS, IDEAL = "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A pair of kernels of `SOURCE`."""
+
+    name: str
+    nbytes: int
+    rule: str = ""
+    """What is held against the time: `wavefronts` (the rule of `memlane.chip.access`), `lanes` (most lanes in a bank), or nothing."""
+
+
+OPERATIONS = (
+    *(Operation(f"ld_{nbytes}", nbytes, "wavefronts") for nbytes in (1, 2, 4, 8, 16)),
+    *(Operation(f"st_{nbytes}", nbytes, "wavefronts") for nbytes in (1, 2, 4, 8, 16)),
+    Operation("red_add_one", 4, "wavefronts"),
+    *(Operation(name, 4, "lanes") for name in ("red_add_u32", "red_max_u32")),
+    *(Operation(name, 4, "lanes") for name in ("atom_add_u32", "atom_max_u32", "atom_and_b32", "atom_inc_u32")),
+    *(Operation(name, 4, "lanes") for name in ("atom_exch_b32", "atom_cas_b32")),
+    *(Operation(name, 8, "lanes") for name in ("atom_exch_b64", "atom_cas_b64")),
+    Operation("red_add_f32", 4),
+    Operation("atom_add_f32", 4),
+    Operation("red_add_u64", 8),
+    Operation("atom_add_u64", 8),
+)
+
+QUICK = ("ld_4", "ld_16", "st_8", "red_add_one", "atom_add_u32")
+"""What `--quick` runs, on few patterns."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is done."""
+
+    operations: tuple[Operation, ...]
+    patterns: tuple[Pattern, ...]
+    unroll: int
+    repeats: tuple[int, int]
+    rounds: int
+
+    @property
+    def region(self) -> int:
+        """Bytes for each warp: what the widest pattern spans, in whole rows of banks."""
+        most = max(int(pattern.offsets(op.nbytes).max()) + op.nbytes for pattern in self.patterns for op in self.operations)
+        return -(-most // 128) * 128
+
+
+def setting(options: argparse.Namespace) -> Setting:
+    operations = tuple(op for op in OPERATIONS if not options.quick or op.name in QUICK)
+    if options.case:
+        operations = tuple(op for op in OPERATIONS if op.name == options.case)
+        if not operations:
+            raise SystemExit(f"there is no case {options.case!r}; choose among: {'; '.join(op.name for op in OPERATIONS)}")
+    if options.quick:
+        return Setting(operations, patterns()[::12], 4, (1, 3), 1)
+    return Setting(operations, patterns(), 64, (2, 6), 7)
+
+
+# -- measuring -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Addresses of one width, on the target."""
+
+    offsets: DeviceArray
+    masks: DeviceArray
+    sink: DeviceArray
+
+
+class Bench:
+    """The kernels on a target."""
+
+    def __init__(self, name: str, chosen: Setting) -> None:
+        self.target = named_target(name)
+        self.chosen = chosen
+        major, minor = self.target.chip.compute_capability
+        define = [f"UNROLL={chosen.unroll}", f"PATTERNS={len(chosen.patterns)}"]
+        self.loaded: LoadedModule = self.target.load(cuda(SOURCE, arch=f"sm_{major}{minor}", define=define))
+        self._tables: dict[int, Tables] = {}
+
+    def tables(self, nbytes: int) -> Tables:
+        if nbytes not in self._tables:
+            offsets = np.stack([pattern.offsets(nbytes) for pattern in self.chosen.patterns])
+            masks = np.array([pattern.mask for pattern in self.chosen.patterns], np.uint32)
+            self._tables[nbytes] = Tables(self.target.array(offsets), self.target.array(masks), self.target.empty(1, "u4"))
+        return self._tables[nbytes]
+
+    def elapsed(self, op: Operation, repeats: int) -> np.ndarray:
+        """float64[patterns]: cycles from the first warp's start to the last one's end."""
+        chosen, tables = self.chosen, self.tables(op.nbytes)
+        blocks = len(chosen.patterns)
+        times = self.target.zeros((blocks, WARPS, 2), "u8")
+        call = self.loaded[f"timed_{op.name}"][blocks, WARPS * 32, None, WARPS * chosen.region]
+        call(times, tables.offsets, tables.masks, chosen.region, repeats, VALUE, tables.sink)
+        read = times.numpy().astype(np.float64)
+        return np.asarray(read[..., 1].max(axis=1) - read[..., 0].min(axis=1))
+
+    def cycles(self, op: Operation) -> list[float]:
+        """For each pattern: cycles of one access, the median over the rounds."""
+        few, many = self.chosen.repeats
+        self.elapsed(op, few)  # fetches the code
+        accesses = (many - few) * self.chosen.unroll * WARPS
+        rounds = [(self.elapsed(op, many) - self.elapsed(op, few)) / accesses for _ in range(self.chosen.rounds)]
+        return [statistics.median(values) for values in zip(*rounds, strict=True)]
+
+    def once(self, op: Operation) -> None:
+        """Each pattern by one warp, in an instruction of its own."""
+        tables = self.tables(op.nbytes)
+        self.loaded[f"once_{op.name}"][1, 32, None, self.chosen.region](tables.offsets, tables.masks, VALUE, tables.sink)
+
+
+def profiled(program: str, chosen: Setting, options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, float]]]]:
+    """By operation and SASS opcode: the profiler's counts for each pattern in turn."""
+    script = [sys.executable, str(Path(__file__)), "--target", options.target, "--once", *(["--quick"] if options.quick else [])]
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for launch in instruction_counts(program, [WAVEFRONTS, IDEAL], script, dict(os.environ), options.limit):
+        by_opcode = found.setdefault(launch.kernel.removeprefix("once_"), {})
+        for instruction in launch.instructions:
+            if instruction.metrics.get(WAVEFRONTS):
+                by_opcode.setdefault(instruction.opcode, []).append(instruction.metrics)
+    return found
+
+
+# -- comparing -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One operation under one pattern."""
+
+    pattern: Pattern
+    cycles: float
+    expected: Mapping[str, int]
+    """By name of the rule."""
+    profiler: Mapping[str, float] = field(default_factory=dict)
+    """Wavefronts by SASS opcode."""
+
+
+def expectations(chip: Chip, pattern: Pattern, nbytes: int) -> dict[str, int]:
+    offsets = pattern.offsets(nbytes)
+    return {
+        "wavefronts": access.wavefronts(chip, offsets.astype(np.uint64), pattern.mask, nbytes),
+        "lanes": most_lanes_in_a_bank(offsets, pattern.mask, nbytes),
+    }
+
+
+def agrees(cycles: float, expected: float) -> bool:
+    """Within the few per cent that the loop costs: 15 % of what is expected, or a third of a cycle."""
+    return abs(cycles - expected) <= max(0.15 * expected, 0.34)
+
+
+def row(op: Operation, measured: list[Measured], modelled: bool) -> Row:
+    """How many patterns take other than the expected time; the cycles of all of them stand beside."""
+    peer = {one.pattern.name: round(one.cycles, 2) for one in measured}
+    metric = "patterns that take other than the rule's time"
+    if not op.rule:
+        return Row(op.name, metric, None, "", peer=peer, note="a loop of compare and swap: no rule is claimed")
+    off = [one for one in measured if not agrees(one.cycles, one.expected[op.rule])]
+    listed = "; ".join(f"{one.pattern.name}: {one.cycles:.2f}, rule {one.expected[op.rule]}" for one in off)
+    reach = None if modelled else 0.0
+    return Row(op.name, metric, float(len(off)), "patterns", reach, peer=peer, note=f"rule: {op.rule}" + (f"; {listed}" if off else ""))
+
+
+def table(op: Operation, measured: list[Measured]) -> Iterator[str]:
+    opcodes = sorted({opcode for one in measured for opcode in one.profiler})
+    yield f"\n{op.name}: {'pattern':48} {'cycles':>8} {'wavefronts':>10} {'lanes':>6}  {'  '.join(opcodes)}"
+    for one in measured:
+        counted = "  ".join(f"{one.profiler[opcode]:{len(opcode)}g}" for opcode in opcodes if opcode in one.profiler)
+        rules = f"{one.expected['wavefronts']:10} {one.expected['lanes']:6}"
+        yield f"{op.name}: {one.pattern.name:48} {one.cycles:8.2f} {rules}  {counted}"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.set_defaults(limit=90.0)
+    arguments.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    chosen = setting(options)
+    bench = Bench(options.target, chosen)
+    if options.once:
+        for op in chosen.operations:
+            bench.once(op)
+        bench.target.sync()
+        return
+    cycles = {op.name: bench.cycles(op) for op in chosen.operations}
+    head, program = machine(options), find() if options.target.startswith("cuda") else None
+    counted: dict[str, dict[str, list[dict[str, float]]]] = {}
+    rows = []
+    if program:
+        try:
+            counted = profiled(program, chosen, options)
+        except Exception as error:
+            rows.append(failed("Nsight Compute", f"{type(error).__name__}: {error}"))
+    for op in chosen.operations:
+        measured = []
+        for number, pattern in enumerate(chosen.patterns):
+            seen = {opcode: values[number][WAVEFRONTS] for opcode, values in counted.get(op.name, {}).items() if number < len(values)}
+            expected = expectations(bench.target.chip, pattern, op.nbytes)
+            measured.append(Measured(pattern, cycles[op.name][number], expected, seen))
+        print("\n".join(table(op, measured)))
+        rows.append(row(op, measured, bench.target.modelled))
+    store("shared_rule", rows, **head)
+
+
+if __name__ == "__main__":
+    main()

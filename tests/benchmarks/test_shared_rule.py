@@ -1,0 +1,77 @@
+"""The patterns of addresses, their rules, and what the benchmark makes of the profiler's page of instructions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import ROOT
+from ncu import Counted, Disassembled, parse_source
+from patterns import ALL, Pattern, most_lanes_in_a_bank, patterns
+from shared_rule import OPERATIONS, agrees
+
+PAGE = """\
+==PROF== Disconnected from process 4711
+"Kernel Name","once_ld_4(const unsigned int *, unsigned int)"
+"#","Address","Source","Instructions Executed","L1 Wavefronts Shared","L1 Wavefronts Shared Ideal","Address Space"
+"1","7f01","      @!P0 LDS.U.64 R4, [R2]","1","1,024","16","Shared"
+"2","7f02","      IMAD R4, R2, R1, R0","1","-","-",""
+"Kernel Name","twice(int *)"
+"Address","Source","memory_l1_wavefronts_shared"
+"8000","@UP0 ATOMS.POPC.INC.32 RZ, [R0]","3"
+"""
+
+
+def test_the_profilers_page_of_instructions_is_read_by_launch() -> None:
+    first = Counted("LDS.U.64", {"inst_executed": 1, "memory_l1_wavefronts_shared": 1024, "memory_l1_wavefronts_shared_ideal": 16})
+    once, twice = parse_source(PAGE)
+    assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, Counted("IMAD", {"inst_executed": 1})))
+    assert twice.instructions == (Counted("ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}),)
+    assert parse_source("==ERROR== nothing\n") == []
+
+
+def test_patterns_have_names_of_their_own_and_aligned_addresses() -> None:
+    found = patterns()
+    assert len({pattern.name for pattern in found}) == len(found) <= 132  # a block each, all at once on the smallest GPU that we measure
+    for pattern in found:
+        assert 0 < pattern.mask <= ALL, pattern.name
+        for nbytes in (1, 2, 4, 8, 16):
+            assert not (pattern.offsets(nbytes) % nbytes).any(), (pattern.name, nbytes)
+
+
+@pytest.mark.parametrize(
+    ("elements", "mask", "nbytes", "most"),
+    [
+        (np.arange(32), ALL, 4, 1),
+        (np.arange(32) * 32, ALL, 4, 32),
+        (np.arange(32) * 0, 0x0000FFFF, 4, 16),  # equal addresses are counted lane by lane
+        (np.arange(32), ALL, 16, 4),
+        (np.arange(32), ALL, 1, 4),
+    ],
+)
+def test_lanes_are_counted_by_bank(elements: np.ndarray, mask: int, nbytes: int, most: int) -> None:
+    assert most_lanes_in_a_bank(Pattern("", elements).offsets(nbytes), mask, nbytes) == most
+
+
+def test_a_few_per_cent_are_forgiven_and_a_wavefront_is_not() -> None:
+    assert all(agrees(*pair) for pair in ((1.13, 1), (36.2, 32)))
+    assert not any(agrees(*pair) for pair in ((2.0, 1), (1.0, 2), (40.0, 32)))
+
+
+def test_one_operation_on_the_emulator(quick: Callable[..., list[dict[str, Any]]]) -> None:
+    (row,) = quick("shared_rule", "ld_4")
+    assert row["case"] == "ld_4"
+    # Sixteen rows of one bank, each lane pair at one word: more wavefronts than the latency of the few warps hides.
+    assert row["peer"]["lane%16, stride 32"] == pytest.approx(16, abs=0.5)
+    assert row["peer"]["stride 1"] < 5
+
+
+def test_an_operation_that_does_not_exist_is_refused() -> None:
+    command = [sys.executable, "benchmarks/shared_rule.py", "--target", "emulator:h200", "--quick", "--case", "ld_3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"there is no case 'ld_3'; choose among: {OPERATIONS[0].name}; " in done.stderr
