@@ -25,7 +25,7 @@ TESLA = replace(  # half warps over 16 banks with one broadcast word, and segmen
 )
 KEPLER_8 = replace(H200, banks=replace(H200.banks, bank_bytes=8, lanes_8=32, lanes_16=16, merge="never"))
 KEPLER_4 = replace(H200, banks=replace(H200.banks, row_words=2, lanes_8=32, lanes_16=16, merge="never"))
-FERMI = replace(H200, sector_bytes=128, coalescing=replace(H200.coalescing, lanes_8=16, lanes_16=8))
+FERMI = replace(H200, coalescing=replace(H200.coalescing, lanes_8=16, lanes_16=8, load_bytes=128))
 CHIPS = {"h200": H200, "tesla": TESLA, "kepler-8": KEPLER_8, "kepler-4": KEPLER_4, "fermi": FERMI}
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlane.chip import BankRule, Chip, CoalescingRule, access, load, names
-from memlane.emulate.count.counting import counting
+from memlane.chip import AccessKind, BankRule, Chip, CoalescingRule, access, load, names
+from memlane.emulate.count.counting import counting, meeting
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -20,30 +22,42 @@ FIRST = CoalescingRule("segments", 16, 16, 8, 1)
 """The protocol of compute capability 1.3; the split of wide accesses is made up."""
 SYNTHETIC = {
     "half-warps over 16 banks": BankRule(16, 4, 1, 16, 16, 16, "never", "one word"),
+    "word by word": BankRule(16, 4, 1, 16, 16, 16, "never", "one word", wide="word by word"),
     "8-byte banks": BankRule(32, 8, 1, 32, 32, 16, "never", "every word"),
     "two words a row": BankRule(32, 4, 2, 32, 32, 16, "never", "every word"),
     "whole warps at any width": BankRule(32, 4, 1, 32, 32, 32, "never", "every word"),
     "64 banks": BankRule(64, 4, 1, 32, 16, 8, "neighbours", "every word"),
+    "one by one": BankRule(32, 4, 1, 32, 16, 8, "neighbours", "every word", same_word="one by one"),
+    "a wavefront more": BankRule(32, 4, 1, 32, 16, 8, "neighbours", "every word", extra_16=1),
 }
+KINDS: tuple[AccessKind, ...] = get_args(AccessKind)
 
 
 @cache
 def chips() -> dict[str, Chip]:
     shipped = {name: load(name) for name in names()}
-    return shipped | {name: replace(H200, banks=rule, coalescing=FIRST) for name, rule in SYNTHETIC.items()}
+    return shipped | {
+        name: replace(H200, banks=rule, store_banks=None, atomic_banks=None, coalescing=FIRST) for name, rule in SYNTHETIC.items()
+    }
 
 
 def pair(number: int) -> tuple[int, int]:
     return number & FULL, number >> 32
 
 
-def check(chip: Chip, addresses: np.ndarray, mask: int, nbytes: int, distance: int = 0) -> None:
+@cache
+def compiled(chip: Chip, kind: AccessKind) -> tuple[Callable[..., int], ...]:
+    costs = counting(chip, kind)
+    return callable_of(costs.sectors), callable_of(costs.wavefronts), callable_of(costs.local)
+
+
+def check(chip: Chip, addresses: np.ndarray, mask: int, nbytes: int, kind: AccessKind = "load", distance: int = 0) -> None:
     given = (addresses - np.uint64(distance % 2**64)).astype(np.uint64)
-    costs = counting(chip)
-    moved = callable_of(costs.sectors)(given.ctypes.data, distance, mask, nbytes)
-    assert pair(moved) == (access.sectors(chip, addresses, mask, nbytes), access.ideal_sectors(chip, addresses, mask, nbytes))
-    passes = callable_of(costs.wavefronts)(given.ctypes.data, distance, mask, nbytes)
-    assert pair(passes) == (access.wavefronts(chip, addresses, mask, nbytes), access.ideal_wavefronts(chip, addresses, mask, nbytes))
+    one = (addresses, mask, nbytes)
+    moved, passes, local = (pair(cost(given.ctypes.data, distance, mask, nbytes)) for cost in compiled(chip, kind))
+    assert moved == (access.sectors(chip, *one, kind), access.ideal_sectors(chip, *one))
+    assert passes == (access.wavefronts(chip, *one, kind), access.ideal_wavefronts(chip, *one, kind))
+    assert local == (access.local_sectors(chip, *one), access.ideal_local_sectors(chip, mask, nbytes))
 
 
 lane = np.arange(32, dtype=np.uint64)
@@ -55,6 +69,7 @@ orders = st.one_of(
     st.builds(lambda across, pitch: lane % across + lane // across * pitch, st.sampled_from([1, 2, 4, 8, 16]), st.integers(0, 600)),
     st.builds(lambda across, pitch: lane // across + lane % across * pitch, st.sampled_from([1, 2, 4, 8, 16]), st.integers(0, 600)),
     st.builds(lambda swizzle: lane ^ swizzle, st.integers(0, 31)),
+    st.builds(lambda start, slow, fast: start + lane % 16 * fast + lane // 16 * slow, *[st.integers(0, 70)] * 3),
 )
 masks = st.one_of(
     st.just(FULL),
@@ -65,11 +80,13 @@ masks = st.one_of(
 
 
 @pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
-@settings(max_examples=120, deadline=None)
-@given(order=orders, mask=masks, width=st.sampled_from(access.WIDTHS), distance=st.integers(-100, 100))
-def test_generated_counts_equal_the_definition(name: str, order: np.ndarray, mask: int, width: int, distance: int) -> None:
+@settings(max_examples=60, deadline=None)
+@given(order=orders, mask=masks, width=st.sampled_from(access.WIDTHS), kind=st.sampled_from(KINDS), distance=st.integers(-100, 100))
+def test_generated_counts_equal_the_definition(
+    name: str, order: np.ndarray, mask: int, width: int, kind: AccessKind, distance: int
+) -> None:
     base = np.uint64(1 << 46)
-    check(chips()[name], base + order.astype(np.uint64) * np.uint64(width), mask, width, distance)
+    check(chips()[name], base + order.astype(np.uint64) * np.uint64(width), mask, width, kind, distance)
 
 
 @settings(max_examples=60, deadline=None)
@@ -111,6 +128,13 @@ def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], 
 def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expected: int) -> None:
     addresses = words * np.uint64(width)
     assert callable_of(counting(H200).wavefronts)(addresses.ctypes.data, 0, FULL, width) & FULL == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(order=orders, mask=masks)
+def test_lanes_that_meet_at_an_address(order: np.ndarray, mask: int) -> None:
+    addresses = np.uint64(1 << 46) + order.astype(np.uint64) * np.uint64(4)
+    assert pair(callable_of(meeting)(addresses.ctypes.data, mask)) == access.distinct_addresses(addresses, mask, 4)
 
 
 def test_chips_with_equal_rules_share_the_code() -> None:

@@ -10,18 +10,19 @@ Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes a measuremen
 what NVIDIA said on the forum of compute capability 7.x. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections G.3.2
 and G.3.3. The numbers in these rules are data of the chip (`BankRule`, `CoalescingRule`).
 
-Stores are held to the same bank rule as loads until someone measures otherwise; lanes that store to the same word do not conflict (the
-guide says that one of them wins). Of atomics on shared memory nothing is claimed.
+Loads, stores and atomics may follow different rules; which, and who says so, is data of the chip too (`Chip.bank_rule`,
+`Chip.piece_bytes`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip.model import BankRule, Chip
+from memlane.chip.model import AccessKind, BankRule, Chip
 
 Addresses = npt.NDArray[np.uint64] | Sequence[int]
 Mask = int | npt.NDArray[np.bool_] | Sequence[bool]
@@ -31,20 +32,37 @@ Lane = tuple[int, int]
 WIDTHS = (1, 2, 4, 8, 16)
 
 
-def transactions(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Pieces of memory that move: sectors, or segments of 32 to 128 bytes on compute capability 1.x."""
-    return sum(1 for group in _coalescing_groups(chip, addresses, active, nbytes) for _ in _pieces(chip, group, nbytes))
+def transactions(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
+    """Pieces of memory that move: sectors, lines where L1 is filled by the line, or segments of 32 to 128 bytes."""
+    return sum(1 for group in _coalescing_groups(chip, addresses, active, nbytes) for _ in _pieces(chip, group, nbytes, kind))
 
 
-def sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Sectors that move: the distinct ones that hold a byte asked for, counted in each group of lanes that is served together."""
-    moved = sum(size for group in _coalescing_groups(chip, addresses, active, nbytes) for size in _pieces(chip, group, nbytes))
+def sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
+    """Sectors that move: those of the distinct pieces that hold a byte asked for, counted in each group of lanes that is served
+    together."""
+    moved = sum(size for group in _coalescing_groups(chip, addresses, active, nbytes) for size in _pieces(chip, group, nbytes, kind))
     return moved // chip.sector_bytes
 
 
 def ideal_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
     """Sectors that the distinct bytes asked for would fill if they lay side by side."""
     return -(-len(_bytes(_lanes(addresses, active, nbytes), nbytes)) // chip.sector_bytes)
+
+
+def local_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+    """Sectors of local memory, each lane's address being one in its own copy.
+
+    The copies of a warp are interleaved by words of 4 bytes: word k of all lanes is one line of 128 bytes.
+    """
+    lanes = _lanes(addresses, active, nbytes)
+    at = {(address + offset) // 4 * 128 + lane * 4 for lane, address in lanes for offset in range(nbytes)}
+    return len({byte // chip.sector_bytes for byte in at})
+
+
+def ideal_local_sectors(chip: Chip, active: Mask, nbytes: int) -> int:
+    """Sectors that the words asked for would fill if they lay side by side: no two lanes share a word."""
+    lanes = _lanes([0] * 32, active, nbytes)
+    return -(-len(lanes) * max(4, nbytes) // chip.sector_bytes)
 
 
 def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
@@ -55,23 +73,39 @@ def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) 
     return sum(-(-count // chip.coalescing.lines_per_wavefront) for count in lines)
 
 
-def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
     """Passes of a shared-memory access through the banks.
 
     A pass without an active lane is paid for like any other: 16 lanes that read 8 bytes each cost 2, unless the passes merge.
     """
-    return sum(_conflict_degree(chip.banks, group, nbytes) for group in _passes(chip.banks, addresses, active, nbytes))
+    rule = chip.bank_rule(kind)
+    return sum(
+        _conflict_degree(rule, group, width) + rule.extra(width)
+        for starts, width in _requests(rule, addresses, nbytes)
+        for group in _passes(rule, starts, active, width)
+    )
 
 
-def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
+def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
     """Wavefronts of the same passes if the distinct bytes of each were spread evenly over the banks."""
-    width = chip.banks.banks * chip.banks.bank_bytes * chip.banks.row_words
-    return sum(max(1, -(-len(_bytes(group, nbytes)) // width)) for group in _passes(chip.banks, addresses, active, nbytes))
+    rule = chip.bank_rule(kind)
+    row_bytes = rule.banks * rule.bank_bytes * rule.row_words
+    return sum(
+        max(1, -(-len(_bytes(group, width)) // row_bytes))
+        for starts, width in _requests(rule, addresses, nbytes)
+        for group in _passes(rule, starts, active, width)
+    )
 
 
-def conflicts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Wavefronts beyond the ideal: bank conflicts."""
-    return wavefronts(chip, addresses, active, nbytes) - ideal_wavefronts(chip, addresses, active, nbytes)
+def conflicts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
+    """Wavefronts beyond the ideal: bank conflicts, and lanes of an atomic that wait for each other at one word."""
+    return wavefronts(chip, addresses, active, nbytes, kind) - ideal_wavefronts(chip, addresses, active, nbytes, kind)
+
+
+def distinct_addresses(addresses: Addresses, active: Mask, nbytes: int) -> tuple[int, int]:
+    """The different addresses of the active lanes, and the most lanes at one of them."""
+    lanes = Counter(address for _, address in _lanes(addresses, active, nbytes))
+    return len(lanes), max(lanes.values(), default=0)
 
 
 def _lanes(addresses: Addresses, active: Mask, nbytes: int) -> list[Lane]:
@@ -97,10 +131,11 @@ def _coalescing_groups(chip: Chip, addresses: Addresses, active: Mask, nbytes: i
     return [group for group in groups if group]
 
 
-def _pieces(chip: Chip, group: list[Lane], nbytes: int) -> list[int]:
+def _pieces(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -> list[int]:
     """Sizes in bytes of what moves for one group of lanes."""
     if chip.coalescing.transactions == "sectors":
-        return [chip.sector_bytes] * len({byte // chip.sector_bytes for byte in _bytes(group, nbytes)})
+        size = chip.piece_bytes(kind)
+        return [size] * len({byte // size for byte in _bytes(group, nbytes)})
     pieces = []
     while group:
         size = {1: 32, 2: 64}.get(nbytes, 128)
@@ -115,6 +150,14 @@ def _pieces(chip: Chip, group: list[Lane], nbytes: int) -> list[int]:
             start += size * halves.pop()
         pieces.append(size)
     return pieces
+
+
+def _requests(rule: BankRule, addresses: Addresses, nbytes: int) -> list[tuple[list[int], int]]:
+    """The requests that an access is made of: their addresses, and the bytes that each lane asks for."""
+    starts = [int(address) for address in addresses]
+    if rule.wide == "at once" or nbytes <= rule.bank_bytes or nbytes not in WIDTHS:
+        return [(starts, nbytes)]
+    return [([start + word for start in starts], rule.bank_bytes) for word in range(0, nbytes, rule.bank_bytes)]
 
 
 def _passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
@@ -136,6 +179,9 @@ def _passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> 
 def _conflict_degree(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
     """Wavefronts of one pass."""
     row_bytes = rule.banks * rule.bank_bytes * rule.row_words
+    if rule.same_word == "one by one":
+        asked = Counter(bank for lane in lanes for bank in {byte // rule.bank_bytes % rule.banks for byte in _bytes([lane], nbytes)})
+        return max([1, *asked.values()])
     if rule.broadcast == "one word":
         return _single_broadcast_steps(rule, lanes, nbytes)
     rows: dict[int, set[int]] = {}

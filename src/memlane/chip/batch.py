@@ -7,12 +7,13 @@ integers [n]. Each function gives int64[n]. Natural alignment is relied upon: an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import access
-from memlane.chip.model import BankRule, Chip
+from memlane.chip.model import AccessKind, BankRule, Chip
 
 Addresses = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]
@@ -25,18 +26,18 @@ _CHUNK = 1 << 12
 """Accesses worked on at a time: bounds the memory for intermediate arrays, and keeps them in cache."""
 
 
-def transactions(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+def transactions(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
     """As `access.transactions`."""
-    if chip.coalescing.transactions == "sectors":
-        return sectors(chip, addresses, active, nbytes)
-    return _one_by_one(access.transactions, chip, addresses, active, nbytes)
+    if chip.coalescing.transactions != "sectors":
+        return _one_by_one(access.transactions, chip, addresses, active, nbytes)
+    return _each(partial(_pieces, kind=kind), chip, addresses, active, nbytes)
 
 
-def sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+def sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
     """As `access.sectors`."""
     if chip.coalescing.transactions != "sectors":
         return _one_by_one(access.sectors, chip, addresses, active, nbytes)
-    return _each(_sectors, chip, addresses, active, nbytes)
+    return transactions(chip, addresses, active, nbytes, kind) * (chip.piece_bytes(kind) // chip.sector_bytes)
 
 
 def ideal_sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
@@ -49,21 +50,25 @@ def tag_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widt
     return _each(_tag_wavefronts, chip, addresses, active, nbytes)
 
 
-def wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+def wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
     """As `access.wavefronts`."""
-    if chip.banks.broadcast != "every word":
-        return _one_by_one(access.wavefronts, chip, addresses, active, nbytes)
-    return _each(_wavefronts, chip, addresses, active, nbytes)
+    rule = chip.bank_rule(kind)
+    if rule.broadcast != "every word" or rule.wide != "at once":
+        return _one_by_one(partial(access.wavefronts, kind=kind), chip, addresses, active, nbytes)
+    return _each(partial(_over_passes, rule=rule, degrees=_conflict_degrees), chip, addresses, active, nbytes)
 
 
-def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
     """As `access.ideal_wavefronts`."""
-    return _each(_ideal_wavefronts, chip, addresses, active, nbytes)
+    rule = chip.bank_rule(kind)
+    if rule.wide != "at once":
+        return _one_by_one(partial(access.ideal_wavefronts, kind=kind), chip, addresses, active, nbytes)
+    return _each(partial(_over_passes, rule=rule, degrees=_spread_degrees), chip, addresses, active, nbytes)
 
 
-def conflicts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
+def conflicts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
     """As `access.conflicts`."""
-    return wavefronts(chip, addresses, active, nbytes) - ideal_wavefronts(chip, addresses, active, nbytes)
+    return wavefronts(chip, addresses, active, nbytes, kind) - ideal_wavefronts(chip, addresses, active, nbytes, kind)
 
 
 def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
@@ -89,8 +94,8 @@ def _one_by_one(
     return np.array([rule(chip, a, int(m), int(w)) for a, m, w in zip(addresses, active, widths, strict=True)], np.int64)
 
 
-def _sectors(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    return _total(_distinct(*_grouped(addresses // np.uint64(chip.sector_bytes), lanes, chip.coalescing.lanes(nbytes))))
+def _pieces(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int, kind: AccessKind) -> Counts:
+    return _total(_distinct(*_grouped(addresses // np.uint64(chip.piece_bytes(kind)), lanes, chip.coalescing.lanes(nbytes))))
 
 
 def _ideal_sectors(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
@@ -102,19 +107,16 @@ def _tag_wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int)
     return _total(-(-lines // chip.coalescing.lines_per_wavefront))
 
 
-def _wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    return _over_passes(chip, addresses, lanes, nbytes, _conflict_degrees)
-
-
-def _ideal_wavefronts(chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    return _over_passes(chip, addresses, lanes, nbytes, _spread_degrees)
-
-
 def _over_passes(
-    chip: Chip, addresses: Addresses, lanes: Flags, nbytes: int, degrees: Callable[[BankRule, Addresses, Flags, int], Counts]
+    chip: Chip,
+    addresses: Addresses,
+    lanes: Flags,
+    nbytes: int,
+    rule: BankRule,
+    degrees: Callable[[BankRule, Addresses, Flags, int], Counts],
 ) -> Counts:
     """The sum of `degrees` over the passes of each access, merged passes taken together."""
-    rule, size = chip.banks, chip.banks.lanes(nbytes)
+    size = rule.lanes(nbytes)
     merged = _merges(addresses, lanes) if rule.merge == "neighbours" and size < 32 else np.zeros(len(addresses), np.bool_)
     total = np.zeros(len(addresses), np.int64)
     for rows, lanes_in_pass in ((~merged, size), (merged, 2 * size)):
@@ -141,12 +143,14 @@ def _conflict_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes
     bank = addresses // np.uint64(wide_bytes) % np.uint64(wide_banks)
     row = addresses // np.uint64(rule.banks * rule.bank_bytes * rule.row_words)
     # One number for each cell (row, bank) of the memory: sorted, the first of each run of equal ones is a distinct row of its bank.
-    cells, fresh = _first_of_each(row * np.uint64(wide_banks) + bank, lanes)
+    cells, fresh = row * np.uint64(wide_banks) + bank, lanes
+    if rule.same_word == "together":
+        cells, fresh = _first_of_each(cells, lanes)
     passes = addresses.shape[0] * addresses.shape[1]
     slots = np.arange(passes).reshape(*addresses.shape[:2], 1) * wide_banks + (cells % np.uint64(wide_banks)).astype(np.int64)
     rows = np.bincount(slots[fresh], minlength=passes * wide_banks)
     fullest: Counts = rows.reshape(*addresses.shape[:2], wide_banks).max(axis=-1)
-    return np.maximum(1, fullest)
+    return np.maximum(1, fullest) + rule.extra(nbytes)
 
 
 def _spread_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:

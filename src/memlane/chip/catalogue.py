@@ -14,8 +14,11 @@ A file `<name>.toml` describes the chip `<name>`. Directories are searched in or
     l1 = { value = 34.3, unit = "cycles", source = "measured: with a ruler" }
 
 A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
-the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. Missing
+the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. The
+tables `[store_banks]` and `[atomic_banks]` hold what is different from `[banks]` for stores and for atomics; they may be missing. Missing
 and unknown entries, wrong types and wrong units are errors that name the entry.
+
+A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it.
 """
 
 from __future__ import annotations
@@ -33,8 +36,11 @@ from memlane.chip.model import KINDS, BankRule, Chip, CoalescingRule, Fact, Late
 from memlane.errors import ChipError
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
-_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES)
-_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES}
+_VARIANTS = ("store_banks", "atomic_banks")
+"""Tables of what is different from `[banks]`."""
+_OPTIONAL = ("sources", *_VARIANTS)
+_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_VARIANTS)
+_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_VARIANTS}
 
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes",)
 
@@ -137,11 +143,25 @@ def _distance(chip: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int,
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int) -> Chip:
     """`changed` is the modification time: an edited file is read again."""
+    return _ChipFile(path, _text(path)).chip()
+
+
+def _text(path: Path) -> dict[str, Any]:
+    """What a file says, together with what the file says that it is `like`."""
     try:
         text = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ChipError(f"cannot read the chip file {path}: {error}") from error
-    return _ChipFile(path, text).chip()
+    if "like" not in text:
+        return text
+    relative = path.with_name(f"{text.pop('like')}.toml")
+    if relative == path or not relative.is_file():
+        raise ChipError(f"{path}: there is no {relative.name} beside it that it could be like")
+    said = _text(relative)
+    for name, entry in text.items():
+        both = isinstance(entry, dict) and isinstance(said.get(name), dict)
+        said[name] = {**said[name], **entry} if both else entry
+    return said
 
 
 @cache
@@ -153,7 +173,7 @@ def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
         if kind is Chip and one.name in _NOT_IN_THE_CHIP_TABLE:
             continue
         optional = one.default is not MISSING
-        hint = get_args(hints[one.name])[0] if optional else hints[one.name]
+        hint = get_args(hints[one.name])[0] if optional and one.default is None else hints[one.name]
         value, unit = get_args(hint)
         entries[one.name] = (value, unit, optional)
     return entries
@@ -175,7 +195,7 @@ class _ChipFile:
             if name not in _HEAD:
                 raise self.fail(f"unknown table or key {name!r}; a chip file has {', '.join(_HEAD)}")
         for name in _HEAD:
-            if name not in self.text and name != "sources":
+            if name not in self.text and name not in _OPTIONAL:
                 raise self.fail(f"{name!r} is missing")
         if not isinstance(self.text.get("sources", {}), dict):
             raise self.fail("'sources' must be a table: [sources]")
@@ -185,7 +205,8 @@ class _ChipFile:
         if not isinstance(self.text["product"], str):
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
-        parts = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
+        parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
+        parts |= {name: replace(parts["banks"], **self.table(name, BankRule, whole=False)) for name in _VARIANTS if name in self.text}
         return Chip(
             name=self.path.stem,
             product=self.text["product"],
@@ -195,8 +216,8 @@ class _ChipFile:
             **parts,
         )
 
-    def table(self, name: str, kind: type) -> dict[str, Any]:
-        """The values of one table, each checked against the field that it fills."""
+    def table(self, name: str, kind: type, whole: bool = True) -> dict[str, Any]:
+        """The values of one table, each checked against the field that it fills; all that must be there, if it is to be `whole`."""
         given = self.text[name]
         if not isinstance(given, dict):
             raise self.fail(f"{name!r} must be a table: [{name}]")
@@ -211,7 +232,7 @@ class _ChipFile:
                 self.facts[entry if kind is Chip else f"{name}.{entry}"] = Fact(
                     values[entry], unit, *self.source(f"[{name}] {entry}", given[entry])
                 )
-            elif not optional:
+            elif whole and not optional:
                 raise self.fail(f"[{name}] lacks the entry {entry!r}")
         return values
 

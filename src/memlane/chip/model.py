@@ -24,6 +24,9 @@ PerClock = Annotated[float, "results/clock/SM"]
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
 
+AccessKind = Literal["load", "load_past_l1", "store", "atomic"]
+"""What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -62,10 +65,20 @@ class BankRule:
     inactive neighbour counts as equal."""
     broadcast: Annotated[Literal["every word", "one word"], ""]
     """How many words a wavefront can hand to several lanes at once."""
+    same_word: Annotated[Literal["together", "one by one"], ""] = "together"
+    """Lanes that meet in a word: served by one wavefront, or each by one of its own, as by an atomic that is done in turn."""
+    wide: Annotated[Literal["at once", "word by word"], ""] = "at once"
+    """Lanes that ask for several words: `word by word` is a request for each of their words, one after the other."""
+    extra_16: Count | None = None
+    """Wavefronts that each pass of an access of 16 bytes a lane takes besides; None: no more."""
 
     def lanes(self, nbytes: int) -> int:
         """Lanes in one pass of an access of `nbytes` a lane, before any merging."""
         return self.lanes_4 if nbytes <= 4 else self.lanes_8 if nbytes == 8 else self.lanes_16
+
+    def extra(self, nbytes: int) -> int:
+        """Wavefronts that each pass of an access of `nbytes` a lane takes besides those of its fullest bank."""
+        return self.extra_16 or 0 if nbytes == 16 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,8 @@ class CoalescingRule:
     lanes_16: Lanes
     lines_per_wavefront: Count
     """Distinct lines whose tags are looked up in one pass."""
+    load_bytes: Bytes | None = None
+    """What moves at once for a load that L1 serves, where that is more than a sector: the 128-byte lines of compute capability 2.x."""
 
     def lanes(self, nbytes: int) -> int:
         """Lanes served together in an access of `nbytes` a lane."""
@@ -187,7 +202,8 @@ class Chip:
     """Taken by the system from each resident block's share."""
     shared_unit_bytes: Bytes
 
-    sector_bytes: Bytes
+    sector_bytes: Annotated[Literal[32], "bytes"]
+    """The unit in which everything that moves is counted, also on chips that move more at once."""
     line_bytes: Bytes
     constant_bytes: Bytes
     l1_bytes: Bytes
@@ -198,12 +214,17 @@ class Chip:
     """The rated bandwidth of device memory, 10^9 bytes a second."""
 
     banks: BankRule
+    """Of loads from shared memory."""
     coalescing: CoalescingRule
     latency: Latency
     throughput: Throughput
 
     copy_gb_per_s: Gigabytes | None = None
     """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
+    store_banks: BankRule | None = None
+    """Of stores to shared memory, where they differ from loads."""
+    atomic_banks: BankRule | None = None
+    """Of atomics and reductions on shared memory, where they differ from loads."""
     calibrated: bool = True
     """False for a GPU that has no data file and borrows the rules of its nearest relative."""
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
@@ -212,6 +233,14 @@ class Chip:
     @property
     def max_warps_per_sm(self) -> int:
         return self.max_threads_per_sm // self.warp_size
+
+    def bank_rule(self, kind: AccessKind) -> BankRule:
+        """How shared memory serves an access of this kind."""
+        return {"store": self.store_banks, "atomic": self.atomic_banks}.get(kind) or self.banks
+
+    def piece_bytes(self, kind: AccessKind) -> int:
+        """What moves at once between global memory and an access of this kind; of no meaning under the rule of segments."""
+        return (self.coalescing.load_bytes if kind == "load" else None) or self.sector_bytes
 
     def issue_interval(self, pipe: str) -> float:
         """Cycles for which one warp instruction occupies the pipe of its sub-core; `pipe` is a field of `Throughput`."""

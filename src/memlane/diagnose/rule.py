@@ -16,12 +16,14 @@ class KernelTotals:
     """All transactions of one kernel, to tell what matters in it."""
 
     sectors: int
+    """Of global memory; those of local memory are a hint that nothing is measured against."""
     wavefronts: int
 
     @classmethod
     def of(cls, counts: Iterable[SiteCounts]) -> KernelTotals:
         entries = list(counts)
-        return cls(sum(entry.sectors or 0 for entry in entries), sum(entry.wavefronts or 0 for entry in entries))
+        sectors = sum(entry.sectors or 0 for entry in entries if entry.site.space != "local")
+        return cls(sectors, sum(entry.wavefronts or 0 for entry in entries))
 
 
 @dataclass(frozen=True)

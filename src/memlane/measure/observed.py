@@ -28,4 +28,6 @@ def _of_site(site: Site, fields: object) -> SiteCounts:
         ideal_sectors=field("ideal_sectors") if site.has_sectors else None,
         wavefronts=field("wavefronts") if site.has_wavefronts else None,
         ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
+        addresses=field("addresses") if site.is_atomic else None,
+        most_lanes_at_address=field("most_lanes") if site.is_atomic else None,
     )

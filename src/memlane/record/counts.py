@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from memlane.record.site import Place, Site, Skipped, kernel_label
 
 SECTOR_BYTES = 32
 
 
+class _Derived:
+    """What follows from the numbers of `SiteCounts` and `Totals` alike."""
+
+    requests: int
+    lanes: int
+    sectors: int | None
+    ideal_sectors: int | None
+    wavefronts: int | None
+    ideal_wavefronts: int | None
+
+    @property
+    def lanes_per_request(self) -> float | None:
+        """Active lanes of the mean request, 1 to 32; None without a request."""
+        return self.lanes / self.requests if self.requests else None
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Bytes of the sectors that moved, whole sectors always."""
+        return None if self.sectors is None else self.sectors * SECTOR_BYTES
+
+    @property
+    def excess_sectors(self) -> int | None:
+        """Sectors beyond the ideal."""
+        return None if self.sectors is None or self.ideal_sectors is None else self.sectors - self.ideal_sectors
+
+    @property
+    def conflicts(self) -> int | None:
+        """Wavefronts beyond the ideal: bank conflicts, and lanes of an atomic that wait for each other at one word."""
+        return None if self.wavefronts is None or self.ideal_wavefronts is None else self.wavefronts - self.ideal_wavefronts
+
+
 @dataclass(frozen=True)
-class SiteCounts:
+class SiteCounts(_Derived):
     """The transactions of one site, summed over a launch. None where the count has no meaning for the space of the site."""
 
     site: Site
@@ -22,23 +54,32 @@ class SiteCounts:
     bytes: int
     """Bytes that the lanes asked for."""
     sectors: int | None = None
-    """Sectors of `SECTOR_BYTES` touched, summed over the requests."""
+    """Sectors of `SECTOR_BYTES` that moved, summed over the requests; where a chip moves more at once (lines, segments), all of it.
+
+    Of local memory: as if each access of the PTX were one, the lanes' copies interleaved by words of 4 bytes. The assembler may keep local
+    variables in registers and put others there, so take it for a hint.
+    """
     ideal_sectors: int | None = None
     """Sectors that the distinct bytes would fill."""
     wavefronts: int | None = None
     """Shared memory: passes through the banks."""
     ideal_wavefronts: int | None = None
     """Wavefronts that the distinct bytes would need if no two lanes met in a bank."""
+    addresses: int | None = None
+    """Atomics and reductions: the different addresses of each request, summed over the requests."""
+    most_lanes_at_address: int | None = None
+    """Atomics and reductions: the most lanes that one request had at one address, 1 to 32."""
 
     @property
-    def conflicts(self) -> int | None:
-        """Wavefronts beyond the ideal: bank conflicts."""
-        return None if self.wavefronts is None or self.ideal_wavefronts is None else self.wavefronts - self.ideal_wavefronts
+    def lanes_per_address(self) -> float | None:
+        """Atomics and reductions: lanes that one address has to serve in a request, on average."""
+        return self.lanes / self.addresses if self.addresses else None
 
     def plus(self, other: SiteCounts) -> SiteCounts:
         """Both together, under the site of the first: another launch, or another site of the same source line."""
-        return SiteCounts(
-            site=self.site,
+        most = [one for one in (self.most_lanes_at_address, other.most_lanes_at_address) if one is not None]
+        return replace(
+            self,
             requests=self.requests + other.requests,
             lanes=self.lanes + other.lanes,
             bytes=self.bytes + other.bytes,
@@ -46,7 +87,22 @@ class SiteCounts:
             ideal_sectors=_both(self.ideal_sectors, other.ideal_sectors),
             wavefronts=_both(self.wavefronts, other.wavefronts),
             ideal_wavefronts=_both(self.ideal_wavefronts, other.ideal_wavefronts),
+            addresses=_both(self.addresses, other.addresses),
+            most_lanes_at_address=max(most) if most else None,
         )
+
+    def as_row(self) -> dict[str, Any]:
+        """Fields of the site, fields of the counts and what follows from them, side by side under names that differ."""
+        site = {f"site_{name}" if name in ("id", "kind") else name: value for name, value in _plain(self.site).items()}
+        return {**site, **{name: value for name, value in _plain(self).items() if name != "site"}, **self.derived()}
+
+    def derived(self) -> dict[str, Any]:
+        """What follows from the fields, by name."""
+        return {name: getattr(self, name) for name in DERIVED}
+
+
+DERIVED = ("lanes_per_request", "bytes_moved", "excess_sectors", "conflicts", "lanes_per_address")
+"""Properties of `SiteCounts` that tables and documents show beside its fields."""
 
 
 def total_by_place(counts: Iterable[SiteCounts]) -> dict[Place, SiteCounts]:
@@ -62,6 +118,10 @@ def _both(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
 
 
+def _plain(entry: Any) -> dict[str, Any]:
+    return {one.name: getattr(entry, one.name) for one in fields(entry)}
+
+
 @dataclass(frozen=True)
 class BranchCounts:
     """One branch instruction, summed over a launch, at the level of PTX (the assembler may predicate it away)."""
@@ -73,6 +133,73 @@ class BranchCounts:
     """By a warp."""
     divergent: int
     """Executions whose active lanes went two ways."""
+
+
+@dataclass(frozen=True)
+class Totals(_Derived):
+    """A kernel, or part of it: all its sites and branches together. 0 where it has none of a kind."""
+
+    requests: int
+    lanes: int
+    bytes: int
+    """Bytes that the lanes asked for, in any space."""
+    sectors: int
+    """Of global memory, and of local memory reached through generic addresses."""
+    ideal_sectors: int
+    wavefronts: int
+    ideal_wavefronts: int
+    local_requests: int
+    """Of the requests, those that name local memory; a hint, as their sectors are."""
+    local_sectors: int
+    atomic_requests: int
+    """Of the requests, atomics and reductions."""
+    atomic_lanes: int
+    addresses: int
+    """Different addresses of each atomic request, summed."""
+    most_lanes_at_address: int
+    branches: int
+    """Conditional branches executed by a warp, in PTX."""
+    divergent_branches: int
+    """Of those, how many sent the active lanes two ways."""
+
+    @property
+    def lanes_per_address(self) -> float | None:
+        """Lanes of atomics that one address has to serve in a request, on average; None without atomics."""
+        return self.atomic_lanes / self.addresses if self.addresses else None
+
+    @property
+    def local_bytes_moved(self) -> int:
+        """Bytes of the sectors of local memory; `bytes_moved` is without them."""
+        return self.local_sectors * SECTOR_BYTES
+
+    @classmethod
+    def of(cls, sites: Iterable[SiteCounts], branches: Iterable[BranchCounts] = ()) -> Totals:
+        """The totals of some sites and branches."""
+        sites, branches = list(sites), list(branches)
+        local = [one for one in sites if one.site.space == "local"]
+        elsewhere = [one for one in sites if one.site.space != "local"]
+        atomic = [one for one in sites if one.site.is_atomic]
+        return cls(
+            requests=sum(one.requests for one in sites),
+            lanes=sum(one.lanes for one in sites),
+            bytes=sum(one.bytes for one in sites),
+            sectors=sum(one.sectors or 0 for one in elsewhere),
+            ideal_sectors=sum(one.ideal_sectors or 0 for one in elsewhere),
+            wavefronts=sum(one.wavefronts or 0 for one in sites),
+            ideal_wavefronts=sum(one.ideal_wavefronts or 0 for one in sites),
+            local_requests=sum(one.requests for one in local),
+            local_sectors=sum(one.sectors or 0 for one in local),
+            atomic_requests=sum(one.requests for one in atomic),
+            atomic_lanes=sum(one.lanes for one in atomic),
+            addresses=sum(one.addresses or 0 for one in atomic),
+            most_lanes_at_address=max((one.most_lanes_at_address or 0 for one in atomic), default=0),
+            branches=sum(one.executions for one in branches),
+            divergent_branches=sum(one.divergent for one in branches),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields and what follows from them, by name."""
+        return {**_plain(self), **{name: getattr(self, name) for name in (*DERIVED, "local_bytes_moved")}}
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,12 +219,26 @@ class Counts:
     skipped: tuple[Skipped, ...] = ()
     """Accesses of the kernel that are no sites, so that nothing here tells of them."""
 
+    def total(self) -> Totals:
+        """The whole launch."""
+        return Totals.of(self.sites, self.branches)
+
+    def by_line(self) -> list[SiteCounts]:
+        """One entry for each source line, operation and space, in the order of file and line: what an unrolled loop has several sites for
+        is added up."""
+        entries = total_by_place(self.sites).values()
+        return sorted(entries, key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
+
+    def to_table(self) -> list[dict[str, Any]]:
+        """One row for each site with plain values, for `pandas.DataFrame(counts.to_table())` or a CSV file: the launch's chip, then the
+        fields of `Site`, those of `SiteCounts` and what follows from them. None: without meaning for this site."""
+        return [{"chip": self.chip, "how": self.how, **entry.as_row()} for entry in self.sites]
+
     def __repr__(self) -> str:
         return f"<Counts: {self}>"
 
     def __str__(self) -> str:
         """What it holds, in one line; `memlane.report.render_counts` gives the table."""
-        totals = [("requests", sum(entry.requests for entry in self.sites))]
-        totals += [("sectors", sum(entry.sectors or 0 for entry in self.sites)), ("wavefronts", sum(e.wavefronts or 0 for e in self.sites))]
-        counted = ", ".join(f"{name}: {total:,}" for name, total in totals)
+        total = self.total()
+        counted = f"requests: {total.requests:,}, sectors: {total.sectors:,}, wavefronts: {total.wavefronts:,}"
         return f"{kernel_label(self.kernel)}; sites: {len(self.sites)}; {counted}; {self.how}, by the rules of {self.chip} ({self.target})"

@@ -40,13 +40,18 @@ class Site:
 
     @property
     def has_sectors(self) -> bool:
-        """Whether sectors are counted: where the access goes to global memory, or may."""
-        return self.space in ("global", "generic")
+        """Whether sectors are counted: where the access goes to global or local memory, or may."""
+        return self.space in ("global", "local", "generic")
 
     @property
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
         return self.space in ("shared", "generic")
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether lanes of one request may have to wait for each other at an address: atomics and reductions."""
+        return self.kind in ("atomic", "reduction")
 
     @property
     def place(self) -> Place:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,10 @@ from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant,
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
-LOAD, LOAD_PAST_L1, STORE, ATOMIC = "load", "load_past_l1", "store", "atomic"
+LOAD: Final = "load"
+LOAD_PAST_L1: Final = "load_past_l1"
+STORE: Final = "store"
+ATOMIC: Final = "atomic"
 """Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
 L1, L2, DRAM = 1, 2, 4
 

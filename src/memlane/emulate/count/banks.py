@@ -17,7 +17,7 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import BankRule, Chip
+from memlane.chip import AccessKind, BankRule, Chip
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.code.sorting import descents, distinct, permute, sort
 from memlane.emulate.layout import FULL, LANES
@@ -31,26 +31,35 @@ _WIDTHS = (4, 8, 16)
 """The widths for which a rule differs; accesses of 1 and 2 bytes go the way of 4."""
 
 
-def wavefronts_helper(chip: Chip) -> Helper:
+def wavefronts_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
     """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, and `ideal << 32`.
 
     Addresses are naturally aligned and in one window of 2^32 bytes that begins at a multiple of all banks' width.
     """
-    return _wavefronts_helper(chip.banks)
+    return _wavefronts_helper(chip.bank_rule(kind))
 
 
 @cache
 def _wavefronts_helper(rule: BankRule) -> Helper:
     digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]
-    ways = {width: _Way(rule, width, digest) for width in _WIDTHS}
+    ways = {width: _Way(rule, width, digest) for width in _WIDTHS if width <= rule.bank_bytes or rule.wide == "at once"}
+    widest = max(ways)
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
-        for width in _WIDTHS[:-1]:
+        for width in sorted(ways)[:-1]:
             with e.if_then(e.icmp_unsigned("<=", nbytes, constant(I32, width))):
                 e.ret(invoke(e, ways[width].helper, addresses, distance, mask, nbytes))
-        e.ret(invoke(e, ways[_WIDTHS[-1]].helper, addresses, distance, mask, nbytes))
+        if rule.wide == "at once":
+            e.ret(invoke(e, ways[widest].helper, addresses, distance, mask, nbytes))
+            return
+        one = e.intrinsic("umin", [nbytes, constant(I32, rule.bank_bytes)])
+        total = e.variable(constant(I64, 0))
+        with e.count(e.udiv(nbytes, one)) as word:
+            there = e.add(distance, e.zext(e.mul(word, one), I64))
+            total.set(e.add(total.get(), invoke(e, ways[widest].helper, addresses, there, mask, one)))
+        e.ret(total.get())
 
     return Helper(f"memlane_wavefronts_{digest}", I64, _ARGUMENTS, build)
 
@@ -78,11 +87,12 @@ class _Way:
 
     def _passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
         """The result for passes of `group` lanes."""
-        if self.rule.broadcast == "one word":
+        if self.rule.broadcast == "one word" and self.rule.same_word == "together":
             number = self._single_broadcast(e, lanes, mask, group)
         else:
             degree = Helper(f"memlane_degree_{group}_{self.digest}", I32, (_VECTOR,), lambda e, cells: self._degree(e, cells, group))
             number = invoke(e, degree, e.select(e.lanes_of(mask), self._cells(e, lanes), constant(_VECTOR, -1)))
+        number = e.add(number, constant(I32, self.rule.extra(self.width) * (LANES // group)))
         return e.or_(e.zext(number, I64), e.shl(e.zext(self._ideal(e, lanes, mask, nbytes, group), I64), constant(I64, 32)))
 
     def _cells(self, e: Emit, lanes: Value) -> Value:
@@ -95,6 +105,9 @@ class _Way:
 
     def _degree(self, e: Emit, cells: Value, group: int) -> None:
         """Wavefronts of all passes. Inactive lanes have all ones for a cell."""
+        if self.rule.same_word == "one by one":
+            e.ret(self._fullest(e, cells, group))
+            return
         passes = constant(I32, LANES // group)
         number = self._fullest(e, cells, group)
         in_order = e.icmp_unsigned("==", descents(e, cells, group), constant(I32, 0))
@@ -103,8 +116,11 @@ class _Way:
         e.ret(self._fullest(e, sort(e, cells, group), group))
 
     def _fullest(self, e: Emit, cells: Value, group: int) -> Value:
-        """The greatest number of lanes at one bank, at least 1, summed over the groups; a lane that repeats the one before is left out."""
-        counted = e.and_(distinct(e, cells, group), e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1))))
+        """The greatest number of lanes at one bank, at least 1, summed over the groups; a lane that repeats the one before is left out,
+        if lanes that meet in a cell are served together."""
+        counted = e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1)))
+        if self.rule.same_word == "together":
+            counted = e.and_(distinct(e, cells, group), counted)
         bits = I32 if self.cells <= 32 else I64
         bank = e.urem(cells, constant(_VECTOR, self.cells))
         bank = bank if bits is I32 else e.zext(bank, vector(bits))

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 import llvmlite.ir as ir
 
-from memlane.chip import Chip, CoalescingRule
+from memlane.chip import AccessKind, Chip, CoalescingRule
 from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.code.sorting import before, descents, sort
 from memlane.emulate.layout import FULL, LANES
@@ -25,21 +25,21 @@ _REACH = 1 << 30
 """How far from the first lane's address the 32-bit way goes, in bytes."""
 
 
-def sectors_helper(chip: Chip) -> Helper:
+def sectors_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
     """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
 
     `nbytes` is what each lane asks for. Misaligned lanes count each sector that they touch, except under the rule of segments.
     """
-    return _sectors_helper(chip.coalescing, chip.sector_bytes)
+    return _sectors_helper(chip.coalescing, chip.sector_bytes, chip.piece_bytes(kind))
 
 
 @cache
-def _sectors_helper(rule: CoalescingRule, sector_bytes: int) -> Helper:
-    name = hashlib.sha256(repr((rule, sector_bytes)).encode()).hexdigest()[:12]
-    near = Helper(f"memlane_touched_{sector_bytes}", I64, _ARGUMENTS, partial(_touched_near, sector_bytes))
-    moved = near
+def _sectors_helper(rule: CoalescingRule, sector_bytes: int, piece_bytes: int) -> Helper:
+    name = hashlib.sha256(repr((rule, sector_bytes, piece_bytes)).encode()).hexdigest()[:12]
+    near = Helper(f"memlane_touched_{piece_bytes}", I64, _ARGUMENTS, partial(_touched_near, piece_bytes))
+    moved, unit = near, piece_bytes // sector_bytes
     if rule.transactions == "segments":
-        moved = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, partial(_segments, sector_bytes))
+        moved, unit = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, partial(_segments, sector_bytes)), 1
     whole = moved is near and {rule.lanes_4, rule.lanes_8, rule.lanes_16} == {LANES}
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
@@ -49,7 +49,7 @@ def _sectors_helper(rule: CoalescingRule, sector_bytes: int) -> Helper:
         full_sectors = e.add(e.lshr(touched, constant(I64, 32)), constant(I64, sector_bytes - 1))
         ideal = e.udiv(full_sectors, constant(I64, sector_bytes))
         number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, distance, mask, nbytes)
-        e.ret(e.or_(number, e.shl(ideal, constant(I64, 32))))
+        e.ret(e.or_(e.mul(number, constant(I64, unit)), e.shl(ideal, constant(I64, 32))))
 
     return Helper(f"memlane_sectors_{name}", I64, _ARGUMENTS, build)
 

@@ -1,8 +1,9 @@
 """What a warp access costs, counted by generated code: the functions of `memlane.chip.access` at some hundred cycles a call.
 
-    costs = counting(chip)
+    costs = counting(chip, "load")
     cost = invoke(e, costs.sectors, addresses, distance, mask, constant(I32, 4))       # i64: sectors | ideal << 32
     cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | ideal << 32
+    met = invoke(e, meeting, addresses, mask)                                          # i64: distinct addresses | most lanes at one << 32
 
 `addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i,
 `nbytes` is what one lane asks for: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the rules
@@ -13,10 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memlane.chip import Chip
+from memlane.chip import AccessKind, Chip
 from memlane.emulate.count.banks import wavefronts_helper
 from memlane.emulate.count.coalescing import sectors_helper
+from memlane.emulate.count.local import local_helper
+from memlane.emulate.count.meeting import meeting
 from memlane.emulate.runtime.helper import Helper
+
+__all__ = ["Counting", "counting", "meeting"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,10 @@ class Counting:
     """Global-like memory: sectors that move, and `ideal << 32`."""
     wavefronts: Helper
     """Shared memory: wavefronts, and `ideal << 32`."""
+    local: Helper
+    """Local memory, whose addresses are those within a lane's own copy: sectors that move, and `ideal << 32`."""
 
 
-def counting(chip: Chip) -> Counting:
-    """The counting functions that follow the rules of `chip`."""
-    return Counting(sectors_helper(chip), wavefronts_helper(chip))
+def counting(chip: Chip, kind: AccessKind = "load") -> Counting:
+    """The counting functions that follow the rules of `chip` for accesses of this kind."""
+    return Counting(sectors_helper(chip, kind), wavefronts_helper(chip, kind), local_helper(chip))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from memlane.chip import AccessKind
 from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.accounting import accounting, accounting_part, count_branch
 
-_KINDS = {"store": STORE, "matrix": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
+_KINDS: dict[str, AccessKind] = {"store": STORE, "matrix": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int) -> None:
@@ -31,7 +32,7 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
     k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
 
 
-def _kind(k: Lowering) -> str:
+def _kind(k: Lowering) -> AccessKind:
     instruction = k.instruction
     effect = instruction.form.effect
     if instruction.opcode == "ldmatrix":
