@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import Chip
+from memlane.chip import AccessKind, Chip
 from memlane.emulate.clock.caches import ATOMIC, access_helper
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.count.counting import counting
+from memlane.emulate.count.counting import counting, meeting
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
 from memlane.emulate.runtime.helper import Helper, helper, invoke
@@ -26,13 +27,13 @@ NEW_PAGE = ir.FunctionType(VOID, [])
 
 
 @cache
-def _number_of(chip: Chip) -> int:
-    """A number for a chip, to tell the helpers of different chips apart."""
-    return _number_of.cache_info().currsize
+def _digest_of(chip: Chip) -> str:
+    """Tells the helpers of different chips apart, in every process alike."""
+    return hashlib.sha256(repr(chip).encode()).hexdigest()[:12]
 
 
 @cache
-def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
+def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> Helper:
     """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access.
 
     `kind` is one of the kinds of access in `caches`. Without the clock layer, cycles are 0.
@@ -47,6 +48,10 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
             _add(e, row, "requests", constant(I64, 1))
             _add(e, row, "lanes", active)
             _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
+            if kind == ATOMIC:
+                met = invoke(e, meeting, addresses, lanes)
+                _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
+                _raise(e, row, "most_lanes", e.lshr(met, constant(I64, 32)))
         arguments = (addresses, distance, lanes, nbytes, site, issue)
         if space != "generic":
             e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
@@ -63,18 +68,20 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
 
 
 def _key(chip: Chip, layers: Compiled) -> str:
-    return f"{_number_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}"
+    return f"{_digest_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}"
 
 
 @cache
-def accounting_part(chip: Chip, layers: Compiled, space: str, kind: str) -> Helper:
+def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> Helper:
     """The same for lanes that all reach one state space, without the request."""
-    rules = counting(chip)
+    rules = counting(chip, kind)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
         sectors = wavefronts = constant(I64, 0)
         if space == "global" and layers.counts:
             sectors = invoke(e, rules.sectors, addresses, distance, lanes, nbytes)
+        if space == "local" and layers.counts:
+            sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
         if space == "shared":
             wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
         if layers.counts:
@@ -109,7 +116,7 @@ def _complete(
     e: Emit,
     chip: Chip,
     space: str,
-    kind: str,
+    kind: AccessKind,
     warp: Value,
     addresses: Value,
     distance: Value,
@@ -123,6 +130,8 @@ def _complete(
     context = e.get_pointer(block, BLOCK, "context")
     sm = e.get_pointer(block, BLOCK, "sm_state")
     lsu = Clock(chip).lsu
+    if space == "tex":  # one pass; what its own cache misses is not modelled
+        return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.texture)))
     if space == "shared":
         count = e.trunc(wavefronts, I32)
         latency = chip.latency.shared_atomic if kind == ATOMIC else chip.latency.shared
@@ -150,6 +159,12 @@ def _count_row(e: Emit, warp: Value, site: Value) -> Value:
 def _add(e: Emit, row: Value, name: str, by: Value) -> None:
     place = e.at(row, _FIELD[name])
     e.store(e.add(e.load(place, typ=I64), by), place)
+
+
+def _raise(e: Emit, row: Value, name: str, to: Value) -> None:
+    """Make a field no less than `to`."""
+    place = e.at(row, _FIELD[name])
+    e.store(e.intrinsic("umax", [e.load(place, typ=I64), to]), place)
 
 
 @helper("count_branch", VOID, POINTER, I32, I32, I32)
