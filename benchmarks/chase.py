@@ -102,9 +102,14 @@ class Chase:
 
     def probed(self, scheme: str) -> ProbedModule:
         """The chases with probes around their timed loads and no others."""
+        return probe(self.loaded, self.options(scheme))
+
+    @staticmethod
+    def options(scheme: str) -> TraceOptions:
+        """What selects the timed loads."""
         lines = SOURCE.read_text().splitlines()
         timed = {(SOURCE.name, number) for number, line in enumerate(lines, 1) if "// timed:" in line}
-        return probe(self.loaded, TraceOptions(scheme, Selection(lines=timed)))
+        return TraceOptions(scheme, Selection(lines=timed))
 
 
 def read_times(times: DeviceArray) -> npt.NDArray[np.void]:

@@ -13,7 +13,7 @@ from accuracy import loads_by_sm, mean_cycles
 from assembled import disassemble
 from chase import QUICK_LEVELS, TIMES_DTYPE, Chase, read_times
 from probing import recorded
-from window import CHAINS, FILLERS, SWITCHED_OFF, extrapolated, filled
+from window import CHAINS, FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 
 from memlane.ptx import Instruction
 from memlane.targets import target
@@ -110,6 +110,28 @@ def test_an_assembled_chain_is_its_additions_between_two_clock_reads(scheme: str
     for window in windows:
         assert window.count("DADD") == CHAINS[0]
         assert {opcode.partition(".")[0] for opcode in window} <= {"DADD", "SEL", "LOP3", "STS", "MOV", "IMAD", "ISETP", "VIADD", "IADD3"}
+
+
+def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(chase: Chase) -> None:
+    """Nothing waits for the registers of the stores within a window then, and they left long ago."""
+    for filler in (None, ONE_OPERATION):
+        twin = paused(chase.loaded, "chase_global", chase.options("dependent"))
+        module = (twin if filler is None else filled(twin, "chase_global", filler)).traced.module
+        lines = section(disassemble(module, "sm_90"), "chase_global").splitlines()
+        opcodes = [found[1] for line in lines if (found := re.match(r"^\s*/\*\w+\*/\s+(?:@!?\w+ )?([A-Z][\w.]*)", line))]
+        clocks = [at for at, opcode in enumerate(opcodes) if opcode == "CS2R"]
+        timed = [start for start, end in itertools.pairwise(clocks) if end - start < 10 and "SEL" in opcodes[start:end]]
+        assert len(timed) == 5
+        for start in timed:
+            since_store = opcodes[max(at for at in range(start) if opcodes[at].startswith("STG")) :]
+            assert "BRA" in since_store[: since_store.index("CS2R")], "the loop of the pause"
+
+
+def test_the_control_words_bound_the_window(chase: Chase) -> None:
+    """One cycle from the first clock read to the access and two from the wait to the second, where nothing else was moved in between."""
+    options = chase.options("dependent")
+    assert scheduled(paused(chase.loaded, "chase_global", options), "chase_global", "sm_90") == (3, 3)
+    assert scheduled(chase.probed("dependent"), "chase_global", "sm_90") == (3, 5)
 
 
 def section(listing: str, kernel: str) -> str:
