@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from memlane import ptx
 from memlane.compile import assemble
-from memlane.ptx import TABLE
+from memlane.ptx import SCALAR_TYPES, TABLE
 from memlane.ptx.forms import EFFECTS, NoMatch, Op, Row, Table, op
+from memlane.ptx.types import SPACES
 from tests.ptx.examples_of_rows import instruction_from, registers
 from tests.ptx.modules import CASES, first
 
@@ -66,13 +67,15 @@ def test_an_instruction_written_from_a_row_is_read_as_that_row_and_printed_the_s
 
 
 @given(st.data())
-def test_the_order_of_dotted_words_is_free_where_no_two_slots_share_a_value(data: st.DataObject) -> None:
+def test_the_order_of_dotted_words_is_free_but_for_types_and_spaces_and_shared_values(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(ROWS))
     text = instruction_from(row, lambda words: data.draw(st.sampled_from(words)))
     modifiers = text.split(" ")[0].rstrip(";").split(".")[1:]
     shuffled = data.draw(st.permutations(modifiers))
     fits = [sum(modifier in word.words for word in row.words) for modifier in modifiers]
-    if max(fits, default=0) <= 1:
+    types = [modifier for modifier in modifiers if modifier in SCALAR_TYPES]
+    spaces = [modifier for modifier in modifiers if modifier.partition("::")[0] in SPACES]
+    if max(fits, default=0) <= 1 and len(types) <= 1 and len(spaces) <= 1:
         assert row.fill(tuple(shuffled)) == row.fill(tuple(modifiers))
 
 
@@ -93,6 +96,27 @@ def test_slots_that_share_values_are_filled_in_the_order_of_the_row() -> None:
     assert TOY.match("toy", ("u8", "u16"), SHAPES).slots == {"atype": "u8", "btype": "u16"}
     assert TOY.match("toy", ("u16", "u8"), SHAPES).slots == {"atype": "u16", "btype": "u8"}
     assert TOY.match("toy", ("u16", "global", "u8"), SHAPES).slots == {"atype": "u16", "ss": "global", "btype": "u8"}
+
+
+def test_types_and_spaces_keep_the_order_of_the_row_also_where_one_is_literal() -> None:
+    """`slct.s32.f32` selects words by the sign of a float; read as `slct.f32.s32` it would look at an integer."""
+    shapes = ("value",) * 4
+    assert dict(TABLE.match("slct", ("s32", "f32"), shapes).types) == {"d": "s32", "a": "s32", "b": "s32", "c": "f32"}
+    assert dict(TABLE.match("slct", ("f32", "s32"), shapes).types) == {"d": "f32", "a": "f32", "b": "f32", "c": "s32"}
+    mixed = TABLE.match("add", ("rz", "f32", "f16"), ("value",) * 3)
+    assert mixed.types["a"] == "f16"
+    copy = ("async", "bulk", "shared::cluster", "shared::cta", "mbarrier::complete_tx::bytes")
+    assert TABLE.match("cp", copy, ("address", "address", "value", "address")).slots["src"] == "shared::cta"
+    for opcode, words, operands in (
+        ("slct", ("b16", "u32"), shapes),
+        ("slct", ("f32", "b16"), shapes),
+        ("add", ("f16", "f32"), ("value",) * 3),
+        ("cvt", ("rn", "satfinite", "f32", "f16"), ("value",) * 2),
+        ("cp", ("async", "bulk", "global", "shared::cta", copy[-1]), ("address", "address", "value", "address")),
+    ):
+        with pytest.raises(NoMatch) as caught:
+            TABLE.match(opcode, words, operands)
+        assert caught.value.reason == "modifiers"
 
 
 def test_words_in_one_pair_of_braces_come_together() -> None:

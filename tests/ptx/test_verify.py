@@ -8,6 +8,9 @@ from memlane import ptx
 from memlane.errors import PtxTypeError
 from tests.ptx.modules import HEAD, module_text
 
+EIGHT_HALVES = "{" + ", ".join(f"%h{number}" for number in range(8)) + "}"
+EIGHT_WORDS = EIGHT_HALVES.replace("%h", "%r")
+
 REFUSED = [
     ("@%r1 mov.u32 %r1, 0;", 2, "the guard `%r1` must be a predicate, but it is declared as `.b32`"),
     ("@%q1 mov.u32 %r1, 0;", 2, "the register `%q1` is not declared"),
@@ -41,6 +44,11 @@ REFUSED = [
     ("add.f32 %f1, %f2, 1;", 19, "`add.f32` needs a floating-point literal there, not `1`"),
     ("mov.u32 %r1, %clock64;", 14, "`%clock64` is `.u64`, but `mov.u32` needs `.u32` there"),
     ("add.s32 %r1, !%p1, 2;", 15, "`%p1` is declared as `.pred`"),
+    (f"ld.global.v8.b16 {EIGHT_HALVES}, [%rd1];", 11, "`ld.global.v8.b16`: a vector of 8 has elements of 32 bits, not `.b16`"),
+    (f"@%p1 st.v8.u8 [%rd1], {EIGHT_HALVES};", 9, "`st.v8.u8`: a vector of 8 has elements of 32 bits, not `.u8`"),
+    ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [%rd1];", 11, "`ld.shared.v4.f64` moves 256 bits, which takes `.target sm_100` or later"),
+    ("ld.global.nc.v4.u64 {%rd2, %rd3, %rd4, %rd5}, [%rd1];", 14, "moves 256 bits, which takes `.target sm_100`"),
+    ("{ .reg .b128 q<3>; st.global.v2.b128 [%rd1], {q1, q2}; }", 30, "`st.global.v2.b128` moves 256 bits: an access has 128 at most"),
 ]
 
 
@@ -68,6 +76,17 @@ def test_refused(body: str, column: int, message: str) -> None:
 )
 def test_let_pass(body: str) -> None:
     ptx.verify(ptx.parse(module_text(body)))
+
+
+def test_accesses_of_256_bits_belong_to_newer_targets_and_to_global_memory() -> None:
+    newer = (
+        f".target sm_103a\n.entry k(.param .u64 a) {{ .reg .b32 %r<16>; .reg .b64 %rd<16>; ld.{{}}.v8.b32 {EIGHT_WORDS}, [%rd1]; ret; }}"
+    )
+    head = ".version 9.0\n.address_size 64\n"
+    text = head.replace("\n", "\n" + newer.partition("\n")[0] + "\n", 1) + newer.partition("\n")[2]
+    ptx.verify(ptx.parse(text.replace("{}", "global")))
+    with pytest.raises(PtxTypeError, match=r"`ld\.local\.v8\.b32` moves 256 bits, which only `\.global` memory allows"):
+        ptx.verify(ptx.parse(text.replace("{}", "local")))
 
 
 @pytest.mark.parametrize(

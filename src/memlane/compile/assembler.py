@@ -11,7 +11,7 @@ from typing import Any
 from memlane.compile import toolkit
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.errors import CompileError
-from memlane.ptx import Module, print_module
+from memlane.ptx import Module, print_module, verify
 
 _PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", re.MULTILINE)
 _NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
@@ -36,8 +36,11 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
     `fmad=False` forbids the assembler to fuse multiplications with additions, as bit-for-bit comparisons need. `options` go to nvJitLink
     as they are, for example `"-Xptxas=-O0"`.
 
-    Raises CompileError with the assembler's log, whose lines are those of the text, and MissingDependency.
+    Raises CompileError with the assembler's log, whose lines are those of the text, PtxTypeError for a module that makes no sense (some of
+    those would bring the assembler down, and this process with it), and MissingDependency.
     """
+    if isinstance(module, Module):
+        verify(module)
     text, name = (module, "<ptx>") if isinstance(module, str) else (print_module(module), module.name)
     contraction = [] if fmad else ["-Xptxas=-fmad=false"]
     return _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))

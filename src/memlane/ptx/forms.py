@@ -6,8 +6,8 @@ A row is written almost as the PTX manual writes the instruction:
 
 - a dotted word is literal (`.volatile`) unless the row declares it a slot (`ss`, `vec`, `type`), which stands for one of a set;
 - braces make it optional; words in one pair of braces come together or not at all (`{.sem.scope}`);
-- dotted words may be written in any order, as ptxas too accepts for most of them, but slots that share values are filled in the order of
-  the row;
+- dotted words may be written in any order, as ptxas too accepts for most of them, but types stand in the order of the row, and so do state
+  spaces (`slct.s32.f32` is no `slct.f32.s32`), and slots that share values are filled in it;
 - behind the opcode stand the operands by the manual's letters: `[a]` is an address, `[a, c]` one with coordinates, `d|p` a pair,
   `d{|p}` a pair or its first half, `(a)` a list of arguments, `{, c}` is optional, `{!}c` a predicate that may be negated.
 
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from memlane.ptx.types import SCALAR_TYPES
+from memlane.ptx.types import SCALAR_TYPES, SPACES
 
 EFFECTS = (
     "",
@@ -187,19 +187,21 @@ class Row:
 
     def fill(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot to word, if the dotted parts fit this row in some order."""
-        chosen = self._choose(modifiers, 0, frozenset())
+        chosen = self._choose(modifiers, 0, frozenset(), {})
         if chosen is None:
             return None
         return {self.words[place].name: modifiers[index] for index, place in enumerate(chosen) if self.words[place].is_slot}
 
-    def _choose(self, modifiers: tuple[str, ...], index: int, taken: frozenset[int]) -> tuple[int, ...] | None:
+    def _choose(self, modifiers: tuple[str, ...], index: int, taken: frozenset[int], last: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The words that the dotted parts from `index` on fill. `last`: the last word that a type, or a state space, has taken."""
         if index == len(modifiers):
             needed = {0, *(self.words[place].group for place in taken)}
             complete = all(place in taken or word.group not in needed for place, word in enumerate(self.words))
             return () if complete else None
+        kind = _ordered_kind(modifiers[index])
         for place, word in enumerate(self.words):
-            if place not in taken and modifiers[index] in word.words:
-                rest = self._choose(modifiers, index + 1, taken | {place})
+            if place not in taken and modifiers[index] in word.words and place > last.get(kind, -1):
+                rest = self._choose(modifiers, index + 1, taken | {place}, {**last, kind: place} if kind else last)
                 if rest is not None:
                     return (place, *rest)
         return None
@@ -247,6 +249,11 @@ class Row:
             wider=frozenset(self.facts.get("wider", "").split()),
             manual=self.manual,
         )
+
+
+def _ordered_kind(word: str) -> str:
+    """Of words that keep the order of the row: what they are; empty for the others."""
+    return "type" if word in SCALAR_TYPES else "space" if word.partition("::")[0] in SPACES else ""
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Whether a module makes sense: every name is declared, every operand fits its instruction.
 
 Each rule is one short function that yields what is wrong with an instruction; `RULES` lists them. The rules are as lenient as the
-assembler: a module that it accepts passes here too.
+assembler: a module that it accepts passes here too. (But for vectors of eight bytes or halves, which the manual does not know: the
+assembler takes some and is brought down by others.)
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ Complaint = tuple[str, str]
 """What is wrong, and the piece of the instruction to point at."""
 
 _ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
+_ARCHITECTURE = re.compile(r"sm_(\d+)")
 _MAY_BE_REPEATED = frozenset({"extern", "common", "weak"})
 _LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
 
@@ -55,6 +57,15 @@ class _Scope:
     registers: dict[str, tuple[str, int]] = field(default_factory=dict)
     ranges: list[RegisterDecl] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    """Of the outermost scope: the architecture, `sm_90a`."""
+
+    def has_wide_accesses(self) -> bool:
+        """Whether the target knows loads and stores of 256 bits."""
+        if self.outer is not None:
+            return self.outer.has_wide_accesses()
+        number = _ARCHITECTURE.match(self.target)
+        return number is not None and int(number[1]) >= 100
 
     def register(self, name: str) -> tuple[str, int] | None:
         """Type and vector length of a register; of a component of a vector register those of the component."""
@@ -87,7 +98,7 @@ class _Scope:
 
 def verify(module: Module) -> None:
     """Check a module. Raises `PtxTypeError`, which points at the first thing that is wrong."""
-    scope = _Scope()
+    scope = _Scope(target=module.target[0] if module.target else "")
     defined: set[str] = set()
     for item in module.items:
         if isinstance(item, Function):
@@ -215,6 +226,25 @@ def vectors_have_the_length(scope: _Scope, instruction: Instruction) -> Iterator
         yield f"`{instruction.name}` needs a vector of {wanted}, but `{operand_text(operand)}` has {found}", operand_text(operand)
 
 
+def vectors_fit_a_memory_access(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    """`ld`, `ldu` and `st`: 128 bits at most, or 256 in global memory by 32 or 64 bits on sm_100 and later."""
+    name, word = instruction.name, instruction.form.slots.get("vec")
+    if word is None or instruction.opcode not in ("ld", "ldu", "st"):
+        return
+    kind = instruction.form.slots["type"]
+    bits, count = SCALAR_TYPES[kind].bits, _LENGTHS[word]
+    piece = f"{word}.{kind}"
+    if count == 8 and bits != 32:
+        yield f"`{name}`: a vector of 8 has elements of 32 bits, not `.{kind}`", piece
+    elif bits * count > 256 or bits == 128:
+        yield f"`{name}` moves {bits * count} bits: an access has 128 at most, or 256 as `.v8.b32` or `.v4.b64` on sm_100", piece
+    elif bits * count == 256 and instruction.opcode != "ldu":
+        if not scope.has_wide_accesses():
+            yield f"`{name}` moves 256 bits, which takes `.target sm_100` or later", piece
+        elif "global" not in instruction.form.addresses.values():
+            yield f"`{name}` moves 256 bits, which only `.global` memory allows", piece
+
+
 def operands_fit_their_types(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
     form = instruction.form
     for letter, index in form.operands.items():
@@ -235,6 +265,7 @@ RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
     branches_lead_to_labels,
     addresses_are_integers,
     vectors_have_the_length,
+    vectors_fit_a_memory_access,
     operands_fit_their_types,
 )
 """Every rule, in the order in which they are asked."""

@@ -72,9 +72,8 @@ def selp(k: Lowering) -> None:
 @semantics(_SECTION + "slct")
 def slct(k: Lowering) -> None:
     """a where c >= 0, which -0 is and no NaN is."""
-    e, kind = k.e, k.instruction.modifiers[-1]  # the last one is the type of c, also in `slct.s32.f32`
-    c = k.read("c", kind)
-    if SCALAR_TYPES[kind].kind == "f":
+    e, c = k.e, k.read("c")
+    if k.slot_type("c") == "f32":
         c = flushed(k, c) if k.instruction.has("ftz") else c
         chosen = e.fcmp_ordered(">=", c, real(c.type, 0.0))
     else:
