@@ -1,8 +1,10 @@
-"""What all tests share: expected text kept in files, and one switch that rewrites it."""
+"""What all tests share: expected text kept in files, one switch that rewrites it, and a store of machine code of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the expected outputs under tests/**/golden from what the code gives now"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _machine_code_of_this_session() -> Iterator[None]:
+    """The emulator's machine code is kept for the session, for the processes that tests start too, and apart from the user's."""
+    with tempfile.TemporaryDirectory(prefix="memlane-tests-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "MEMLANE_CACHE_DIR", folder)
+        patch.delitem(os.environ, "MEMLANE_CACHE", raising=False)
+        yield
 
 
 @pytest.fixture

@@ -134,6 +134,22 @@ def test_the_doctor_says_what_is_missing(machine: pytest.MonkeyPatch) -> None:
     assert f"yes chips: the emulator knows {', '.join(memlane.chip.names())}" in lines
 
 
+def test_the_doctor_says_where_machine_code_is_kept(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def cache() -> str:
+        return next(str(finding) for finding in describe() if finding.subject == "cache")
+
+    folder = tmp_path / "code"
+    machine.setenv("MEMLANE_CACHE_DIR", str(folder))
+    assert cache() == f"yes cache: {folder} holds 0 pieces of machine code, 0.0 MiB of at most 256 MiB"
+    folder.mkdir()
+    (folder / "one.code").write_bytes(b"x" * 250_000)
+    assert cache() == f"yes cache: {folder} holds 1 pieces of machine code, 0.2 MiB of at most 256 MiB"
+    machine.setenv("MEMLANE_CACHE_DIR", str(folder / "one.code"))
+    assert cache() == f"no  cache: {folder / 'one.code'} cannot be written; name a folder that can in MEMLANE_CACHE_DIR"
+    machine.setenv("MEMLANE_CACHE", "0")
+    assert cache().startswith("no  cache: the emulator compiles each kernel anew")
+
+
 def test_the_doctor_lists_devices(machine: pytest.MonkeyPatch) -> None:
     having(machine, TWO_GPUS)
     found = {finding.subject: finding for finding in describe()}

@@ -22,8 +22,9 @@ from memlane.emulate.run.faults import with_origin
 from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer, Memory
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
+from memlane.emulate.run.textures import Textures
 from memlane.errors import BadLaunch, SourceError
-from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
+from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
 from memlane.ptx import Function, Module
 from memlane.source import Source
 
@@ -61,6 +62,7 @@ class Emulator(Target):
         """What the checker knows of the memory between launches."""
         self.memory = Memory(self.shadows)
         self.cycles = 0
+        self.textures = Textures()
         """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
         self._l2: Level | None = None
         self._streams = 0
@@ -89,6 +91,29 @@ class Emulator(Target):
         return None
 
     # -- modules -----------------------------------------------------------------------------------------------------------------
+    # -- textures and surfaces: images lie in device memory, in C order ------------------------------------------------------------
+
+    def allocate_image(self, texels: Texels, writable: bool) -> object:
+        return self.memory.allocate(texels.nbytes, "an image")
+
+    def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        self.read(_address_of(image), host)
+
+    def write_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        self.write(_address_of(image), host)
+
+    def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
+        return self.textures.add_texture(texels, sampling, self._host(_address_of(image), texels))
+
+    def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
+        return self.textures.add_linear(texels, read, self._host(address, texels))
+
+    def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
+        return self.textures.add_surface(texels, self._host(_address_of(image), texels))
+
+    def _host(self, address: int, texels: Texels) -> int:
+        return int(self.memory.view(address, texels.nbytes).ctypes.data)
+
 
     def load_module(self, module: Module) -> object:
         addresses: dict[str, int] = {}
@@ -165,9 +190,14 @@ _kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
 """By name, layers, and the chip where they depend on one."""
 
 
+def _address_of(image: object) -> int:
+    assert isinstance(image, tuple)
+    return int(image[0])
+
+
 def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """The kernel's machine code, compiled at most once for each choice of layers, while the module or an equal one lives."""
-    key = function.name, layers, chip if layers.counts or layers.clock else None
+    key = function.name, layers, chip if layers.knows_chip else None
     with LOCK:
         known = _kernels.of(module)
         if key not in known:

@@ -20,6 +20,11 @@ class Compiled:
     clock: bool
     check: bool = False
 
+    @property
+    def knows_chip(self) -> bool:
+        """Whether the code differs from chip to chip."""
+        return self.counts or self.clock
+
 
 def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one."""

@@ -22,6 +22,8 @@ WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW
 CODE_WINDOW = 0x7B00_0000_0000
 CODE_BYTES = 16
 """Where device functions appear among addresses, one behind the other: nothing can be read there."""
+TEXTURE_WINDOW = 0x7A00_0000_0000
+"""Where the handles of textures and surfaces begin; one is as far from the next as their records (`TEXTURE`) are."""
 FIRST_ADDRESS = 0x7000_0000_0000
 """The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
 
@@ -31,8 +33,9 @@ FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
 NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED, INTERRUPTED = range(13)
+BAD_TEXTURE, BEYOND = 13, 14
 
-SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5}
+SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6}
 """Numbers of state spaces in faults and access rows."""
 
 BACK_EDGE_BUDGET = 1 << 20
@@ -42,6 +45,25 @@ POLL_COST = 1 << 12
 ALLOCATION = np.dtype([("low", "u8"), ("high", "u8"), ("delta", "u8")])
 """Device addresses `low` to `high` (exclusive) lie on the host at address + `delta`. A site remembers the one that it used last."""
 
+TEXTURE = np.dtype(
+    [
+        ("host", "u8"),
+        ("kind", "u4"),
+        ("format", "u4"),
+        ("channels", "u4"),
+        ("texel_bytes", "u4"),
+        ("extents", "u4", 3),
+        ("layers", "u4"),
+        ("modes", "u4", 3),
+        ("linear", "u4"),
+        ("normalized", "u4"),
+        ("dimensions", "u4"),
+    ],
+    align=True,
+)
+"""A texture or surface: `host` is where its texels lie, in C order; `kind` a bit that says what it is, 0 if it is no more; `extents` and
+`modes` are those of x, y and z (see `runtime.texture`)."""
+
 CONTEXT = np.dtype(
     [
         ("params", "u8"),
@@ -50,6 +72,8 @@ CONTEXT = np.dtype(
         ("sites", "u8"),
         ("allocations", "u8"),
         ("allocation_count", "u8"),
+        ("textures", "u8"),
+        ("texture_count", "u8"),
         ("grid", "u4", 3),
         ("block", "u4", 3),
         ("threads", "u4"),

@@ -1,6 +1,6 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- arguments <- observe <- kernel <- target.
+Order inside: schedule <- array <- texture <- arguments <- observe <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
@@ -22,6 +22,7 @@ from memlane.launch.schedule import (
     Timeline,
 )
 from memlane.launch.target import Graph, Target
+from memlane.launch.texture import Sampling, Surface, Texels, Texture
 
 __all__ = [
     "ACCESS_DTYPE",
@@ -40,10 +41,14 @@ __all__ = [
     "Observation",
     "Observer",
     "Report",
+    "Sampling",
     "Schedule",
     "Step",
     "Stream",
+    "Surface",
     "Target",
+    "Texels",
+    "Texture",
     "Timeline",
     "find_kernel",
     "observed",

@@ -12,6 +12,7 @@ import numpy as np
 from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
 from memlane.launch.schedule import Argument
+from memlane.launch.texture import Surface, Texture
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, Variable
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def pack(
 ) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
-    A pointer parameter takes an array of the target, or any object whose device memory the target recognises; an integer or
+    A pointer parameter takes an array of the target, or any object whose device memory the target recognises; a parameter of 64 bits also
+    a texture or a surface of the target, whose handle the kernel gets; an integer or
     floating-point parameter takes a Python or NumPy number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes
     or a NumPy value of its size. A `convention` says which values stand for several parameters, and that parameters are left over which
     no value stands for: those are zero. Raises BadLaunch that names the position and what would do.
@@ -106,12 +108,23 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
         return _pointer(where, param, (value.address, value.nbytes), text, value.owner)
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         return _number(where, param, kind.kind, kind.bits, value)
+    if isinstance(value, Texture | Surface):
+        return _handle(where, param, value, target)
     found = target.device_pointer(value)
     if found is not None:
         address, nbytes, text = found
         return _pointer(where, param, (address, nbytes), text, value)
     given = "a NumPy array, which lies on the host" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
     raise BadLaunch(f"{where} is {given}; the parameter is {_describe(param)}: pass a number, or copy the array with target.array(x)")
+
+
+def _handle(where: str, param: Variable, value: Texture | Surface, target: Target) -> Argument:
+    what = type(value).__name__.lower()
+    if value.target is not target:
+        raise BadLaunch(f"{where} is a {what} of {value.target.name}, the kernel runs on {target.name}; make it there")
+    if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f" or ".ptr" in param.attributes:
+        raise BadLaunch(f"{where} is a {what}, a handle of 64 bits, but the parameter is {_describe(param)}")
+    return Argument(struct.pack("<Q", value.handle), f"{what}: {value.texels}", value)
 
 
 def _pointer(where: str, param: Variable, memory: tuple[int, int], text: str, owner: object) -> Argument:

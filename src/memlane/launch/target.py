@@ -14,6 +14,7 @@ from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
+from memlane.launch.texture import Sampling, Surface, Texels, Texture, make_surface, make_texture
 from memlane.ptx import Module
 
 _CLEAR_BYTES = 1 << 26
@@ -93,6 +94,35 @@ class Target(ABC):
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
 
+    # -- images: a target without textures keeps these --------------------------------------------------------------------------
+
+    def allocate_image(self, texels: Texels, writable: bool) -> object:
+        """Memory for an image with undefined contents, which lives as long as the object does. Surfaces need it `writable`."""
+        raise self._no_images()
+
+    def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        """Fill the C-contiguous `host`, of shape `texels.shape`, after all work launched before has finished."""
+        raise self._no_images()
+
+    def write_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        """Fill the image from `host`, after all work launched before has finished."""
+        raise self._no_images()
+
+    def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
+        """The handle of a texture over an image, and what keeps the handle alive."""
+        raise self._no_images()
+
+    def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
+        """The same over device memory, which is read by whole numbers."""
+        raise self._no_images()
+
+    def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
+        """The handle of a surface over a writable image, and what keeps the handle alive."""
+        raise self._no_images()
+
+    def _no_images(self) -> BadLaunch:
+        return BadLaunch(f"{self.name} has no textures and surfaces")
+
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
     def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
@@ -132,6 +162,32 @@ class Target(ABC):
         self.clear(array.address, array.nbytes)
         return array
 
+    def texture(
+        self,
+        source: npt.ArrayLike | DeviceArray | Surface,
+        *,
+        channels: int = 1,
+        filter: str = "point",
+        address: str | tuple[str, ...] = "clamp",
+        normalized: bool = False,
+        read: str = "element",
+        layered: bool = False,
+        memory: str = "array",
+    ) -> Texture:
+        """A texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
+
+        With `channels` 2 or 4 a further last axis holds the channels of each texel; with `layered` the first axis counts layers of one or
+        two dimensions. `filter`, `address` (one mode, or one each for x, y and z), `normalized` and `read` are those of `Sampling`. A
+        texture of a surface shows what the surface holds. With `memory="linear"` the texture reads a one-dimensional array where it lies,
+        by whole numbers (`tex1Dfetch`). Raises BadLaunch for what no texture can be.
+        """
+        return make_texture(self, source, channels, filter, address, normalized, read, layered, memory)
+
+    def surface(self, source: npt.ArrayLike | DeviceArray, *, channels: int = 1, layered: bool = False) -> Surface:
+        """A surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
+        `Surface.numpy` gives what it holds."""
+        return make_surface(self, source, channels, layered)
+
     def load(self, module: Module) -> LoadedModule:
         """The module on this target, ready to launch its kernels. TypeError for what is no module."""
         if not isinstance(module, Module):
@@ -164,6 +220,18 @@ class Target(ABC):
         if shared_bytes > room:
             raise BadLaunch(
                 f"{kernel.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its own"
+            )
+        if kernel.cooperative:
+            self._check_residence(kernel, grid, threads, shared_bytes)
+
+    def _check_residence(self, kernel: Kernel, grid: Dim3, threads: int, shared_bytes: int) -> None:
+        """Blocks that wait for all others must all be there."""
+        blocks, per_sm = grid[0] * grid[1] * grid[2], self.resident_blocks(kernel, threads, shared_bytes)
+        if blocks > per_sm * self.chip.sm_count:
+            raise BadLaunch(
+                f"{kernel.title} synchronises its whole grid, so all {blocks} blocks must be on the chip at once; {self.chip.name} holds "
+                f"{per_sm * self.chip.sm_count} of them ({per_sm} on each of {self.chip.sm_count} multiprocessors): launch fewer, and let "
+                "each thread do more"
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from memlane import driver
 from memlane.chip import load, names
+from memlane.emulate.code.store import present_store
 
 _CORE = ("llvmlite", "numpy", "pyarrow")
 _CUDA = ("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
@@ -30,8 +31,9 @@ class Condition:
 
 
 def describe() -> tuple[Condition, ...]:
-    """What was found: Python and packages, the CUDA compiler, the driver and its devices, the chips that can be emulated."""
-    return (_python(), *(_package(name, "pip install memlane") for name in _CORE), _emulation(), *_compilation(), *_driver(), _chips())
+    """What was found: Python and packages, the emulator's store, the CUDA compiler, the driver and its devices, the chips to emulate."""
+    core = (_package(name, "pip install memlane") for name in _CORE)
+    return (_python(), *core, _emulation(), _machine_code(), *_compilation(), *_driver(), _chips())
 
 
 def _python() -> Condition:
@@ -47,6 +49,18 @@ def _package(name: str, command: str) -> Condition:
 
 def _emulation() -> Condition:
     return Condition("emulator", True, "runs PTX on this machine's CPU")
+
+
+def _machine_code() -> Condition:
+    """Where the emulator's code is kept between processes."""
+    store = present_store()
+    if store is None:
+        return Condition("cache", False, "the emulator compiles each kernel anew in each process (MEMLANE_CACHE=0, or no home directory)")
+    if not store.is_writable():
+        return Condition("cache", False, f"{store.folder} cannot be written", "name a folder that can in MEMLANE_CACHE_DIR")
+    count, nbytes = store.usage()
+    text = f"{count} pieces of machine code, {nbytes / (1 << 20):.1f} MiB of at most {store.most_bytes >> 20} MiB"
+    return Condition("cache", True, f"{store.folder} holds {text}")
 
 
 def _compilation() -> tuple[Condition, ...]:

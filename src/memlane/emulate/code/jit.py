@@ -1,4 +1,4 @@
-"""LLVM: text in, callable machine code out. One thread at a time makes code.
+"""LLVM: text in, object file out; object file in, callable machine code out. One thread at a time makes code.
 
 The engine of the process holds what stays: the runtime. What may go again, the code of a kernel, has an engine of its own, because LLVM
 gives the memory of code back with its engine only.
@@ -7,10 +7,12 @@ gives the memory of code back with its engine only.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from functools import cache
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from memlane.emulate.code.store import sources_digest
 
 QUICK_ABOVE = 2_000_000
 """Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
@@ -19,37 +21,52 @@ LOCK = threading.RLock()
 """Held by whoever makes code: from the choice of what there is to compile until the others may know that it is there."""
 
 
-class Code:
-    """One function with the module that it lies in. Its memory is given back when nobody refers to this any more."""
+def translated(text: str) -> bytes:
+    """The object file of a module, whose instructions are kept as they are."""
+    with LOCK:
+        machine = _emitter(0 if len(text) > QUICK_ABOVE else 2)
+        return bytes(machine.emit_object(llvm.parse_assembly(text)))
 
-    def __init__(self, text: str, name: str) -> None:
+
+def optimised(text: str) -> bytes:
+    """The object file of a module after LLVM's passes."""
+    with LOCK:
+        machine, module = _emitter(2), llvm.parse_assembly(text)
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(module, passes)
+        return bytes(machine.emit_object(module))
+
+
+@cache
+def fingerprint() -> str:
+    """What decides the machine code of any text: versions, the processor with its features, and memlane's own code."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()
+    return "\n".join((llvmlite.__version__, version, *processor, sources_digest()))
+
+
+class Code:
+    """One function of an object file. Its memory is given back when nobody refers to this any more."""
+
+    def __init__(self, object_file: bytes, name: str) -> None:
         with LOCK:
-            self._engine = _fresh_engine(_machine(2))
-            _add(self._engine, llvm.parse_assembly(text), len(text))
-            self.address = int(self._engine.get_function_address(name))
+            self._engine = _fresh_engine()
+            self.address = _add(self._engine, object_file, name)
 
 
 class Engine:
-    """Compiles modules that stay, and links them by symbol name, in the order they come; `Code` is linked to them too."""
+    """Loads functions that stay, and lets all code that is loaded later find them by their names."""
 
     def __init__(self) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        self._machine = _machine(2)
-        self._engine = _fresh_engine(self._machine)
+        self._engine = _fresh_engine()
 
-    def add(self, text: str, names: Iterable[str]) -> None:
-        """Compile and optimise a module, and let all code find its functions `names`."""
+    def add(self, object_file: bytes, name: str) -> None:
+        """Load an object file with a function of this name."""
         with LOCK:
-            module = llvm.parse_assembly(text)
-            options = llvm.create_pipeline_tuning_options(speed_level=2)
-            options.loop_vectorization = False
-            options.slp_vectorization = False
-            passes = llvm.create_pass_builder(self._machine, options)
-            passes.getModulePassManager().run(module, llvm.create_pass_builder(self._machine, options))
-            _add(self._engine, module, len(text))
-            for name in names:
-                llvm.add_symbol(name, self.address(name))
+            llvm.add_symbol(name, _add(self._engine, object_file, name))
 
     def address(self, name: str) -> int:
         """Entry address of a function."""
@@ -57,25 +74,36 @@ class Engine:
             return int(self._engine.get_function_address(name))
 
 
-def _fresh_engine(machine: llvm.TargetMachine) -> llvm.ExecutionEngine:
+def _add(engine: llvm.ExecutionEngine, object_file: bytes, name: str) -> int:
+    engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
+    engine.finalize_object()
+    return int(engine.get_function_address(name))
+
+
+def _fresh_engine() -> llvm.ExecutionEngine:
+    machine = _machine(2)
     start = llvm.parse_assembly("")
     start.triple = machine.triple
     return llvm.create_mcjit_compiler(start, machine)
 
 
-def _add(engine: llvm.ExecutionEngine, module: llvm.ModuleRef, length: int) -> None:
-    """Make machine code of a module whose text has this length."""
-    if length > QUICK_ABOVE:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(_machine(0).emit_object(module)))
-    else:
-        engine.add_module(module)
-    engine.finalize_object()
+@cache
+def _emitter(level: int) -> llvm.TargetMachine:
+    return _machine(level)
 
 
 def _machine(level: int) -> llvm.TargetMachine:
+    """A machine, which belongs to the engine that it is given to."""
+    _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, jit=True
     )
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
 
 
 @cache

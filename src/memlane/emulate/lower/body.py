@@ -107,7 +107,7 @@ def _ends(step: Step) -> bool:
 def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
     if instruction.form.effect in ("warp", "matrix") and (instruction.has("sync") or instruction.opcode == "elect"):
         return True
-    return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction")
+    return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction", "texture", "surface")
 
 
 def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch]:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
 from memlane.emulate.code.build import I32, POINTER, Emit
-from memlane.emulate.code.jit import Code
+from memlane.emulate.code.jit import Code, fingerprint, translated
+from memlane.emulate.code.store import Entry, digest, present_store
 from memlane.emulate.layers import Compiled
 from memlane.emulate.lower.body import Body, Step, live_out
 from memlane.emulate.lower.flow import Flow
-from memlane.emulate.lower.linking import link
+from memlane.emulate.lower.linking import link, linked_instructions
 from memlane.emulate.lower.lowering import Lowering, assign_registers
 from memlane.emulate.lower.variables import Frame, place_variables
-from memlane.emulate.runtime.helper import Program, compile_helpers
+from memlane.emulate.runtime.helper import Program, compile_helpers, load_helpers
 from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
-from memlane.ptx import Function, Instruction, Module
+from memlane.ptx import Function, Instruction, Module, called_functions, print_module
 
-_numbers = itertools.count()
+_ENTRY = "kernel"
+"""What the function is called in the machine code of each kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,25 +43,67 @@ class CompiledKernel:
 
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
-    """Compile a kernel; the caller holds `jit.LOCK`. Raises UnsupportedPtx at the first instruction that has no semantics."""
+    """The machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.
+
+    Raises UnsupportedPtx at the first instruction that has no semantics.
+    """
+    store = present_store()
+    if store is None:
+        return _build(module, function, layers, chip)[0]
+    key = _key(module, function, layers, chip)
+    kernel = _restored(store.get(key), module, function, layers)
+    if kernel is None:
+        kernel, entry = _build(module, function, layers, chip)
+        store.put(key, entry)
+    return kernel
+
+
+def _key(module: Module, function: Function, layers: Compiled, chip: Chip) -> str:
+    """Of all that decides the code: what the kernel and the functions it calls say, where variables and functions lie, layers and chip."""
+    named = {function.name, *(called.name for called in called_functions(module, function))}
+    items = tuple(item for item in module.items if not isinstance(item, Function) or item.name in named)
+    text, numbers = print_module(replace(module, items=items)), repr(chip) if layers.knows_chip else ""
+    return digest("kernel", fingerprint(), function.name, text, " ".join(module.functions), repr(layers), numbers)
+
+
+def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> tuple[CompiledKernel, Entry]:
+    """Compile a kernel: it, and what is to be kept of it for other processes."""
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
     registers = assign_registers(body.registers, set().union(*needed), layers)
     program = Program()
-    name = f"kernel{next(_numbers)}"
-    step = ir.Function(program, ir.FunctionType(I32, [POINTER]), name)
+    step = ir.Function(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     flow = _write_places(k, body, needed)
-    compile_helpers(list(program.required.values()))
+    compile_helpers(program.required.values())
+    object_file, weights = translated(str(program)), flow.weights()
+    facts = {"helpers": list(program.required), "warp_bytes": registers.nbytes, "frame": asdict(frame), "weights": weights}
+    kernel = CompiledKernel(Code(object_file, _ENTRY), registers.nbytes, frame, layers, instructions, weights)
+    return kernel, Entry(facts, object_file)
+
+
+def _restored(entry: Entry | None, module: Module, function: Function, layers: Compiled) -> CompiledKernel | None:
+    """The kernel that was kept, if there is one and all helpers that it calls are there too."""
+    if entry is None or not load_helpers(entry.facts["helpers"]):
+        return None
+    said = entry.facts["frame"]
+    frame = Frame(
+        offsets={name: (space, offset) for name, (space, offset) in said["offsets"].items()},
+        params_bytes=said["params_bytes"],
+        static_shared_bytes=said["static_shared_bytes"],
+        local_bytes=said["local_bytes"],
+        symbols=tuple(said["symbols"]),
+        functions=said["functions"],
+    )
     return CompiledKernel(
-        code=Code(str(program), name),
-        warp_bytes=registers.nbytes,
+        code=Code(entry.code, _ENTRY),
+        warp_bytes=entry.facts["warp_bytes"],
         frame=frame,
         layers=layers,
-        instructions=instructions,
-        weights=flow.weights(),
+        instructions=linked_instructions(module, function),
+        weights=tuple((number, weight) for number, weight in entry.facts["weights"]),
     )
 
 

@@ -45,6 +45,16 @@ def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_m
     return _Linker(module, kernel, frozenset(services), stop_at_memory).link()
 
 
+def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, ...]:
+    """The instructions by index alone, as `link` numbers them."""
+    assert kernel.body is not None
+    own = tuple(kernel.body.instructions())
+    if not any(one.form.effect == "call" for one in own):
+        return own
+    called = [_with_return(function).body for function in called_functions(module, kernel)]
+    return own + tuple(one for body in called if body is not None for one in body.instructions())
+
+
 class _Part:
     """One function on its way into the body."""
 

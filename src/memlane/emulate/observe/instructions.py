@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlane.chip import AccessKind
 from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
-from memlane.emulate.code.build import I32, Value, constant
+from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.accounting import accounting, accounting_part, count_branch
 
@@ -30,6 +30,15 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
     load = accounting(k.chip, k.layers, "global", LOAD_PAST_L1 if k.instruction.has("cg") else LOAD)
     loaded = k.call(load, k.warp, *source, k.active, size, site, k.start)
     k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
+
+
+def account_texture(k: Lowering, nbytes: int) -> None:
+    """Account for an access of `nbytes` a lane to a texture or surface: requests and time, but no sectors, for how an image lies in memory
+    is not known."""
+    if k.layers.counts or k.layers.clock:
+        helper = accounting(k.chip, k.layers, "tex", LOAD)
+        nowhere = k.scratch("data")
+        k.completes(k.call(helper, k.warp, nowhere, constant(I64, 0), k.active, constant(I32, nbytes), constant(I32, k.index), k.start))
 
 
 def _kind(k: Lowering) -> AccessKind:

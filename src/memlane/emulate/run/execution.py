@@ -88,6 +88,7 @@ class _State:
         self.symbols = np.array([symbols[name] for name in frame.symbols] or [0], np.uint64)
         self.sites = np.zeros(max(1, len(compiled.instructions)), ALLOCATION)
         self.table = emulator.memory.table()
+        self.texture_count, self.textures = emulator.textures.count, emulator.textures.table()
         self.orders = _orders(warps, launch.layers.seed)
         self.context = np.zeros(1, CONTEXT)
         values = {
@@ -97,6 +98,8 @@ class _State:
             "sites": self.sites.ctypes.data,
             "allocations": self.table.ctypes.data,
             "allocation_count": len(self.table),
+            "textures": self.textures.ctypes.data,
+            "texture_count": self.texture_count,
             "grid": launch.grid,
             "block": launch.block,
             "threads": launch.threads_per_block,

@@ -12,7 +12,9 @@ from memlane.emulate.layout import (
     ASSERTION,
     BAD_BARRIER,
     BAD_CALL,
+    BAD_TEXTURE,
     BARRIERS,
+    BEYOND,
     BLOCK,
     BLOCK_BYTES,
     DEADLOCK,
@@ -29,6 +31,7 @@ from memlane.emulate.layout import (
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import STACK_BYTES
 from memlane.emulate.run.memory import Allocation
+from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
 from memlane.ptx import Instruction, Module
@@ -69,6 +72,13 @@ def raise_fault(
     if kind == BAD_BARRIER:
         number = int(context["fault_address"])
         raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
+    if kind == BAD_TEXTURE:
+        trouble = handle_trouble(emulator.textures, int(context["fault_address"]), int(context["fault_bytes"]))
+        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")
+    if kind == BEYOND or (kind == MISALIGNED and fault.instruction.form.effect == "surface"):
+        words = [int(context[name]) for name in ("fault_address", "fault_space", "fault_bytes")]
+        trouble = surface_trouble(emulator.textures, fault.instruction, kind == MISALIGNED, *words)
+        raise BadAccess(f"{fault.where()}: {fault.who()} {trouble}")
     raise BadAccess(fault.bad_access(kind == MISALIGNED))
 
 

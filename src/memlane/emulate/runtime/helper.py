@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
 from memlane.emulate.code.build import Emit, Value
-from memlane.emulate.code.jit import LOCK, engine
+from memlane.emulate.code.jit import LOCK, engine, fingerprint, optimised
+from memlane.emulate.code.store import Entry, digest, present_store
 
 
 @dataclass(frozen=True, eq=False)
 class Helper:
-    """One function of the runtime. `build` writes its body; a body that is left open returns nothing."""
+    """One function of the runtime. `build` writes its body; a body that is left open returns nothing.
+
+    The name tells all that decides the body besides the code of memlane: machine code is kept under it, also for other processes.
+    """
 
     name: str
     result: ir.Type
@@ -53,21 +57,57 @@ _compiled: set[str] = set()
 """Names of the helpers whose machine code is there."""
 
 
-def compile_helpers(wanted: Sequence[Helper]) -> None:
-    """Compile the helpers that are not there yet, and those that they call."""
+def compile_helpers(wanted: Iterable[Helper]) -> None:
+    """Let the helpers have machine code that is there: from the store, or compiled now."""
     with LOCK:
-        program = Program()
-        waiting = list(wanted)
-        fresh: set[str] = set()
-        while waiting:
-            one = waiting.pop()
-            if one.name not in _compiled and one.name not in fresh:
-                fresh.add(one.name)
-                program.define(one)
-                waiting.extend(program.required.values())
-        if fresh:
-            engine().add(str(program), fresh)
-            _compiled.update(fresh)  # not before: another thread, or a second try after an error, goes by it
+        for one in wanted:
+            if one.name not in _compiled:
+                engine().add(_object_file(one), one.name)
+                _compiled.add(one.name)  # not before: another thread, or a second try after an error, goes by it
+
+
+def load_helpers(names: Iterable[str]) -> bool:
+    """Do the same for helpers of which only the names are known; False if the store has not all of them."""
+    store = present_store()
+    with LOCK:
+        for name in names:
+            if name not in _compiled:
+                entry = None if store is None else store.get(_key(name))
+                if entry is None:
+                    return False
+                engine().add(entry.code, name)
+                _compiled.add(name)
+        return True
+
+
+def _object_file(one: Helper) -> bytes:
+    store = present_store()
+    entry = None if store is None else store.get(_key(one.name))
+    if entry is None:
+        entry = Entry({"name": one.name}, optimised(_text(one)))
+        if store is not None:
+            store.put(_key(one.name), entry)
+    return entry.code
+
+
+def _key(name: str) -> str:
+    return digest("helper", fingerprint(), name)
+
+
+def _text(one: Helper) -> str:
+    """A module with the helper, and copies of those that it calls, which nobody sees from outside: what is made of one helper does not
+    depend on which ones were there before."""
+    program = Program()
+    program.define(one)
+    waiting, known = list(program.required.values()), {one.name}
+    while waiting:
+        inner = waiting.pop()
+        if inner.name not in known:
+            known.add(inner.name)
+            program.define(inner)
+            program.globals[inner.name].linkage = "internal"
+            waiting.extend(program.required.values())
+    return str(program)
 
 
 def address_of(helper: Helper) -> int:

@@ -28,6 +28,7 @@ from memlane.emulate.semantics import (
     miscellaneous,
     service,
     sync,
+    texture,
     warp,
 )
 from memlane.emulate.semantics.table import TABLE, Semantics, semantics
@@ -52,5 +53,6 @@ __all__ = [
     "semantics",
     "service",
     "sync",
+    "texture",
     "warp",
 ]

@@ -1,0 +1,195 @@
+"""Machine code on disk, for the processes to come.
+
+An entry is a file: a line that names the format, a line with a digest of what follows, a line of JSON with what a caller wants to know
+beside the code, and the code as an object file. Its name is a digest of everything that decides the code. What is not as it was written,
+or belongs to another user, counts as absent. Entries are written beside their place and moved there, so several processes may work at once.
+The folder is bounded: what was not used for longest goes first.
+
+`MEMLANE_CACHE_DIR` names the folder, `MEMLANE_CACHE=0` does without. A folder that cannot be written is no error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 256 << 20
+_LEFT = 0.75
+"""What remains of the bound when something has to go, so that not every entry after it must look for another to remove."""
+_FORMAT = b"memlane machine code 1\n"
+_SUFFIX = ".code"
+_FRESH_S = 3600.0
+"""An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
+_COVERED = ("chip", "emulate", "launch", "ptx", "errors.py", "source.py")
+"""What of memlane's own code decides the machine code: the emulator with all that it imports."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Machine code, and facts about it as JSON knows them."""
+
+    facts: dict[str, Any]
+    code: bytes
+
+
+class Store:
+    """One folder of entries."""
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._nbytes: int | None = None
+        """What the folder held when this process looked, with what it wrote since."""
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of a key (see `digest`), or None."""
+        try:
+            with self._path(key).open("rb") as file:
+                state = os.fstat(file.fileno())
+                content = file.read() if _is_ours(state) else b""
+        except OSError:
+            return None
+        entry = _read(key, content)
+        if entry is not None and time.time() - state.st_mtime > _FRESH_S:
+            with contextlib.suppress(OSError):
+                os.utime(self._path(key))
+        return entry
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keep an entry, in place of the one that the key may have had. Does nothing where the folder cannot be written."""
+        content = _written(key, entry)
+        temporary = None
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, self._path(key))
+            self._make_room(len(content))
+        except OSError:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+
+    def usage(self) -> tuple[int, int]:
+        """How many files there are, and their bytes."""
+        files = self._files()
+        return len(files), sum(nbytes for _, nbytes, _ in files)
+
+    def is_writable(self) -> bool:
+        """Whether entries can be kept here, as far as can be told without trying."""
+        nearest = next((place for place in (self.folder, *self.folder.parents) if place.exists()), None)
+        return nearest is not None and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{_SUFFIX}"
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        """When each file was last used, its bytes and its path."""
+        found = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
+            for one in listing:
+                with contextlib.suppress(OSError):  # it may be gone already
+                    state = one.stat(follow_symlinks=False)
+                    found.append((state.st_mtime, state.st_size, one.path))
+        return found
+
+    def _make_room(self, added: int) -> None:
+        if self._nbytes is not None and self._nbytes + added <= self.most_bytes:
+            self._nbytes += added
+            return
+        files = sorted(self._files())
+        self._nbytes = sum(nbytes for _, nbytes, _ in files)
+        too_much = self._nbytes > self.most_bytes
+        for used, nbytes, path in files:
+            abandoned = not path.endswith(_SUFFIX) and time.time() - used > _FRESH_S
+            superfluous = path.endswith(_SUFFIX) and too_much and self._nbytes > _LEFT * self.most_bytes
+            if abandoned or superfluous:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                self._nbytes -= nbytes
+
+
+def _is_ours(state: os.stat_result) -> bool:
+    """Whether a file belongs to this user: what others write is not run."""
+    return not hasattr(os, "getuid") or state.st_uid == os.getuid()
+
+
+def _written(key: str, entry: Entry) -> bytes:
+    rest = json.dumps(entry.facts, separators=(",", ":")).encode() + b"\n" + entry.code
+    return _FORMAT + _checksum(key, rest) + b"\n" + rest
+
+
+def _read(key: str, content: bytes) -> Entry | None:
+    if not content.startswith(_FORMAT):
+        return None
+    checksum, _, rest = content[len(_FORMAT) :].partition(b"\n")
+    if checksum != _checksum(key, rest):
+        return None
+    facts, _, code = rest.partition(b"\n")
+    return Entry(json.loads(facts), code)
+
+
+def _checksum(key: str, rest: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + rest).hexdigest().encode()
+
+
+def digest(*parts: str) -> str:
+    """A key: equal for equal parts only."""
+    return hashlib.sha256("".join(f"{len(part)} {part}\n" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@cache
+def sources_digest() -> str:
+    """Of the code of memlane that decides what machine code is made; empty where it cannot be read."""
+    package = Path(__file__).resolve().parents[2]
+    found = hashlib.sha256()
+    try:
+        paths = sorted(path for name in _COVERED for path in _python_files(package / name))
+        for path in paths:
+            content = path.read_bytes()
+            found.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+    except OSError:
+        return ""
+    return found.hexdigest() if paths else ""
+
+
+def _python_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else list(place.rglob("*.py"))
+
+
+_stores: dict[Path, Store] = {}
+
+
+def present_store() -> Store | None:
+    """The store that the environment names, or None where it is switched off, or code could not be told from that of other versions."""
+    folder = None if os.environ.get("MEMLANE_CACHE") == "0" else default_folder()
+    if folder is None or not sources_digest():
+        return None
+    return _stores.setdefault(folder, Store(folder))
+
+
+def default_folder() -> Path | None:
+    """Where entries are kept; None where the user has no home."""
+    named = os.environ.get("MEMLANE_CACHE_DIR")
+    try:
+        return Path(named).expanduser().absolute() if named else _users_caches() / "memlane"
+    except RuntimeError:
+        return None
+
+
+def _users_caches() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

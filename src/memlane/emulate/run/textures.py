@@ -1,0 +1,137 @@
+"""The textures and surfaces of one emulated device: records that generated code finds by their handles."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate.layout import TEXTURE, TEXTURE_WINDOW
+from memlane.emulate.runtime.texture import ANY_SURFACE, FORMATS, GEOMETRIES, LINEAR_MEMORY, MODES, surface_kind, texture_kind
+from memlane.launch import Sampling, Texels
+from memlane.ptx import Instruction
+
+_AT_FIRST = 64
+
+
+class Handle:
+    """Keeps the record of a texture or surface alive."""
+
+
+class Textures:
+    """Handles are never used twice, so that one which outlived its texture is noticed. Several threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._rows = np.zeros(_AT_FIRST, TEXTURE)
+        self._texels: list[Texels] = []
+
+    def add_texture(self, texels: Texels, sampling: Sampling, host: int) -> tuple[int, Handle]:
+        """The handle of a texture whose texels lie at a host address in C order, and what keeps it alive."""
+        row = _row(texels, host, texture_kind(texels.geometry), sampling.read)
+        row["modes"] = [MODES.index(mode) for mode in sampling.address]
+        row["linear"], row["normalized"] = sampling.filter == "linear", sampling.normalized
+        return self._add(texels, row)
+
+    def add_linear(self, texels: Texels, read: str, host: int) -> tuple[int, Handle]:
+        """The same for one that is read by whole numbers."""
+        return self._add(texels, _row(texels, host, LINEAR_MEMORY, read))
+
+    def add_surface(self, texels: Texels, host: int) -> tuple[int, Handle]:
+        """The same for a surface."""
+        return self._add(texels, _row(texels, host, surface_kind(texels.geometry), "element"))
+
+    def _add(self, texels: Texels, row: npt.NDArray[np.void]) -> tuple[int, Handle]:
+        with self._lock:
+            number = len(self._texels)
+            if number == len(self._rows):
+                self._rows = np.concatenate([self._rows, np.zeros(number, TEXTURE)])
+            self._rows[number] = row[0]
+            self._texels.append(texels)
+        handle = Handle()
+        weakref.finalize(handle, self._remove, number).atexit = False
+        return TEXTURE_WINDOW + number * TEXTURE.itemsize, handle
+
+    def _remove(self, number: int) -> None:
+        with self._lock:
+            self._rows[number]["kind"] = 0
+
+    def table(self) -> npt.NDArray[np.void]:
+        """The records, in the order of their handles."""
+        return self._rows
+
+    @property
+    def count(self) -> int:
+        """How many there have ever been."""
+        return len(self._texels)
+
+    def at(self, number: int) -> tuple[int, Texels] | None:
+        """What the texture or surface of a number is: its kind and texels; None if there was none."""
+        with self._lock:
+            return (int(self._rows[number]["kind"]), self._texels[number]) if 0 <= number < len(self._texels) else None
+
+
+def _row(texels: Texels, host: int, kind: int, read: str) -> npt.NDArray[np.void]:
+    row = np.zeros(1, TEXTURE)
+    name = texels.dtype.str[1:]
+    if read == "normalized_float":
+        name = ("unorm" if name[0] == "u" else "snorm") + name[1]
+    fields = {
+        "host": host,
+        "kind": kind,
+        "format": FORMATS.index(name),
+        "channels": texels.channels,
+        "texel_bytes": texels.texel_bytes,
+        "extents": texels.extents,
+        "layers": max(1, texels.layers),
+        "dimensions": texels.dimensions,
+    }
+    for field, value in fields.items():
+        row[field] = value
+    return row
+
+
+# -- what went wrong ---------------------------------------------------------------------------------------------------------------
+
+
+def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
+    """What a handle is that an instruction cannot use, and what it wanted: for the end of a sentence."""
+    number, rest = divmod(handle - TEXTURE_WINDOW, TEXTURE.itemsize)
+    found = textures.at(number) if rest == 0 else None
+    if found is None:
+        return f"the handle {handle:#x}, which is no texture or surface of this target"
+    kind, texels = found
+    if kind == 0:
+        return f"the handle {handle:#x} of a {texels} that was dropped; keep what target.texture gave as long as kernels use it"
+    return f"the handle {handle:#x} of {_described(kind)} ({texels}); it takes {_described(wanted)}"
+
+
+def _described(kinds: int) -> str:
+    """The kinds of a mask, in words."""
+    if kinds & ANY_SURFACE:
+        named = [name for name in GEOMETRIES if kinds & surface_kind(name)]
+        return f"a {named[0]} surface" if len(named) == 1 else "a surface"
+    named = [name for name in GEOMETRIES if kinds & texture_kind(name)]
+    if kinds == LINEAR_MEMORY:
+        return "a texture in linear memory"
+    return "a texture" if len(named) > 1 else f"a {named[0]} texture" + (" or one in linear memory" if kinds & LINEAR_MEMORY else "")
+
+
+def surface_trouble(textures: Textures, instruction: Instruction, misaligned: bool, packed: int, z: int, number: int) -> str:
+    """What an access to a surface did that may not be done: `packed` holds x in bytes, and y from bit 32 on."""
+    x, y, plane = (_signed(word) for word in (packed & 0xFFFFFFFF, packed >> 32, z))
+    found = textures.at(number)
+    assert found is not None
+    texels = found[1]
+    given = [x, *([y] if texels.dimensions > 1 else []), *([plane] if texels.dimensions > 2 or texels.layers else [])]
+    verb = {"suld": "read", "sust": "wrote"}.get(instruction.opcode, "updated")
+    head = f"{verb} a surface at ({', '.join(map(str, given))}), x in bytes ({instruction.name})"
+    if misaligned:
+        return f"{head}: x is not a multiple of the size of the access"
+    return f"{head}: outside, for it is a {texels}, and its lines have {texels.extents[0] * texels.texel_bytes} bytes"
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word >> 31 else word

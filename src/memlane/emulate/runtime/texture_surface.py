@@ -1,0 +1,227 @@
+"""Reading, writing and updating surfaces, lane by lane.
+
+Coordinates are whole numbers: for unformatted accesses x counts bytes, for formatted ones texels. What happens outside the image the
+instruction says: it ends the launch (`trap`), goes to the nearest place (`clamp`), or reads zeros and writes nothing (`zero`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.emulate.code.build import F32, I1, I8, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.formats import narrow
+from memlane.emulate.layout import BEYOND, LANES, MISALIGNED, TEXTURE
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.emulate.runtime.texture import FORMATS, axes_of, find, surface_kind
+
+_ACCESS = (POINTER, POINTER, POINTER, I32, I32, POINTER)
+"""warp, handles (32 i64), coordinates (32 i32 for the layer, if there is one, and for each axis), lanes, site, data (32 of each element)"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The shape of a surface, and what an instruction wants done outside of it."""
+
+    geometry: str
+    beyond: str
+    """`trap`, `clamp` or `zero`."""
+
+
+class _Access:
+    """One helper's walk over the lanes of an access of `nbytes` at each; without `nbytes`, of a whole texel."""
+
+    def __init__(self, e: Emit, place: Place, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value) -> None:
+        self._e, self._place, self._nbytes = e, place, nbytes
+        self._warp, self._handles, self._coordinates, self._site = warp, handles, coordinates, site
+
+    @contextmanager
+    def lanes(self, mask: Value) -> Iterator[tuple[Value, Value, Value, Value]]:
+        """For each lane: its number, the record of the surface, i1 whether it may access memory, and where. Left out after a fault."""
+        e = self._e
+        with e.each_lane(mask) as lane:
+            handle = e.load(e.element(self._handles, lane, I64), typ=I64)
+            kind = constant(I32, surface_kind(self._place.geometry))
+            row = invoke(e, find, self._warp, handle, kind, self._site, lane)
+            with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(row, I64), constant(I64, 0)), likely=True):
+                inside, pointer, goes_on = self._located(row, lane, handle)
+                with e.if_then(goes_on, likely=True):
+                    yield lane, row, inside, pointer
+
+    def _located(self, row: Value, lane: Value, handle: Value) -> tuple[Value, Value, Value]:
+        """Whether the coordinates of a lane lie inside, where they lead, and whether there was no fault."""
+        e, beyond = self._e, self._place.beyond
+        texel_bytes = e.zext(e.get(row, TEXTURE, "texel_bytes"), I64)
+        size = constant(I64, self._nbytes) if self._nbytes else texel_bytes
+        numbers, limits = self._numbers(row, lane, texel_bytes, size)
+        inside = constant(I1, 1)
+        for number, limit in zip(numbers, limits, strict=True):
+            inside = e.and_(inside, e.and_(e.icmp_signed(">=", number, constant(I64, 0)), e.icmp_signed("<=", number, limit)))
+        if beyond == "clamp":
+            zero = constant(I64, 0)
+            fits = e.icmp_signed(">=", limits[0], zero)
+            numbers = [
+                e.intrinsic("smax", [e.intrinsic("smin", [number, limit]), zero]) for number, limit in zip(numbers, limits, strict=True)
+            ]
+            inside = fits
+        goes_on = self._checked(inside, numbers, lane, handle, size)
+        width, height = (e.zext(e.get(row, TEXTURE, "extents", axis), I64) for axis in range(2))
+        x, y, z = numbers
+        line = e.mul(e.add(e.mul(z, height), y), e.mul(width, texel_bytes))
+        return inside, e.at(e.get_pointer(row, TEXTURE, "host"), e.add(line, x)), goes_on
+
+    def _numbers(self, row: Value, lane: Value, texel_bytes: Value, size: Value) -> tuple[list[Value], list[Value]]:
+        """Bytes in x, lines, and layers or planes; and the largest of each that still lies inside."""
+        e, geometry = self._e, self._place.geometry
+        layered, axes = geometry.startswith("a"), axes_of(geometry)
+        words = [self._word(number, lane) for number in range(axes + layered)]
+        given = [*words[layered:], *[constant(I64, 0)] * (3 - axes)]
+        if not self._nbytes:
+            given[0] = e.mul(given[0], texel_bytes)
+        extents = [e.zext(e.get(row, TEXTURE, "extents", axis), I64) for axis in range(3)]
+        if layered:
+            given[2], extents[2] = words[0], e.zext(e.get(row, TEXTURE, "layers"), I64)
+        one = constant(I64, 1)
+        return given, [e.sub(e.mul(extents[0], texel_bytes), size), e.sub(extents[1], one), e.sub(extents[2], one)]
+
+    def _word(self, number: int, lane: Value) -> Value:
+        e = self._e
+        return e.sext(e.load(e.element(e.at(self._coordinates, 4 * LANES * number), lane, I32), typ=I32), I64)
+
+    def _checked(self, inside: Value, numbers: list[Value], lane: Value, handle: Value, size: Value) -> Value:
+        """i1 whether the access may go on: a trap outside, or an x that is no multiple of the access, is a fault."""
+        e = self._e
+        goes_on = e.variable(constant(I1, 1))
+        odd = e.icmp_unsigned("!=", e.urem(numbers[0], size), constant(I64, 0)) if self._nbytes > 1 else constant(I1, 0)
+        if self._place.beyond == "trap":
+            with e.if_then(e.not_(inside), likely=False):
+                self._fail(BEYOND, numbers, lane, handle)
+                goes_on.set(constant(I1, 0))
+        with e.if_then(e.and_(goes_on.get(), e.and_(inside, odd)), likely=False):
+            self._fail(MISALIGNED, numbers, lane, handle)
+            goes_on.set(constant(I1, 0))
+        return goes_on.get()
+
+    def _fail(self, kind: int, numbers: list[Value], lane: Value, handle: Value) -> None:
+        """Keep the handle's number, and the coordinates as far as they fit: the message has need of them."""
+        e = self._e
+        x, y, z = (e.and_(number, constant(I64, 0xFFFFFFFF)) for number in numbers)
+        packed = e.or_(e.shl(y, constant(I64, 32)), x)
+        place = e.trunc(e.udiv(e.and_(handle, constant(I64, 0xFFFFFFFF)), constant(I64, TEXTURE.itemsize)), I32)
+        invoke(e, fault, self._warp, constant(I32, kind), self._site, lane, packed, place, e.trunc(z, I32))
+
+
+@cache
+def load(place: Place, bits: int, count: int) -> Helper:
+    """Read `count` elements from each lane's place; `data` takes them, 32 of the first element, then of the next."""
+    element, nbytes = INTEGERS[bits], bits // 8
+
+    def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
+        access = _Access(e, place, nbytes * count, warp, handles, coordinates, site)
+        with access.lanes(lanes) as (lane, _, inside, pointer):
+            targets = [e.element(e.at(data, LANES * nbytes * part), lane, element) for part in range(count)]
+            for target in targets:
+                e.store(constant(element, 0), target)
+            with e.if_then(inside, likely=True):
+                for part, target in enumerate(targets):
+                    e.store(e.load(e.at(pointer, part * nbytes), typ=element, align=1), target)
+
+    return Helper(f"memlane_suld_{place.geometry}_{place.beyond}_{bits}x{count}", VOID, _ACCESS, build)
+
+
+@cache
+def store(place: Place, bits: int, count: int) -> Helper:
+    """Write `count` elements of `data` to each lane's place."""
+    element, nbytes = INTEGERS[bits], bits // 8
+
+    def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
+        access = _Access(e, place, nbytes * count, warp, handles, coordinates, site)
+        with access.lanes(lanes) as (lane, _, inside, pointer), e.if_then(inside, likely=True):
+            for part in range(count):
+                value = e.load(e.element(e.at(data, LANES * nbytes * part), lane, element), typ=element)
+                e.store(value, e.at(pointer, part * nbytes), align=1)
+
+    return Helper(f"memlane_sust_{place.geometry}_{place.beyond}_{bits}x{count}", VOID, _ACCESS, build)
+
+
+# -- formatted stores --------------------------------------------------------------------------------------------------------------
+
+
+@helper("texture_encode", VOID, POINTER, I32, I32)
+def encode(e: Emit, place: Value, number: Value, word: Value) -> None:
+    """Store 32 bits as a channel in the format of that number: integers that do not fit become the nearest that does."""
+    other = e.append_basic_block("other")
+    switch = e.switch(number, other)
+    for index, name in enumerate(FORMATS[:8]):
+        here = e.append_basic_block(name)
+        switch.add_case(constant(I32, index), here)
+        e.position_at_end(here)
+        e.store(_encoded(e, name, word), place, align=1)
+        e.ret_void()
+    e.position_at_end(other)
+    e.unreachable()
+
+
+def _encoded(e: Emit, name: str, word: Value) -> Value:
+    bits = 8 * int(name[1:])
+    if name == "f2":
+        one = narrow(e, e.bitcast(word, ir.VectorType(F32, 1)), "f16")
+        return e.trunc(e.extract_element(one, constant(I32, 0)), I16)
+    if bits == 32:
+        return word
+    kind = {8: I8, 16: I16}[bits]
+    if name[0] == "u":
+        return e.trunc(e.intrinsic("umin", [word, constant(I32, (1 << bits) - 1)]), kind)
+    least, most = constant(I32, -(1 << (bits - 1))), constant(I32, (1 << (bits - 1)) - 1)
+    return e.trunc(e.intrinsic("smax", [e.intrinsic("smin", [word, most]), least]), kind)
+
+
+@cache
+def store_texel(place: Place, count: int) -> Helper:
+    """Write `count` words of `data` to each lane's texel, in its format; channels beyond those of the texel are left out, and those that
+    the instruction has no word for stay as they are."""
+
+    def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
+        access = _Access(e, place, 0, warp, handles, coordinates, site)
+        with access.lanes(lanes) as (lane, row, inside, pointer), e.if_then(inside, likely=True):
+            channels, number = e.get(row, TEXTURE, "channels"), e.get(row, TEXTURE, "format")
+            size = e.udiv(e.get(row, TEXTURE, "texel_bytes"), channels)
+            with e.count(e.intrinsic("umin", [channels, constant(I32, count)])) as part:
+                index = e.add(e.mul(part, constant(I32, LANES)), lane)
+                word = e.load(e.element(data, index, I32), typ=I32)
+                invoke(e, encode, e.at(pointer, e.zext(e.mul(part, size), I64)), number, word)
+
+    return Helper(f"memlane_sust_p_{place.geometry}_{place.beyond}_{count}", VOID, _ACCESS, build)
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------------------
+
+_OPERATIONS: dict[str, Callable[[Emit, Value, Value], Value]] = {
+    "add": lambda e, a, b: e.add(a, b),
+    "and": lambda e, a, b: e.and_(a, b),
+    "or": lambda e, a, b: e.or_(a, b),
+    "umin": lambda e, a, b: e.intrinsic("umin", [a, b]),
+    "umax": lambda e, a, b: e.intrinsic("umax", [a, b]),
+    "smin": lambda e, a, b: e.intrinsic("smin", [a, b]),
+    "smax": lambda e, a, b: e.intrinsic("smax", [a, b]),
+}
+
+
+@cache
+def reduce(place: Place, operation: str, bits: int, formatted: bool) -> Helper:
+    """Combine each lane's word of `data` with what lies at its place, one lane after another. `operation` is one of `_OPERATIONS`."""
+    element = INTEGERS[bits]
+
+    def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
+        access = _Access(e, place, 0 if formatted else bits // 8, warp, handles, coordinates, site)
+        with access.lanes(lanes) as (lane, _, inside, pointer), e.if_then(inside, likely=True):
+            value = e.load(e.element(data, lane, element), typ=element)
+            e.store(_OPERATIONS[operation](e, e.load(pointer, typ=element, align=1), value), pointer, align=1)
+
+    name = f"memlane_sured_{place.geometry}_{place.beyond}_{operation}{bits}{'_p' if formatted else ''}"
+    return Helper(name, VOID, _ACCESS, build)

@@ -1,0 +1,141 @@
+"""Textures and surfaces, through handles that the target gave (`cudaTextureObject_t`, `cudaSurfaceObject_t`)."""
+
+from __future__ import annotations
+
+from memlane.emulate.code.build import I32, INTEGERS, Value, constant
+from memlane.emulate.layout import LANES
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_texture
+from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.runtime.texture import GEOMETRIES, QUERIES, axes_of, gather, query, sample
+from memlane.emulate.runtime.texture_surface import Place, load, reduce, store, store_texel
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, TextureAddress, Vector
+
+_TEXTURE, _SURFACE = "texture-instructions-", "surface-instructions-"
+_WORD = 4 * LANES
+"""Bytes of 32 words."""
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------------------
+
+
+def _handles(k: Lowering) -> Value:
+    """Where the handle of each lane lies."""
+    operand = k.instruction.operand("a")
+    base = operand.items[0] if isinstance(operand, TextureAddress) else operand.base if isinstance(operand, Address) else None
+    if not isinstance(base, Register):
+        raise k.unsupported(f"{k.instruction.name} of the variable {base}; it takes handles, as kernel arguments")
+    k.e.store_lanes(k.bits_of(base, "b64"), k.scratch("handles", 8 * LANES))
+    return k.scratch("handles")
+
+
+def _geometry(k: Lowering) -> str:
+    geometry = k.slot_of("geom")
+    if geometry not in GEOMETRIES or k.has("e") or k.has("f"):
+        raise k.unsupported()
+    return geometry
+
+
+def _coordinates(k: Lowering, geometry: str, type_name: str) -> Value:
+    """Where the coordinates lie: 32 words of the layer, if the shape has one, and 32 for each axis."""
+    operand = k.instruction.operand("a")
+    if not isinstance(operand, TextureAddress) or len(operand.items) != 2:
+        raise k.unsupported(f"{k.instruction.name} with a sampler of its own")
+    given = _items(operand.items[1])
+    layered = geometry.startswith("a")
+    count = axes_of(geometry) + layered
+    if len(given) < count:
+        raise k.unsupported(f"{k.instruction.name} with {len(given)} coordinates")
+    for number, item in enumerate(given[:count]):
+        bits = k.bits_of(item, "u32" if layered and number == 0 else type_name)
+        k.e.store_lanes(bits, k.e.at(k.scratch("coordinates", 4 * _WORD), number * _WORD))
+    return k.scratch("coordinates")
+
+
+def _items(operand: Operand | None) -> tuple[Operand, ...]:
+    assert operand is not None
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+# -- textures ----------------------------------------------------------------------------------------------------------------------
+
+
+def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
+    """Let a helper read, and put its four words into the registers of `d`."""
+    targets, type_name = _items(k.instruction.operand("d")), k.slot_of("dtype")
+    if SCALAR_TYPES[type_name].bits != 32 or SCALAR_TYPES[type_name].lanes != 1 or len(targets) != 4:
+        raise k.unsupported()
+    out = k.scratch("data")
+    k.call(helper, k.warp, _handles(k), coordinates, k.active, constant(I32, k.index), out)
+    account_texture(k, 4 * len(targets))
+    for number, target in enumerate(targets):
+        k.write_operand(target, k.e.load_lanes(k.e.at(out, number * _WORD), I32), type_name)
+
+
+@semantics(_TEXTURE + "tex")
+def tex(k: Lowering) -> None:
+    """Textures have one level: levels and gradients make no difference."""
+    geometry, coordinate = _geometry(k), k.slot_of("ctype")
+    _read(k, sample(geometry, coordinate == "s32"), _coordinates(k, geometry, coordinate))
+
+
+@semantics(_TEXTURE + "tld4")
+def tld4(k: Lowering) -> None:
+    geometry = _geometry(k)
+    _read(k, gather(geometry, "rgba".index(k.slot_of("comp"))), _coordinates(k, geometry, "f32"))
+
+
+@semantics(_TEXTURE + "txq", _SURFACE + "suq")
+def txq(k: Lowering) -> None:
+    name = k.slot_of("query")
+    if name not in QUERIES:
+        raise k.unsupported()
+    k.call(query(name, k.instruction.opcode == "suq"), k.warp, _handles(k), k.active, constant(I32, k.index), k.scratch("data"))
+    k.write("d", k.e.load_lanes(k.scratch("data"), I32))
+
+
+# -- surfaces ----------------------------------------------------------------------------------------------------------------------
+
+
+def _place(k: Lowering) -> Place:
+    return Place(_geometry(k), k.slot_of("clamp"))
+
+
+def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
+    k.call(helper, k.warp, _handles(k), _coordinates(k, geometry, "s32"), k.active, constant(I32, k.index), k.scratch("data"))
+    account_texture(k, nbytes)
+
+
+def _put_data(k: Lowering, type_name: str) -> int:
+    """Lay the elements of `v` where helpers look for them; how many there are."""
+    sources = _items(k.instruction.operand("v"))
+    for number, source in enumerate(sources):
+        k.e.store_lanes(k.bits_of(source, type_name), k.e.at(k.scratch("data"), number * LANES * SCALAR_TYPES[type_name].nbytes))
+    return len(sources)
+
+
+@semantics(_SURFACE + "suld")
+def suld(k: Lowering) -> None:
+    place, scalar, targets = _place(k), SCALAR_TYPES[k.slot_of("dtype")], _items(k.instruction.operand("d"))
+    _access(k, load(place, scalar.bits, len(targets)), place.geometry, scalar.nbytes * len(targets))
+    for number, target in enumerate(targets):
+        value = k.e.load_lanes(k.e.at(k.scratch("data"), number * LANES * scalar.nbytes), INTEGERS[scalar.bits])
+        k.write_operand(target, value, scalar.name)
+
+
+@semantics(_SURFACE + "sust")
+def sust(k: Lowering) -> None:
+    place, scalar = _place(k), SCALAR_TYPES[k.slot_of("ctype")]
+    count = _put_data(k, scalar.name)
+    helper = store_texel(place, count) if k.instruction.has("p") else store(place, scalar.bits, count)
+    _access(k, helper, place.geometry, scalar.nbytes * count)
+
+
+@semantics(_SURFACE + "sured")
+def sured(k: Lowering) -> None:
+    place, scalar, operation = _place(k), SCALAR_TYPES[k.slot_of("ctype")], k.slot_of("op")
+    _put_data(k, scalar.name)
+    if operation in ("min", "max"):
+        operation = ("s" if scalar.kind == "s" else "u") + operation
+    _access(k, reduce(place, operation, scalar.bits, k.instruction.has("p")), place.geometry, scalar.nbytes)

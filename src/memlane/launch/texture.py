@@ -1,0 +1,228 @@
+"""Textures and surfaces: images in the memory of a target, which kernels read through a sampler or address by coordinates.
+
+    image = target.texture(photo, filter="linear", address="border")     # tex2D<float>(image, x + 0.5f, y + 0.5f)
+    canvas = target.surface(np.zeros((480, 640, 4), np.uint8), channels=4)     # surf2Dwrite(pixel, canvas, 4 * x, y)
+    kernel[grid, block](image, canvas)
+    canvas.numpy()
+
+A kernel takes them where it has a parameter of type `cudaTextureObject_t` or `cudaSurfaceObject_t`, a handle of 64 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadLaunch
+from memlane.launch.array import DeviceArray
+
+if TYPE_CHECKING:
+    from memlane.launch.target import Target
+
+DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4")
+"""What a channel of a texel can be, as NumPy writes it."""
+FILTERS = ("point", "linear")
+ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
+READS = ("element", "normalized_float")
+MEMORIES = ("array", "linear")
+GEOMETRIES = {(1, False): "1d", (2, False): "2d", (3, False): "3d", (1, True): "a1d", (2, True): "a2d"}
+"""By dimensions and whether it has layers: what PTX calls the shape of an image."""
+
+
+@dataclass(frozen=True)
+class Texels:
+    """The shape and format of an image. A texel is its smallest piece: one, two or four channels of one type."""
+
+    dtype: np.dtype[Any]
+    channels: int
+    extents: tuple[int, int, int]
+    """Width, height and depth in texels; 1 where the image has fewer dimensions."""
+    dimensions: int
+    """Of one layer: 1, 2 or 3."""
+    layers: int = 0
+    """Number of layers; 0 for an image that has none."""
+
+    @property
+    def geometry(self) -> str:
+        """`1d`, `2d`, `3d`, `a1d` or `a2d`, as PTX writes it."""
+        return GEOMETRIES[self.dimensions, self.layers > 0]
+
+    @property
+    def texel_bytes(self) -> int:
+        return self.channels * self.dtype.itemsize
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As a NumPy array: layers, depth, height, width, channels, as far as there are any."""
+        extents = tuple(reversed(self.extents[: self.dimensions]))
+        layers = (self.layers,) if self.layers else ()
+        return (*layers, *extents, *((self.channels,) if self.channels > 1 else ()))
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        """`2d image of u1 x 4, 640 x 480`."""
+        channels = f" x {self.channels}" if self.channels > 1 else ""
+        layers = f", {self.layers} layers" if self.layers else ""
+        return f"{self.geometry} image of {self.dtype.str[1:]}{channels}, {' x '.join(map(str, self.extents[: self.dimensions]))}{layers}"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a texture turns coordinates into a value."""
+
+    filter: str = "point"
+    """`point`: the texel that holds the coordinates. `linear`: the mean of the neighbours by distance, in steps of 1/256."""
+    address: tuple[str, str, str] = ("clamp", "clamp", "clamp")
+    """What lies outside in x, y and z: `clamp` the nearest texel, `border` zero, `wrap` the image again, `mirror` the image turned
+    over."""
+    normalized: bool = False
+    """Whether coordinates count images (0 to 1) instead of texels."""
+    read: str = "element"
+    """`element`: the value as it is. `normalized_float`: integers of 8 and 16 bits as floats from 0 or -1 to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Texture:
+    """What `target.texture` makes: pass it to a kernel that takes a `cudaTextureObject_t`."""
+
+    target: Target = field(repr=False)
+    handle: int
+    texels: Texels
+    sampling: Sampling | None
+    """None for linear memory, which is read by whole numbers alone (`tex1Dfetch`)."""
+    owner: object = field(default=None, repr=False)
+    """What keeps the handle and the memory alive."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """What `target.surface` makes: pass it to a kernel that takes a `cudaSurfaceObject_t`, or make a texture of it."""
+
+    target: Target = field(repr=False)
+    handle: int
+    texels: Texels
+    image: object = field(repr=False)
+    """The memory, as the target knows it."""
+    owner: object = field(default=None, repr=False)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy on the host, of shape `texels.shape`, made after everything launched before has finished."""
+        host = np.empty(self.texels.shape, self.texels.dtype)
+        self.target.read_image(self.image, self.texels, host)
+        return host
+
+    def copy_from(self, host: npt.ArrayLike) -> None:
+        """Overwrite the image with `host`, which must have its shape; values are converted as NumPy's `same_kind` casting allows."""
+        source = np.asarray(host)
+        if source.shape != self.texels.shape:
+            raise BadLaunch(f"cannot copy an array of shape {source.shape} into a surface of shape {self.texels.shape}")
+        data = source.astype(self.texels.dtype, casting="same_kind", copy=False)
+        self.target.write_image(self.image, self.texels, np.ascontiguousarray(data))
+
+
+def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels: int, layered: bool) -> Texels:
+    """The texels of an array. BadLaunch where no image has that shape or type; `what` is `a texture` or `a surface`."""
+    if dtype.str[1:] not in DTYPES or not dtype.isnative:
+        raise BadLaunch(f"{what} cannot hold {dtype}; its channels are integers of 8, 16 or 32 bits, float16 or float32")
+    if channels not in (1, 2, 4):
+        raise BadLaunch(f"a texel of {what} has 1, 2 or 4 channels, not {channels}")
+    extents = shape
+    if channels > 1:
+        if not shape or shape[-1] != channels:
+            raise BadLaunch(f"with channels={channels} the last axis of {what} must be {channels} long; the array has shape {shape}")
+        extents = shape[:-1]
+    layers = 0
+    if layered:
+        layers, extents = (extents[0], extents[1:]) if extents else (0, ())
+    if (len(extents), layered) not in GEOMETRIES or 0 in shape:
+        wanted = "(layers, width) or (layers, height, width)" if layered else "(width,), (height, width) or (depth, height, width)"
+        hint = "" if channels > 1 or layered else "; say channels=2 or channels=4 if the last axis holds the channels of a texel"
+        raise BadLaunch(f"{what} has the shape {wanted}, got {shape}{hint}")
+    width, height, depth = (*reversed(extents), 1, 1)[:3]
+    return Texels(dtype, channels, (width, height, depth), len(extents), layers)
+
+
+def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], normalized: bool, read: str) -> Sampling:
+    """The choices of a texture, checked against each other and its texels. BadLaunch."""
+    modes = (address,) * texels.dimensions if isinstance(address, str) else tuple(address)
+    for name, chosen, known in (("filter", (filter,), FILTERS), ("address", modes, ADDRESS_MODES), ("read", (read,), READS)):
+        for one in chosen:
+            if one not in known:
+                raise BadLaunch(f"{name} of a texture is one of {', '.join(known)}; got {one!r}")
+    if len(modes) != texels.dimensions:
+        raise BadLaunch(f"a {texels.geometry} texture has {texels.dimensions} address modes, for x, y and z; got {len(modes)}")
+    repeating = [mode for mode in modes if mode in ("wrap", "mirror")]
+    if repeating and not normalized:
+        raise BadLaunch(f"address mode {repeating[0]!r} needs normalized coordinates: pass normalized=True, or use clamp or border")
+    if read == "normalized_float" and (texels.dtype.kind == "f" or texels.dtype.itemsize > 2):
+        raise BadLaunch(f"only integers of 8 and 16 bits can be read as normalized floats, not {texels.dtype}")
+    if filter == "linear" and texels.dtype.kind != "f" and read == "element":
+        small = texels.dtype.itemsize <= 2
+        remedy = 'pass read="normalized_float", or use floats' if small else "use floats"
+        raise BadLaunch(f"linear filtering gives floats, and this texture gives {texels.dtype}: {remedy}")
+    x, y, z = (*modes, "clamp", "clamp")[:3]
+    return Sampling(filter, (x, y, z), normalized, read)
+
+
+def make_texture(
+    target: Target,
+    source: npt.ArrayLike | DeviceArray | Surface,
+    channels: int,
+    filter: str,
+    address: str | tuple[str, ...],
+    normalized: bool,
+    read: str,
+    layered: bool,
+    memory: str,
+) -> Texture:
+    """See `Target.texture`."""
+    if memory not in MEMORIES:
+        raise BadLaunch(f"memory of a texture is one of {', '.join(MEMORIES)}; got {memory!r}")
+    if isinstance(source, Surface | DeviceArray) and source.target is not target:
+        raise BadLaunch(f"the image lives on {source.target.name}, the texture would on {target.name}; copy it there with x.numpy()")
+    if isinstance(source, Surface):
+        if memory == "linear":
+            raise BadLaunch("a surface does not lie in linear memory; make its texture with memory='array'")
+        sampling = sampling_of(source.texels, filter, address, normalized, read)
+        handle, owner = target.bind_texture(source.texels, sampling, source.image)
+        return Texture(target, handle, source.texels, sampling, (owner, source))
+    if memory == "linear":
+        if (filter, address, normalized, layered) != ("point", "clamp", False, False):
+            raise BadLaunch("a texture in linear memory is read by whole numbers: it has no filter, address mode or layers")
+        return _linear(target, source, channels, read)
+    host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
+    texels = texels_of("a texture", host.shape, host.dtype, channels, layered)
+    sampling = sampling_of(texels, filter, address, normalized, read)
+    image = target.allocate_image(texels, False)
+    target.write_image(image, texels, np.ascontiguousarray(host))
+    handle, owner = target.bind_texture(texels, sampling, image)
+    return Texture(target, handle, texels, sampling, (owner, image))
+
+
+def _linear(target: Target, source: npt.ArrayLike | DeviceArray, channels: int, read: str) -> Texture:
+    """A texture that reads an array where it lies."""
+    shape, dtype = (source.shape, source.dtype) if isinstance(source, DeviceArray) else (np.shape(source), np.asarray(source).dtype)
+    texels = texels_of("a texture", shape, dtype, channels, False)
+    if texels.dimensions != 1:
+        raise BadLaunch(f"a texture in linear memory has one dimension, got shape {shape}")
+    sampling_of(texels, "point", "clamp", False, read)
+    array = source if isinstance(source, DeviceArray) else target.array(source)
+    handle, owner = target.bind_linear(texels, read, array.address)
+    return Texture(target, handle, texels, None, (owner, array))
+
+
+def make_surface(target: Target, source: npt.ArrayLike | DeviceArray, channels: int, layered: bool) -> Surface:
+    """See `Target.surface`."""
+    host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
+    texels = texels_of("a surface", host.shape, host.dtype, channels, layered)
+    image = target.allocate_image(texels, True)
+    target.write_image(image, texels, np.ascontiguousarray(host))
+    handle, owner = target.bind_surface(texels, image)
+    return Surface(target, handle, texels, image, (owner, image))
