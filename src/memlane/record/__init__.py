@@ -3,29 +3,54 @@
 Order inside: site <- counts <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any file whole or not at all.
 """
 
+from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
-from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, SiteCounts, total_by_place
+from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, total_by_place
 from memlane.record.file import save
 from memlane.record.output import check_output, replacing
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
-from memlane.record.site import COMPLETE, ISSUE_ONLY, Place, Site, Skipped, kernel_label
+from memlane.record.site import (
+    BY_EMULATOR,
+    COMPLETE,
+    EXACT,
+    HINT,
+    ISSUE_ONLY,
+    MERGED,
+    NOT_CHECKED,
+    NOT_PROVED,
+    PROVED,
+    Place,
+    Site,
+    Skipped,
+    kernel_label,
+)
 from memlane.record.summary import LineSummary, summarise
 from memlane.record.trace import Trace, load
 
 __all__ = [
     "ACCESS_SCHEMA",
+    "BY_EMULATOR",
     "COMPLETE",
+    "EXACT",
+    "HINT",
     "ISSUE_ONLY",
+    "MERGED",
+    "NOT_CHECKED",
+    "NOT_PROVED",
+    "PROVED",
     "SECTOR_BYTES",
     "WARP_DTYPE",
     "BranchCounts",
     "Counts",
+    "Exactness",
     "LaunchInfo",
     "LineSummary",
     "Place",
     "Site",
     "SiteCounts",
     "Skipped",
+    "SmClock",
+    "TimeAxis",
     "Trace",
     "build_trace",
     "check_output",
@@ -34,5 +59,6 @@ __all__ = [
     "replacing",
     "save",
     "summarise",
+    "time_axis",
     "total_by_place",
 ]

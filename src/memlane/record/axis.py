@@ -1,0 +1,115 @@
+"""The common time axis of a trace: nanoseconds from the clocks of many multiprocessors.
+
+Each SM counts cycles from an origin of its own. Every traced warp reads that counter and the global timer together when it begins and when
+it ends; such a pair is an anchor. The SMs of a GPU run at one frequency, so one slope is fitted through the anchors of a launch, with an
+offset of its own for each SM. The global timer advances in steps (32 ns on an H200), so an anchor says only that the true time lies in
+`[ns, ns + step)`; the offset of an SM is the middle of what its anchors leave possible, and half the width of that is its error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from memlane.record.trace import Trace
+
+Times = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SmClock:
+    """One SM's clock during one launch: `ns = offset_ns + cycles / frequency_ghz`."""
+
+    launch: int
+    sm: int
+    offset_ns: float
+    error_ns: float
+    """How far the offset may be off: the anchors of this SM allow that much either way, or contradict each other by as much."""
+    anchors: int
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """Turns the cycles of a trace into nanoseconds since its earliest anchor."""
+
+    clocks: tuple[SmClock, ...]
+    frequency_ghz: tuple[float, ...]
+    """By launch: cycles per nanosecond. NaN for a launch without anchors."""
+    step_ns: int
+    """By which the global timer advances, as far as the anchors show."""
+    fitted: tuple[bool, ...]
+    """By launch: whether the frequency was fitted, else it is `nominal_ghz`, because the launch is too short for its anchors to tell."""
+
+    @property
+    def error_ns(self) -> float:
+        """The largest error of an offset: how well rows of different SMs line up."""
+        return max((clock.error_ns for clock in self.clocks), default=0.0)
+
+    def ns(self, launch: npt.NDArray[Any], sm: npt.NDArray[Any], cycles: npt.NDArray[Any]) -> Times:
+        """Nanoseconds since the earliest anchor of the trace, for arrays of one length. NaN where an SM has no anchor in the launch."""
+        if not self.clocks:
+            return np.full(len(cycles), np.nan)
+        width = max(clock.sm for clock in self.clocks) + 1
+        offsets = np.full((len(self.frequency_ghz), width), np.nan)
+        for clock in self.clocks:
+            offsets[clock.launch, clock.sm] = clock.offset_ns
+        known = np.asarray(sm) < width
+        where = np.where(known, sm, 0)
+        slope = 1 / np.asarray(self.frequency_ghz)
+        return np.where(known, offsets[launch, where] + np.asarray(cycles, np.float64) * slope[launch], np.nan)
+
+
+def time_axis(trace: Trace, nominal_ghz: float) -> TimeAxis:
+    """The time axis of `trace`. `nominal_ghz`: the clock of the chip, for launches too short to tell it from their anchors."""
+    warps = trace.warps
+    origin = int(warps["begin_ns"].min()) if len(warps) else 0
+    step = _step(np.concatenate((warps["begin_ns"], warps["end_ns"])) - origin)
+    clocks: list[SmClock] = []
+    frequencies: list[float] = []
+    fitted: list[bool] = []
+    for launch in range(len(trace.launches)):
+        own = warps[warps["launch"] == launch]
+        sm = np.concatenate((own["sm"], own["sm"]))
+        cycles = np.concatenate((own["begin_cycles"], own["end_cycles"]))
+        ns = np.concatenate((own["begin_ns"], own["end_ns"])) - origin
+        slope, sure = _slope(sm, cycles, ns, step, 1 / nominal_ghz)
+        frequencies.append(1 / slope if len(own) else float("nan"))
+        fitted.append(sure)
+        clocks += [_offset(launch, number, cycles[sm == number], ns[sm == number], slope, step) for number in np.unique(sm).tolist()]
+    return TimeAxis(tuple(clocks), tuple(frequencies), step, tuple(fitted))
+
+
+def _step(ns: npt.NDArray[np.int64]) -> int:
+    """The greatest step that all readings of the global timer are multiples of, counted from one of them."""
+    return max(1, int(np.gcd.reduce(ns))) if len(ns) else 1
+
+
+def _slope(sm: npt.NDArray[Any], cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], step: int, nominal: float) -> tuple[float, bool]:
+    """Nanoseconds a cycle, and whether the anchors tell: the error that their steps leave is less than half a per cent of it."""
+    if len(sm) == 0:
+        return nominal, False
+    numbers, index = np.unique(sm, return_inverse=True)
+    counts = np.bincount(index, minlength=len(numbers))
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(first, index, cycles)
+    x = (cycles - first[index]).astype(np.float64)
+    y = ns.astype(np.float64)
+    x -= (np.bincount(index, x) / counts)[index]
+    y -= (np.bincount(index, y) / counts)[index]
+    spread = float(x @ x)
+    if spread == 0:
+        return nominal, False
+    slope = float(x @ y) / spread
+    error = step / np.sqrt(12 * spread)
+    return (slope, True) if slope > 0 and error < 0.005 * slope else (nominal, False)
+
+
+def _offset(launch: int, sm: int, cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], slope: float, step: int) -> SmClock:
+    first = int(cycles.min())
+    left = ns - (cycles - first) * slope
+    low, high = float(left.max()), float(left.min()) + step
+    return SmClock(launch, sm, (low + high) / 2 - first * slope, abs(high - low) / 2, len(cycles))
