@@ -94,6 +94,7 @@ def transpose(**changes: Any) -> Trace:
         chip="NVIDIA H200",
         target="emulator:h200",
         modelled=True,
+        clock_mhz=1980,
         sources={"transpose.cu": SOURCE},
         windows={"dependent": 6.0},
     )

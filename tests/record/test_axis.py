@@ -31,12 +31,12 @@ def machine(warps_of_sm: int, life_ns: float, seed: int = 7) -> tuple[Trace, npt
 
 def transposed(warps: npt.NDArray[Any]) -> Trace:
     trace = transpose()
-    return replace(trace, warps=warps, launches=trace.launches[:1])
+    return replace(trace, warps=warps, launches=trace.launches[:1], clock_mhz=1980.0)
 
 
-def off_by(trace: Trace, origins: npt.NDArray[np.float64], nominal: float = GHZ) -> float:
+def off_by(trace: Trace, origins: npt.NDArray[np.float64]) -> float:
     """The largest error in ns of rows spread over the launch, after the axis' own origin is taken off."""
-    axis = time_axis(trace, nominal)
+    axis = time_axis(trace)
     sm = np.tile(np.arange(8), 50)
     true = np.repeat(np.linspace(5e12, 5e12 + 1e5, 50), 8)
     cycles = np.floor((true - origins[sm]) * GHZ).astype(np.int64)
@@ -46,7 +46,7 @@ def off_by(trace: Trace, origins: npt.NDArray[np.float64], nominal: float = GHZ)
 
 def test_sms_line_up_within_the_stated_error() -> None:
     trace, origins = machine(60, 1e5)
-    axis = time_axis(trace, nominal_ghz=3.0)
+    axis = time_axis(replace(trace, clock_mhz=3000.0))
     assert axis.step_ns == STEP_NS
     assert axis.fitted == (True,)
     assert axis.frequency_ghz[0] == pytest.approx(GHZ, rel=1e-4)
@@ -56,25 +56,25 @@ def test_sms_line_up_within_the_stated_error() -> None:
 
 def test_one_warp_an_sm_is_known_to_the_step_of_the_timer() -> None:
     trace, origins = machine(1, 1e5)
-    axis = time_axis(trace, GHZ)
+    axis = time_axis(trace)
     assert axis.error_ns <= STEP_NS / 2
     assert off_by(trace, origins) < 3 * STEP_NS
 
 
 def test_a_launch_too_short_to_tell_takes_the_nominal_clock_and_says_so() -> None:
     trace, _ = machine(3, 200)
-    axis = time_axis(trace, 1.98)
+    axis = time_axis(trace)
     assert axis.fitted == (False,)
     assert axis.frequency_ghz == (pytest.approx(1.98),)
 
 
 def test_an_sm_without_an_anchor_has_no_time() -> None:
-    axis = time_axis(machine(2, 1e5)[0], GHZ)
+    axis = time_axis(machine(2, 1e5)[0])
     assert np.isnan(axis.ns(np.array([0, 0]), np.array([8, 200]), np.array([1, 1]))).all()
 
 
 def test_a_trace_without_warps_has_no_clock() -> None:
-    axis = time_axis(transposed(np.zeros(0, WARP_DTYPE)), GHZ)
+    axis = time_axis(transposed(np.zeros(0, WARP_DTYPE)))
     assert axis.clocks == ()
     assert axis.error_ns == 0
     assert np.isnan(axis.ns(np.array([0]), np.array([0]), np.array([5]))).all()
@@ -84,4 +84,4 @@ def test_contradicting_anchors_widen_the_error() -> None:
     trace, _ = machine(20, 1e5)
     warps = trace.warps.copy()
     warps["end_ns"][3] += 3200
-    assert time_axis(replace(trace, warps=warps), GHZ).error_ns > 1000
+    assert time_axis(replace(trace, warps=warps)).error_ns > 1000

@@ -46,6 +46,7 @@ def assemble_trace(
         chip=target.chip.name,
         target=target.name,
         modelled=target.modelled,
+        clock_mhz=target.chip.clock_mhz,
         skipped=_skipped(records),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},
     )

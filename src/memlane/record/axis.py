@@ -17,6 +17,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from memlane.record.trace import Trace
 
+ENOUGH = 0.005
+"""A frequency counts as told by the anchors if the steps of the global timer leave it uncertain by less than this fraction."""
+
 Times = npt.NDArray[np.float64]
 
 
@@ -42,7 +45,7 @@ class TimeAxis:
     step_ns: int
     """By which the global timer advances, as far as the anchors show."""
     fitted: tuple[bool, ...]
-    """By launch: whether the frequency was fitted, else it is `nominal_ghz`, because the launch is too short for its anchors to tell."""
+    """By launch: whether the frequency was fitted, else it is the chip's nominal one, because the launch is too short for its anchors to tell."""
 
     @property
     def error_ns(self) -> float:
@@ -63,24 +66,32 @@ class TimeAxis:
         return np.where(known, offsets[launch, where] + np.asarray(cycles, np.float64) * slope[launch], np.nan)
 
 
-def time_axis(trace: Trace, nominal_ghz: float) -> TimeAxis:
-    """The time axis of `trace`. `nominal_ghz`: the clock of the chip, for launches too short to tell it from their anchors."""
+def time_axis(trace: Trace) -> TimeAxis:
+    """The time axis of `trace`. A launch too short to tell its frequency from its anchors is given the nominal clock of the chip."""
     warps = trace.warps
     origin = int(warps["begin_ns"].min()) if len(warps) else 0
-    step = _step(np.concatenate((warps["begin_ns"], warps["end_ns"])) - origin)
+    step = _step(_anchors(warps)[2] - origin)
     clocks: list[SmClock] = []
     frequencies: list[float] = []
     fitted: list[bool] = []
     for launch in range(len(trace.launches)):
-        own = warps[warps["launch"] == launch]
-        sm = np.concatenate((own["sm"], own["sm"]))
-        cycles = np.concatenate((own["begin_cycles"], own["end_cycles"]))
-        ns = np.concatenate((own["begin_ns"], own["end_ns"])) - origin
-        slope, sure = _slope(sm, cycles, ns, step, 1 / nominal_ghz)
-        frequencies.append(1 / slope if len(own) else float("nan"))
+        sm, cycles, ns = _anchors(warps[warps["launch"] == launch])
+        ns -= origin
+        slope, sure = _slope(sm, cycles, ns, step, trace.clock_mhz)
+        frequencies.append(1 / slope)
         fitted.append(sure)
         clocks += [_offset(launch, number, cycles[sm == number], ns[sm == number], slope, step) for number in np.unique(sm).tolist()]
     return TimeAxis(tuple(clocks), tuple(frequencies), step, tuple(fitted))
+
+
+def _anchors(warps: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """SM, cycles and ns of each anchor. A warp that had not left its kernel has only one."""
+    ended = warps[warps["end_ns"] > 0]
+    return (
+        np.concatenate((warps["sm"], ended["sm"])),
+        np.concatenate((warps["begin_cycles"], ended["end_cycles"])),
+        np.concatenate((warps["begin_ns"], ended["end_ns"])),
+    )
 
 
 def _step(ns: npt.NDArray[np.int64]) -> int:
@@ -88,8 +99,11 @@ def _step(ns: npt.NDArray[np.int64]) -> int:
     return max(1, int(np.gcd.reduce(ns))) if len(ns) else 1
 
 
-def _slope(sm: npt.NDArray[Any], cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], step: int, nominal: float) -> tuple[float, bool]:
-    """Nanoseconds a cycle, and whether the anchors tell: the error that their steps leave is less than half a per cent of it."""
+def _slope(
+    sm: npt.NDArray[Any], cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], step: int, nominal_mhz: float
+) -> tuple[float, bool]:
+    """Nanoseconds a cycle, and whether the anchors tell it."""
+    nominal = 1000 / nominal_mhz if nominal_mhz else float("nan")
     if len(sm) == 0:
         return nominal, False
     numbers, index = np.unique(sm, return_inverse=True)
@@ -105,7 +119,7 @@ def _slope(sm: npt.NDArray[Any], cycles: npt.NDArray[np.int64], ns: npt.NDArray[
         return nominal, False
     slope = float(x @ y) / spread
     error = step / np.sqrt(12 * spread)
-    return (slope, True) if slope > 0 and error < 0.005 * slope else (nominal, False)
+    return (slope, True) if slope > 0 and error < ENOUGH * slope else (nominal, False)
 
 
 def _offset(launch: int, sm: int, cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], slope: float, step: int) -> SmClock:

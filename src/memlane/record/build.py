@@ -32,6 +32,7 @@ def build_trace(
     sources: Mapping[str, str] | None = None,
     windows: Mapping[str, float] | None = None,
     skipped: Sequence[Skipped] = (),
+    clock_mhz: float = 0.0,
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
@@ -54,6 +55,7 @@ def build_trace(
         sources=dict(sources or {}),
         windows=dict(windows or {}),
         skipped=tuple(skipped),
+        clock_mhz=float(clock_mhz),
         version=_version(),
     )
 

@@ -44,6 +44,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "chip": trace.chip,
         "target": trace.target,
         "modelled": trace.modelled,
+        "clock_mhz": trace.clock_mhz,
         "sites": [asdict(site) for site in trace.sites],
         "launches": [asdict(launch) for launch in trace.launches],
         "sources": dict(trace.sources),
@@ -96,6 +97,7 @@ class _Header:
     windows: Mapping[str, float]
     warps: _WarpLayout
     skipped: tuple[Skipped, ...] = ()
+    clock_mhz: float = 0.0
 
 
 def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:

@@ -35,6 +35,8 @@ class Trace:
     """Cycles that an empty window of the scheme measures on this target, by scheme, where known. Never subtracted from the rows."""
     skipped: tuple[Skipped, ...] = ()
     """Accesses of the launched kernels that are no sites, so that nothing here tells of them."""
+    clock_mhz: float = 0.0
+    """Nominal clock of the chip's SMs; 0 if unknown. `time_axis` finds the one that the launches ran at."""
     version: str = ""
     """Of memlane, when it was recorded."""
 
