@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class Pattern:
 
 def patterns() -> tuple[Pattern, ...]:
     """All of them, always the same."""
-    return (*_strides(), *_repeated(), *_arranged(), *_random(), *_masked(), *_piled())
+    return (*_strides(), *_repeated(), *_arranged(), *_random(), *_masked(), *_piled(), *_joined())
 
 
 def _strides() -> Iterator[Pattern]:
@@ -117,15 +117,25 @@ def _piled() -> Iterator[Pattern]:
         yield Pattern(f"{count} lanes at one address", np.where(np.less(LANES, count), 0, LANES))
 
 
-Rule = Callable[[npt.NDArray[np.uint32], int, int], int]
-
-
-def most_lanes_in_a_bank(offsets: npt.NDArray[np.uint32], mask: int, nbytes: int) -> int:
-    """Active lanes that access the fullest bank, each counted, also those that share an address; a wide access fills several banks."""
-    banks = np.zeros(32, np.int64)
-    for lane in range(32):
-        if mask >> lane & 1:
-            first = int(offsets[lane]) // 4
-            for word in range(first, first + max(1, nbytes // 4)):
-                banks[word % 32] += 1
-    return int(banks.max())
+def _joined() -> Iterator[Pattern]:
+    """Neighbours with equal addresses in one half of the warp, or in all of it; where passes that are joined have fewer conflicts."""
+    first, dense = np.less(LANES, 16), LANES + 64
+    yield Pattern("lanes 16-31 the same, others dense", np.where(first, dense, 0))
+    yield Pattern("lanes 0-15 in pairs, others dense", np.where(first, LANES // 2, dense))
+    yield Pattern("lanes 16-31 in pairs, others dense", np.where(first, dense, LANES // 2))
+    # Each pass meets itself four times in banks of its own: joined with its neighbour it still needs four wavefronts, alone each four.
+    for lanes, banks in ((8, 8), (16, 16)):
+        for step, name in ((1, "lane^1"), (2, "lane^2")):
+            leader = LANES & ~step
+            own = LANES // lanes % 2 + leader % lanes * banks
+            active = int(sum(1 << lane for lane in range(32) if not lane & step))
+            size = f"passes of {lanes} in banks of their own"
+            yield Pattern(f"{size}, as {name}", own)
+            yield Pattern(f"{size}, as {name}, one of two", own, active)
+            if lanes == 8:
+                yield Pattern(f"{size}, as {name}, lanes 16-31 dense", np.where(first, own, dense + 256))
+                yield Pattern(f"{size}, as {name}, lanes 0-15 dense", np.where(first, dense + 256, own))
+                yield Pattern(f"{size}, as {name}, one of two, lanes 16-31 dense", np.where(first, own, dense + 256), active | 0xFFFF0000)
+                yield Pattern(f"{size}, as {name}, one of two, lanes 0-15 dense", np.where(first, dense + 256, own), active | 0xFFFF)
+    one, two = (LANES // 8 % 2 + (LANES & ~step) % 8 * 8 for step in (1, 2))
+    yield Pattern("passes of 8 in banks of their own, halves as lane^1 and as lane^2", np.where(first, one, two + 256))
