@@ -45,7 +45,7 @@ class TimeAxis:
     step_ns: int
     """By which the global timer advances, as far as the anchors show."""
     fitted: tuple[bool, ...]
-    """By launch: whether the frequency was fitted, else it is the chip's nominal one, because the launch is too short for its anchors to tell."""
+    """By launch: whether the frequency was fitted, else it is the nominal one: the launch is too short for its anchors to tell."""
 
     @property
     def error_ns(self) -> float:
