@@ -140,3 +140,12 @@ def compact(random: np.random.Generator) -> Case:
     module = numba(kernels.compact, "void(float32[::1], int32[::1], float32[::1], float32)")
     arguments = (np.zeros(700, np.float32), np.zeros(1, np.int32), x, 5.0)
     return Case(module, (6, 128), arguments, {0: expected, 1: np.array([kept])})
+
+
+@case
+def mirror_sums(random: np.random.Generator) -> Case:
+    x = random.integers(0, 99, 96).astype(np.int32)
+    expected = x
+    for _ in range(3):
+        expected = expected + 1 + (expected + 1)[::-1]
+    return Case(numba(kernels.mirror_sums, "void(int32[::1])"), (3, 32), (x,), {0: expected})

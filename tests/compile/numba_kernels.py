@@ -229,3 +229,15 @@ def compact(out, count, x, threshold):
     base = cuda.shfl_sync(0xFFFFFFFF, base, 0)
     if keep:
         out[base + cuda.popc(ballot & ((1 << cuda.laneid) - 1))] = x[i]
+
+
+def mirror_sums(a):
+    """Every thread adds to its element, and after all have, its mirror image."""
+    i = cuda.grid(1)
+    grid = cuda.cg.this_grid()
+    for _ in range(3):
+        a[i] += 1
+        grid.sync()
+        mirrored = a[a.size - 1 - i]
+        grid.sync()
+        a[i] += mirrored

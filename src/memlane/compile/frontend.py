@@ -197,6 +197,8 @@ class _Compilation:
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
+        if "device-side kernel launch" in log:
+            parts.append("memlane runs no kernels that launch kernels: launch the inner one from the host, or as a step of a schedule.")
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 

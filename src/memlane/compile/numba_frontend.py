@@ -7,6 +7,7 @@ number of elements, the size of one in bytes, the address, and extents and strid
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -18,6 +19,63 @@ from memlane.compile.python_source import module_of
 from memlane.errors import CompileError, MissingDependency
 from memlane.ptx import Convention, Module, Single, SpreadArray
 
+_LIBRARY = re.compile(r"^\.extern\s+\.func\s+\([^()]*\)\s+(cudaCGGetIntrinsicHandle|cudaCGSynchronize)\s*\([^()]*\)\s*;", re.MULTILINE)
+_GRID_BARRIER = {
+    "cudaCGGetIntrinsicHandle": """
+.func (.param .b64 handle) cudaCGGetIntrinsicHandle(.param .b32 scope)
+{
+	.reg .b32 %low, %high;
+	.reg .b64 %workspace;
+	mov.u32 %high, %envreg1;
+	mov.u32 %low, %envreg2;
+	mov.b64 %workspace, {%low, %high};
+	st.param.b64 [handle], %workspace;
+	ret;
+}
+""",
+    "cudaCGSynchronize": """
+.func (.param .b32 status) cudaCGSynchronize(.param .b64 handle, .param .b32 flags)
+{
+	.reg .pred %others, %first, %waits;
+	.reg .b32 %x, %y, %z, %any, %count, %blocks, %before, %now;
+	.reg .b64 %workspace;
+	ld.param.b64 %workspace, [handle];
+	barrier.sync 0;
+	mov.u32 %x, %tid.x;
+	mov.u32 %y, %tid.y;
+	mov.u32 %z, %tid.z;
+	or.b32 %any, %x, %y;
+	or.b32 %any, %any, %z;
+	setp.ne.u32 %others, %any, 0;
+	@%others bra $L_done;
+	mov.u32 %x, %ctaid.x;
+	mov.u32 %y, %ctaid.y;
+	mov.u32 %z, %ctaid.z;
+	or.b32 %any, %x, %y;
+	or.b32 %any, %any, %z;
+	setp.eq.u32 %first, %any, 0;
+	mov.u32 %x, %nctaid.x;
+	mov.u32 %y, %nctaid.y;
+	mov.u32 %z, %nctaid.z;
+	mul.lo.u32 %blocks, %x, %y;
+	mul.lo.u32 %blocks, %blocks, %z;
+	sub.u32 %blocks, 0x80000001, %blocks;
+	selp.u32 %count, %blocks, 1, %first;
+	atom.add.release.gpu.global.u32 %before, [%workspace+4], %count;
+$L_wait:
+	ld.acquire.gpu.global.u32 %now, [%workspace+4];
+	xor.b32 %now, %now, %before;
+	setp.ge.s32 %waits, %now, 0;
+	@%waits bra $L_wait;
+$L_done:
+	barrier.sync 0;
+	st.param.b32 [status], 0;
+	ret;
+}
+""",
+}
+"""What Numba's `this_grid()` and its `sync()` call, which is in a library that cannot be linked without the GPU's assembler. The words that
+the driver passes in registers lead to the workspace of the launch: a counter at 4 bytes, whose highest bit turns when all blocks came."""
 _ARRAY = ("zero", "zero", "size", "itemsize", "address", "shape", "strides")
 
 
@@ -52,7 +110,7 @@ def numba(
     convention = Convention(tuple(_form(core, function, number, one) for number, one in enumerate(types, 1)))
     options = {"cc": _capability(arch), "fastmath": fastmath, "lineinfo": lineinfo, "launch_bounds": max_threads}
     ptx = _compile(cuda, core, function, types, options)
-    return module_of(_with_plain_name(ptx, function.__name__), function.__code__.co_filename, convention)
+    return module_of(_with_plain_name(_with_grid_barrier(ptx), function.__name__), function.__code__.co_filename, convention)
 
 
 def _packages() -> tuple[Any, Any]:
@@ -129,6 +187,11 @@ def _instead_of_a_device(cuda: Any, capability: object) -> Iterator[None]:
         yield
     finally:
         dispatcher.get_current_device = ask
+
+
+def _with_grid_barrier(ptx: str) -> str:
+    """The PTX with a body for the functions of the runtime library that it calls."""
+    return _LIBRARY.sub(lambda found: _GRID_BARRIER[found[1]], ptx)
 
 
 def _with_plain_name(ptx: str, name: str) -> str:

@@ -175,7 +175,10 @@ class Device(Target):
             parameters = Parameters([argument.data for argument in launch.arguments])
             self._running[launch.kernel.title] = None
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
-            done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
+            if launch.kernel.cooperative:
+                done(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
+            else:
+                done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
             self._keep(launch, stream)
 
     def stream(self) -> Stream:

@@ -105,7 +105,12 @@ class _Builder:
         node.blockDimX, node.blockDimY, node.blockDimZ = launch.block
         node.sharedMemBytes = launch.shared_bytes
         node.kernelParams = parameters.address
-        return done(driver.cuGraphAddKernelNode(self.definition.handle, after, len(after), node))
+        added = done(driver.cuGraphAddKernelNode(self.definition.handle, after, len(after), node))
+        if launch.kernel.cooperative:
+            value = driver.CUlaunchAttributeValue()
+            value.cooperative = 1
+            done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+        return added
 
     def _copy(self, copy: Copy, after: list[Any]) -> Any:
         if copy.nbytes == 0:

@@ -15,7 +15,7 @@ from memlane.emulate.clock.caches import Level
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
-from memlane.emulate.lower.variables import function_addresses, static_shared_bytes
+from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
 from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
@@ -30,6 +30,7 @@ from memlane.source import Source
 
 ASSUMED_REGISTERS = 32
 """Registers per thread that occupancy is computed with: what ptxas would allot is not known from PTX."""
+WORKSPACE_BYTES = 16
 
 
 @dataclass
@@ -156,7 +157,11 @@ class Emulator(Target):
             self._launches += 1
             if not compiled.layers.check:
                 self.shadows.trust()
-            observation = execute(self, launch, compiled, handle.addresses, self._launches)
+            addresses = handle.addresses
+            if launch.kernel.cooperative:
+                address, _kept = self.memory.allocate(WORKSPACE_BYTES, "the barrier of the grid", cleared=True)
+                addresses = {**addresses, WORKSPACE: address}
+            observation = execute(self, launch, compiled, addresses, self._launches)
         if launch.layers.report is not None:
             launch.layers.report(observation)
 

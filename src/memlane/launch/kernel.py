@@ -13,7 +13,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.arguments import pack
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
-from memlane.ptx import Convention, Function, Module
+from memlane.ptx import Convention, Function, Module, is_cooperative
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -120,6 +120,14 @@ class Kernel:
     def title(self) -> str:
         """The name to show."""
         return self.function.title
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether it synchronises its whole grid (`this_grid().sync()`): then all blocks of a launch must be on the chip at once."""
+        known = self.loaded.attached.setdefault("cooperative", {})
+        if self.name not in known:
+            known[self.name] = is_cooperative(self.module, self.function)
+        return bool(known[self.name])
 
     def __call__(self, *args: object) -> NoReturn:
         """BadLaunch: a kernel has no grid and block of its own."""

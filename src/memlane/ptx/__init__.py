@@ -13,7 +13,7 @@ Inside the package imports go one way, from the last to the first:
     build               text to statements, for passes that insert some
     registers, access   what an instruction reads and writes: registers, memory
     scopes              inner blocks taken out of a function
-    calls               which function calls which
+    calls, cooperative  which function calls which; which kernels synchronise their grid
     cfg, liveness       basic blocks, dominators, loops; live registers
     verify              the rules that a module keeps
 """
@@ -25,6 +25,7 @@ from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
 from memlane.ptx.convention import Convention, Single, SpreadArray
+from memlane.ptx.cooperative import GRID_WORKSPACE, is_cooperative
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.ir import (
@@ -71,6 +72,7 @@ from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
 from memlane.ptx.verify import verify
 
 __all__ = [
+    "GRID_WORKSPACE",
     "SCALAR_TYPES",
     "SPACES",
     "SPECIAL_REGISTERS",
@@ -115,6 +117,7 @@ __all__ = [
     "flatten_scopes",
     "instruction",
     "instruction_text",
+    "is_cooperative",
     "memory_access",
     "memory_accesses",
     "names_in",

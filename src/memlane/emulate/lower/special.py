@@ -9,6 +9,8 @@ import llvmlite.ir as ir
 
 from memlane.emulate.code.build import I32, I64, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
+from memlane.emulate.lower.variables import WORKSPACE
+from memlane.ptx import GRID_WORKSPACE
 
 if TYPE_CHECKING:
     from memlane.emulate.lower.lowering import Lowering
@@ -62,6 +64,10 @@ def _nanoseconds(k: Lowering) -> Value:
     return e.splat(e.add(e.get(k.context, CONTEXT, "start_ns"), elapsed))
 
 
+def _workspace(k: Lowering) -> Value:
+    return k.symbol_address(WORKSPACE, 0)
+
+
 SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     **{f"%tid.{axis}": _thread(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _launch("block", number) for number, axis in enumerate("xyz")},
@@ -86,6 +92,7 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     "%lanemask_gt": _bits(lambda lane: 0xFFFFFFFF & ~((2 << lane) - 1)),
     "%lanemask_ge": _bits(lambda lane: 0xFFFFFFFF & ~((1 << lane) - 1)),
     "%dynamic_smem_size": _launch("dynamic_shared_bytes"),
+    **dict(zip(GRID_WORKSPACE, (_high(_workspace), _low(_workspace)), strict=True)),
     "%total_smem_size": _total_shared,
     "%aggr_smem_size": _total_shared,
     "%clock64": _clock,

@@ -9,10 +9,25 @@ from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
 from memlane.emulate.lower.body import Body
 from memlane.emulate.lower.calls import STACK
 from memlane.emulate.remembered import once
-from memlane.ptx import Address, Block, Function, Instruction, Module, Operand, Symbol, Variable, Vector, called_functions
+from memlane.ptx import (
+    GRID_WORKSPACE,
+    Address,
+    Block,
+    Function,
+    Instruction,
+    Module,
+    Operand,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+    called_functions,
+)
 
 DYNAMIC_ALIGNMENT = 16
 """The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for."""
+WORKSPACE = "%workspace"
+"""The memory in which the blocks of a cooperative launch count who has arrived."""
 STACK_BYTES = 1 << 14
 """Of each thread, where a kernel calls functions that call themselves."""
 
@@ -29,7 +44,7 @@ class Frame:
     local_bytes: int
     """Per thread."""
     symbols: tuple[str, ...]
-    """Module-scope variables in global and constant memory that the kernel names."""
+    """Module-scope variables in global and constant memory that the kernel names, and `WORKSPACE` if it synchronises its grid."""
     functions: dict[str, int]
     """Addresses of the device functions that it names."""
 
@@ -63,6 +78,8 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
         offsets.update({variable.name: ("shared", static) for variable in dynamic})
     local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
+    if WORKSPACE in used:
+        symbols = (*symbols, WORKSPACE)
     local = _align(local, 16)
     if STACK in used:
         offsets[STACK] = ("local", local)
@@ -125,6 +142,8 @@ def _symbols(instructions: Iterable[Instruction]) -> set[str]:
         match operand:
             case Symbol(name=name) | Address(base=Symbol(name=name)):
                 names.add(name)
+            case Special(name=name) if name in GRID_WORKSPACE:
+                names.add(WORKSPACE)
             case Vector(items=items):
                 for item in items:
                     visit(item)

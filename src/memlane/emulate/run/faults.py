@@ -34,7 +34,7 @@ from memlane.emulate.run.memory import Allocation
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
-from memlane.ptx import Instruction, Module
+from memlane.ptx import Instruction, Location, Module
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -213,9 +213,16 @@ def has_line(module: Module, instruction: Instruction) -> bool:
 
 
 def line_of(module: Module, instruction: Instruction) -> tuple[str, int]:
-    """File and line of an instruction: of the source, else of the PTX; line 0 where neither is known."""
+    """File and line of an instruction: of the source, else of the PTX; line 0 where neither is known.
+
+    For what a header of a library does, whose text is not the user's, it is the line of the user's that called it.
+    """
     if instruction.location is not None and has_line(module, instruction):
-        return module.files[instruction.location.file], instruction.location.line
+        own: Location | None = instruction.location
+        while own is not None and module.files.get(own.file) not in module.sources:
+            own = own.inlined_into
+        own = own or instruction.location
+        return module.files[own.file], own.line
     if instruction.span is not None:
         return instruction.span.source.name, instruction.span.line
     return module.name, 0
