@@ -1,6 +1,6 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- texture <- arguments <- observe <- kernel <- target.
+Order inside: schedule <- array <- texture <- arguments <- checked <- observe <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray

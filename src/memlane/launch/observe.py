@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
+from memlane.launch.checked import checked
 from memlane.launch.schedule import Launch
 
 
@@ -78,11 +79,11 @@ def watched() -> bool:
 
 
 def observed(launch: Launch) -> Launch:
-    """The launch as the observers want it."""
+    """The launch as the observers want it, and checked where that is wished (`memlane.checks`), whether or not someone observes."""
     with _turn:
         for observer in _watching():
             launch = observer.launching(launch)
-    return launch
+    return checked(launch)
 
 
 def _watching() -> tuple[Observer, ...]:

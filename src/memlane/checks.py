@@ -1,0 +1,33 @@
+"""Whether all launches are to be checked: said here before anything is loaded that could make one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Check:
+    """A wish to have every launch on an emulator checked, and to have it fail if something is found."""
+
+    seed: int | None = None
+    """Shuffles the order in which warps take their turns."""
+
+
+_wishes: list[Check] = []
+
+
+@contextmanager
+def checking(wish: Check) -> Iterator[None]:
+    """Inside the `with` block, in all threads. Of several wishes the last counts."""
+    _wishes.append(wish)
+    try:
+        yield
+    finally:
+        _wishes.remove(wish)
+
+
+def wished() -> Check | None:
+    """How launches are to be checked now; None: not at all."""
+    return _wishes[-1] if _wishes else None

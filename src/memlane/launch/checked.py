@@ -1,0 +1,45 @@
+"""Launches that must keep the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memlane.checks import wished
+from memlane.errors import CheckFailed
+from memlane.launch.reports import Actor, Report
+from memlane.launch.schedule import Launch, Layers, Observation
+
+_SHOWN = 10
+
+
+def checked(launch: Launch) -> Launch:
+    """The launch with the checker where that is wished. It raises CheckFailed at the end of the launch if something was found.
+
+    It is `launch` itself where nobody wishes it, where the target has no checker, and where someone else has asked for the checker.
+    """
+    wish = wished()
+    if wish is None or launch.layers.check or not launch.kernel.target.observes:
+        return launch
+
+    def judge(seen: Observation) -> None:
+        if seen.reports:
+            raise CheckFailed(_findings(launch, seen.reports))
+
+    return replace(launch, layers=launch.layers.merged(Layers(check=True, seed=wish.seed, report=judge)))
+
+
+def _findings(launch: Launch, reports: Sequence[Report]) -> str:
+    """Each report under the source lines that it speaks of."""
+    sources = {name: text.splitlines() for name, text in launch.kernel.module.sources.items()}
+
+    def quoted(actor: Actor) -> list[str]:
+        lines = sources.get(actor.file, [])
+        return [f"{actor.line:>6} | {lines[actor.line - 1].strip()}"] if 0 < actor.line <= len(lines) else []
+
+    paragraphs = []
+    for report in reports[:_SHOWN]:
+        actors = [report.who] if report.other is None or report.other.place == report.place else [report.who, report.other]
+        paragraphs.append("\n".join([str(report), *(line for actor in actors for line in quoted(actor))]))
+    more = [f"and {len(reports) - _SHOWN} more"] if len(reports) > _SHOWN else []
+    return "\n".join([*paragraphs, *more])
