@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
 
-from memlane.launch import Launch, observing
+from memlane.launch import Launch, following, observing
 from memlane.record import kernel_label
+
+LONG_S = 2.0
+"""A launch that takes longer has its blocks counted."""
+BAR = 24
+"""Characters of a whole bar."""
 
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Inside the `with` block a line on the terminal names the launch that is under way; it goes when the block ends.
+    """Inside the `with` block a line on the terminal names the launch that is under way, with a bar where it takes long on the emulator;
+    it goes when the block ends.
 
     `doing` is what is done to launches, for example `tracing`. Nothing is shown where standard error is no terminal.
     """
@@ -21,20 +30,43 @@ def progress(doing: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(f"{doing} ...") as status, observing(_Narrator(doing, status.update)):
-        yield
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar())
+    with Progress(*columns, console=console, transient=True) as display:
+        narrator = _Narrator(doing, display)
+        with observing(narrator), following(narrator.advanced):
+            yield
 
 
 class _Narrator:
     """An observer that tells of each launch and changes none."""
 
-    def __init__(self, doing: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, doing: str, display: Progress) -> None:
         self._doing = doing
-        self._tell = tell
+        self._display = display
+        self._task = display.add_task(f"{doing} ...", total=None)
         self._number = 0
+        self._began = time.perf_counter()
 
     def launching(self, launch: Launch) -> Launch:
         grid = "x".join(str(extent) for extent in launch.grid if extent > 1) or "1"
-        self._tell(f"{self._doing} launch {self._number}: {kernel_label(launch.kernel.title)}, {grid} blocks")
+        text = f"{self._doing} launch {self._number}: {kernel_label(launch.kernel.title)}, {grid} blocks"
+        self._display.reset(self._task, total=None, description=text)
         self._number += 1
+        self._began = time.perf_counter()
         return launch
+
+    def advanced(self, launch: Launch, blocks_done: int) -> None:
+        """Some blocks of the launch have ended."""
+        if time.perf_counter() - self._began >= LONG_S:
+            self._display.update(self._task, total=launch.blocks, completed=blocks_done)
+
+
+class _Bar(ProgressColumn):
+    """How many blocks have ended; nothing where that is not known."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text()
+        filled = round(BAR * task.completed / max(1, task.total))
+        count = f" {task.completed:,.0f} of {task.total:,.0f} done"
+        return Text.assemble(("━" * filled, "bar.complete"), ("━" * (BAR - filled), "bar.back"), count)

@@ -6,6 +6,7 @@ Order inside: schedule <- array <- texture <- arguments <- checked <- observe <-
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
+from memlane.launch.progress import following, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import (
     ACCESS_DTYPE,
@@ -51,9 +52,11 @@ __all__ = [
     "Texture",
     "Timeline",
     "find_kernel",
+    "following",
     "observed",
     "observing",
     "plain_name",
+    "tell_progress",
     "unobserved",
     "watched",
 ]

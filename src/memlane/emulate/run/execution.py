@@ -18,6 +18,7 @@ from memlane.emulate.observe.observed import Observed
 from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
+from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.errors import CheckFailed
@@ -46,12 +47,15 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
         _function(address_of(prepare_slot), None, 2)(context, state.slots.ctypes.data)
         advance = _function(address_of(run), ctypes.c_uint32, 2)
 
+    progress = Progress(launch, state.context)
+
     def work() -> int:
-        while (status := advance(context, compiled.code.address)) == PAUSED:
-            pass  # back in Python, where errors for this thread are noticed
+        while (status := advance(context, compiled.code.address)) == PAUSED:  # back in Python, where errors for this thread are noticed
+            if halt.is_alone:
+                progress.tell()
         return int(status)
 
-    status = halt.run(work)
+    status = halt.run(work, progress.tell)
     host.print()
     reports = None if checked is None else checked.finish()
     if status == BROKEN:

@@ -27,6 +27,8 @@ class Halt:
     def __init__(self, context: npt.NDArray[Any], slots: npt.NDArray[np.uint8]) -> None:
         self._context, self._slots = context, slots
         self.error: BaseException | None = None
+        self.is_alone = False
+        """Whether no thread waits for the one that runs the launch, so that it looks up itself."""
 
     def stop(self) -> None:
         """Let every warp stop at its next back edge, barrier or exit.
@@ -56,9 +58,13 @@ class Halt:
 
         return call
 
-    def run(self, work: Callable[[], int]) -> int:
-        """The result of `work`, which runs generated code; what strikes meanwhile stops it, and is kept."""
+    def run(self, work: Callable[[], int], look: Callable[[], None]) -> int:
+        """The result of `work`, which runs generated code; what strikes meanwhile stops it, and is kept.
+
+        `look` is called while the main thread waits; where it is another thread that launches, `work` is to call it.
+        """
         if threading.current_thread() is not threading.main_thread():
+            self.is_alone = True
             return work()
         results: list[int] = []
         gate: SimpleQueue[bool] = SimpleQueue()
@@ -82,15 +88,17 @@ class Halt:
             self.keep(error)
             gate.put(begun)  # what struck before the gate opened leaves a thread that must not work, or none
         if begun:
-            self._wait(done)
+            self._wait(done, look)
         return results[0] if results else BROKEN
 
-    def _wait(self, done: threading.Event) -> None:
+    def _wait(self, done: threading.Event, look: Callable[[], None]) -> None:
         while True:
             try:
                 while not done.wait(_LOOK_S):
                     if self.error is not None:
                         self.stop()
+                    else:
+                        look()
                 return
             except BaseException as error:
                 self.keep(error)

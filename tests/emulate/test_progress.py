@@ -1,0 +1,80 @@
+"""A long launch says how far it is, whatever runs it, and can be stopped by who listens."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from memlane.emulate import Emulator
+from memlane.launch import Kernel, Launch, Layers, following
+from memlane.ptx import parse
+from tests.emulate.running import emulator, program
+from tests.emulate.test_layers import observe
+
+SLOW = """
+    mov.u32 %r1, 0;
+again:
+    ld.global.u32 %r2, [%mine];
+    add.u32 %r1, %r1, 1;
+    setp.ne.u32 %p1, %r1, TURNS;
+    @%p1 bra again;
+    st.global.u32 [%mine], 7;
+"""
+
+
+def _slow(target: Emulator, turns: int) -> Kernel:
+    return target.load(parse(program(SLOW.replace("TURNS", str(turns))), "slow.ptx"))["k"]
+
+
+def _heard(blocks: int, turns: int, layers: Layers) -> list[int]:
+    target, heard = emulator(), []
+
+    def tell(launch: Launch, done: int) -> None:
+        assert launch.blocks == blocks
+        heard.append(done)
+
+    out = target.zeros(32, np.uint64)
+    with following(tell):
+        observe(_slow(target, turns)[blocks, 32], out, layers=layers)
+    assert out.numpy().tolist() == [7] * 32
+    return heard
+
+
+# With the clock 4224 blocks of a warp run side by side on an H200.
+@pytest.mark.parametrize(("blocks", "turns", "layers"), [(1000, 10_000, Layers()), (9000, 30, Layers(counts=True, clock=True))])
+def test_the_blocks_that_have_ended_are_told(blocks: int, turns: int, layers: Layers) -> None:
+    heard = _heard(blocks, turns, layers)
+    assert heard == sorted(heard)
+    assert len(set(heard)) >= 2
+    assert all(0 <= done <= blocks for done in heard)
+
+
+def test_a_launch_of_another_thread_tells_too() -> None:
+    heard: list[int] = []
+    thread = threading.Thread(target=lambda: heard.extend(_heard(1000, 10_000, Layers())))
+    thread.start()
+    thread.join(30)
+    assert len(set(heard)) >= 2
+    assert max(heard) <= 1000
+
+
+def test_a_short_launch_tells_nothing() -> None:
+    assert _heard(1, 1, Layers()) == []
+
+
+def test_what_a_listener_raises_stops_the_launch() -> None:
+    target, heard = emulator(), []
+
+    def tell(launch: Launch, done: int) -> None:
+        heard.append(done)
+        raise KeyboardInterrupt("no more")
+
+    out = target.zeros(32, np.uint64)
+    slow = _slow(target, 10_000)
+    with following(tell), pytest.raises(KeyboardInterrupt, match="no more"):
+        slow[100_000, 32](out)
+    assert len(heard) == 1
+    slow[1, 32](out)
+    assert out.numpy().tolist() == [7] * 32
