@@ -21,8 +21,9 @@ from memlane.driver.graph import build, build_timed
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.probe import probe
+from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
-from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Schedule, Stream, Target, Timeline
+from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
 from memlane.ptx import Module
 
 
@@ -128,11 +129,49 @@ class Device(Target):
         with self._current(f"a {type(value).__name__} as an argument"):
             return device_memory(value, self._device.device_id, self.name)
 
+    # -- textures and surfaces -----------------------------------------------------------------------------------------------
+
+    def allocate_image(self, texels: Texels, writable: bool) -> Image:
+        with self._current(f"a {texels}"):
+            return Image(texels, writable, self._context)
+
+    def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        self._copy_image(image, texels, host, to_host=True)
+
+    def write_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        self._copy_image(image, texels, host, to_host=False)
+
+    def _copy_image(self, image: object, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
+        assert isinstance(image, Image)
+        self.sync()
+        with self._current(f"a copy of a {texels}"):
+            copy_image(image, texels, host, to_host)
+
+    def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
+        assert isinstance(image, Image)
+        with self._current(f"a texture over a {texels}"):
+            bound = bind_texture(texels, sampling, image, self._context)
+        return bound.handle, bound
+
+    def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
+        with self._current(f"a texture over a {texels}"):
+            bound = bind_linear(texels, read, address, self._context)
+        return bound.handle, bound
+
+    def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
+        assert isinstance(image, Image)
+        with self._current(f"a surface over a {texels}"):
+            bound = bind_surface(image, self._context)
+        return bound.handle, bound
+
     # -- modules -------------------------------------------------------------------------------------------------------------
 
     def load_module(self, module: Module) -> Library:
         with self._current(f"the module {module.name}"):
             return load_library(module, self.compute_capability, self.chip.max_shared_bytes, self.fmad)
+
+    def assembled(self, loaded: LoadedModule) -> bytes | None:
+        return self._library(loaded).cubin
 
     def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
         library = self._library(loaded)

@@ -1,0 +1,146 @@
+"""Textures and surfaces of a GPU: CUDA arrays, and the objects through which kernels see them. All calls need the context current."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+from cuda.bindings import driver
+
+from memlane.driver.calls import done
+from memlane.launch import Sampling, Texels
+
+_FORMATS = {
+    "u1": driver.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT8,
+    "u2": driver.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT16,
+    "u4": driver.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT32,
+    "i1": driver.CUarray_format.CU_AD_FORMAT_SIGNED_INT8,
+    "i2": driver.CUarray_format.CU_AD_FORMAT_SIGNED_INT16,
+    "i4": driver.CUarray_format.CU_AD_FORMAT_SIGNED_INT32,
+    "f2": driver.CUarray_format.CU_AD_FORMAT_HALF,
+    "f4": driver.CUarray_format.CU_AD_FORMAT_FLOAT,
+}
+_MODES = {
+    "wrap": driver.CUaddress_mode.CU_TR_ADDRESS_MODE_WRAP,
+    "clamp": driver.CUaddress_mode.CU_TR_ADDRESS_MODE_CLAMP,
+    "mirror": driver.CUaddress_mode.CU_TR_ADDRESS_MODE_MIRROR,
+    "border": driver.CUaddress_mode.CU_TR_ADDRESS_MODE_BORDER,
+}
+_FILTERS = {
+    "point": driver.CUfilter_mode.CU_TR_FILTER_MODE_POINT,
+    "linear": driver.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR,
+}
+_GATHER_EXTENT = 1 << 14
+"""Two-dimensional images up to this width and height can be gathered from (`tex2Dgather`): every GPU that has it allows as much."""
+
+
+class Image:
+    """A CUDA array. It is freed when nobody refers to it any more, after all work has finished."""
+
+    def __init__(self, texels: Texels, writable: bool, context: Any) -> None:
+        self.array: Any = done(driver.cuArray3DCreate(array_descriptor(texels, writable)))
+        _release(self, context, driver.cuArrayDestroy, self.array)
+
+
+class Bound:
+    """A texture or surface object. It is destroyed when nobody refers to it any more, after all work has finished."""
+
+    def __init__(self, context: Any, destroy: Callable[[Any], Any], made: Any, image: Image | None = None) -> None:
+        """`image` is kept alive, so that it goes after the object that shows it."""
+        self.handle, self.image = int(made), image
+        _release(self, context, destroy, made)
+
+
+def _release(owner: object, context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
+    """Let `destroy(what)` happen when `owner` is collected. At the end of the process the driver frees everything itself."""
+    weakref.finalize(owner, _destroy, context, destroy, what).atexit = False
+
+
+def _destroy(context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
+    # Errors are left to the calls of the user: what fails here has failed before.
+    driver.cuCtxPushCurrent(context)
+    driver.cuCtxSynchronize()
+    destroy(what)
+    driver.cuCtxPopCurrent()
+
+
+def array_descriptor(texels: Texels, writable: bool) -> Any:
+    """What `cuArray3DCreate` wants to know; extents that an image does not have are 0, and layers count as depth."""
+    width, height, depth = texels.extents
+    described = driver.CUDA_ARRAY3D_DESCRIPTOR()
+    described.Width = width
+    described.Height = height if texels.dimensions > 1 else 0
+    described.Depth = texels.layers or (depth if texels.dimensions > 2 else 0)
+    described.Format = _FORMATS[texels.dtype.str[1:]]
+    described.NumChannels = texels.channels
+    flags = driver.CUDA_ARRAY3D_LAYERED if texels.layers else 0
+    flags |= driver.CUDA_ARRAY3D_SURFACE_LDST if writable else 0
+    if texels.geometry == "2d" and max(width, height) <= _GATHER_EXTENT:
+        flags |= driver.CUDA_ARRAY3D_TEXTURE_GATHER
+    described.Flags = flags
+    return described
+
+
+def copy_image(image: Image, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
+    """Copy the whole of an image from or to C-contiguous host memory."""
+    _, height, depth = texels.extents
+    copy = driver.CUDA_MEMCPY3D()
+    copy.WidthInBytes = texels.extents[0] * texels.texel_bytes
+    copy.Height = height
+    copy.Depth = texels.layers or depth
+    host_kind, array_kind = driver.CUmemorytype.CU_MEMORYTYPE_HOST, driver.CUmemorytype.CU_MEMORYTYPE_ARRAY
+    if to_host:
+        copy.srcMemoryType, copy.srcArray = array_kind, image.array
+        copy.dstMemoryType, copy.dstHost = host_kind, host.ctypes.data
+        copy.dstPitch, copy.dstHeight = copy.WidthInBytes, height
+    else:
+        copy.srcMemoryType, copy.srcHost = host_kind, host.ctypes.data
+        copy.srcPitch, copy.srcHeight = copy.WidthInBytes, height
+        copy.dstMemoryType, copy.dstArray = array_kind, image.array
+    done(driver.cuMemcpy3D(copy))
+
+
+def bind_texture(texels: Texels, sampling: Sampling, image: Image, context: Any) -> Bound:
+    """A texture object over an image."""
+    made = done(driver.cuTexObjectCreate(_array_resource(image), sampling_descriptor(texels, sampling), None))
+    return Bound(context, driver.cuTexObjectDestroy, made, image)
+
+
+def sampling_descriptor(texels: Texels, sampling: Sampling) -> Any:
+    """What `cuTexObjectCreate` wants to know of the choices of a texture. The border stays zero, as it is at first."""
+    chosen = driver.CUDA_TEXTURE_DESC()
+    chosen.addressMode = [_MODES[mode] for mode in sampling.address]
+    chosen.filterMode = _FILTERS[sampling.filter]
+    chosen.flags = (driver.CU_TRSF_NORMALIZED_COORDINATES if sampling.normalized else 0) | _reading(texels, sampling.read)
+    return chosen
+
+
+def _reading(texels: Texels, read: str) -> int:
+    return int(driver.CU_TRSF_READ_AS_INTEGER) if read == "element" and texels.dtype.kind != "f" else 0
+
+
+def bind_linear(texels: Texels, read: str, address: int, context: Any) -> Bound:
+    """A texture object over linear memory."""
+    resource = driver.CUDA_RESOURCE_DESC()
+    resource.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
+    resource.res.linear.devPtr = driver.CUdeviceptr(address)
+    resource.res.linear.format = _FORMATS[texels.dtype.str[1:]]
+    resource.res.linear.numChannels = texels.channels
+    resource.res.linear.sizeInBytes = texels.nbytes
+    chosen = driver.CUDA_TEXTURE_DESC()
+    chosen.flags = _reading(texels, read)
+    return Bound(context, driver.cuTexObjectDestroy, done(driver.cuTexObjectCreate(resource, chosen, None)))
+
+
+def bind_surface(image: Image, context: Any) -> Bound:
+    """A surface object over a writable image."""
+    return Bound(context, driver.cuSurfObjectDestroy, done(driver.cuSurfObjectCreate(_array_resource(image))), image)
+
+
+def _array_resource(image: Image) -> Any:
+    resource = driver.CUDA_RESOURCE_DESC()
+    resource.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
+    resource.res.array.hArray = image.array
+    return resource
