@@ -1,0 +1,202 @@
+"""CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
+
+Version 02.44, big-endian. A rank is an SM, a thread a warp slot. There is one state for each operation and space, and one for the life of a
+warp; the text of a state gives source line, block, cycles and file. The format is defined by https://github.com/pmodels/mpe, `src/logging`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import RecordError
+from memlane.export.format import Exporter
+from memlane.export.tracks import Tracks, tracks
+from memlane.record import Trace, kernel_label
+
+PREAMBLE_BYTES = 1024
+BLOCK_BYTES = 65536
+END_OF_LOG, END_OF_BLOCK, STATE_DEFINITION, CARGO_EVENT, COMMUNICATOR_EVENT = 0, 1, 2, 6, 9
+
+_HEADER = [("time", ">f8"), ("icomm", ">i4"), ("rank", ">i4"), ("thread", ">i4"), ("rectype", ">i4")]
+END = np.dtype(_HEADER)
+STATE = np.dtype(
+    [
+        *_HEADER,
+        *((name, ">i4") for name in ("state", "start", "final", "pad")),
+        *(("color", "S24"), ("name", "S32"), ("format", "S40")),
+    ]
+)
+COMMUNICATOR = np.dtype([*_HEADER, *((name, ">i4") for name in ("etype", "comm", "comm_rank", "world_rank")), ("uuid", "S32")])
+EVENT = np.dtype(
+    [
+        *_HEADER,
+        *((name, ">i4") for name in ("etype", "pad", "line", "block")),
+        *(("cycles", ">i8"), ("length", ">i2"), ("file", "S14")),
+    ]
+)
+TEXT = b"line=%d, block=%d, cycles=%l, file=%s"
+"""How a viewer prints the last five fields of `EVENT`, which are 32 bytes of typed values to the format."""
+EVENTS_A_BLOCK = (BLOCK_BYTES - END.itemsize) // EVENT.itemsize
+
+FIRST_STATE, FIRST_EVENT, MOST_STATES = 300, 600, 2200
+"""Smaller numbers are those of MPI's own states; larger ones those of events without a duration."""
+WORLD = b"memlane"
+COLORS = ("green", "red", "yellow", "blue", "orange", "cyan", "magenta", "pink", "brown", "purple", "gold", "salmon")
+LIFE, LIFE_COLOR = "warp", "gray"
+
+_ROWS_AT_ONCE = EVENTS_A_BLOCK << 8
+_Fill = Callable[[npt.NDArray[Any], npt.NDArray[np.int64]], npt.NDArray[Any]]
+"""Completes events, given which drawing each belongs to."""
+
+
+def write(trace: Trace, stream: BinaryIO) -> None:
+    """Write `trace` as CLOG-2. RecordError if it has no common time axis, or more kinds of access than the format can number."""
+    drawn = tracks(trace)
+    states = [*_operations(trace), LIFE]
+    if len(states) > MOST_STATES:
+        raise RecordError(f"CLOG-2 numbers at most {MOST_STATES} kinds of access, and this trace has {len(states) - 1}; trace fewer sites")
+    ranks = int(drawn.lives.sm.max()) + 1 if len(drawn.lives.sm) else 1
+    head = list(_blocks([*(_state(number, name) for number, name in enumerate(states)), *(_communicator(rank) for rank in range(ranks))]))
+    events = 2 * (len(drawn.life) + len(drawn.lives.sm))
+    blocks = len(head) + -(-events // EVENTS_A_BLOCK) + 1
+    stream.write(_preamble(ranks, max(1, drawn.lives.slots), len(states), PREAMBLE_BYTES + blocks * BLOCK_BYTES))
+    for block in head:
+        stream.write(block)
+    for part in _events(trace, drawn, states):
+        for first in range(0, len(part), EVENTS_A_BLOCK):
+            stream.write(_block(part[first : first + EVENTS_A_BLOCK].tobytes(), END_OF_BLOCK))
+    stream.write(_block(b"", END_OF_LOG))
+    stream.write(np.array([1], ">i4").tobytes() + WORLD.ljust(32, b"\0") + np.array([0, 1], ">i4").tobytes())
+
+
+def _operations(trace: Trace) -> list[str]:
+    return list(dict.fromkeys(site.op for site in trace.sites))
+
+
+# -- events --------------------------------------------------------------------------------------------------------------------
+
+
+def _events(trace: Trace, drawn: Tracks, states: list[str]) -> Iterator[npt.NDArray[Any]]:
+    """Starts and ends of all states by time, a part at a time. Drawings are numbered: first the rows, then the lives."""
+    lives, rows = drawn.lives, len(drawn.life)
+    times = np.concatenate((drawn.start_ns, lives.begin_ns, drawn.end_ns, lives.end_ns))
+    order = np.argsort(times, kind="stable")  # a state of no length starts before it ends
+    drawings = rows + len(lives.sm)
+    fill_accesses, fill_lives = _accesses(trace, drawn, states), _lives(trace, drawn, states)
+    for first in range(0, len(order), _ROWS_AT_ONCE):
+        chosen = order[first : first + _ROWS_AT_ONCE]
+        number = chosen % drawings
+        access = number < rows
+        part = np.zeros(len(chosen), EVENT)
+        part["time"] = times[chosen] * 1e-9
+        part["rectype"] = CARGO_EVENT
+        part[access] = fill_accesses(part[access], number[access])
+        part[~access] = fill_lives(part[~access], number[~access] - rows)
+        part["etype"] += chosen >= drawings
+        part["length"] = np.char.str_len(part["file"])
+        yield part
+
+
+def _accesses(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
+    site, block = (trace.table[name].to_numpy() for name in ("site", "block"))
+    cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    starts = np.array([FIRST_EVENT + 2 * states.index(one.op) for one in trace.sites], np.int64)
+    lines = np.array([one.line for one in trace.sites], np.int64)
+    files = _short([PurePath(one.file).name for one in trace.sites])
+
+    def fill(part: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        where, life = site[row], drawn.life[row]
+        part["rank"], part["thread"] = drawn.lives.sm[life], drawn.lives.slot[life]
+        part["etype"], part["line"], part["file"] = starts[where], lines[where], files[where]
+        part["block"], part["cycles"] = block[row], cycles[row]
+        return part
+
+    return fill
+
+
+def _lives(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
+    lives = drawn.lives
+    cycles = trace.warps["end_cycles"] - trace.warps["begin_cycles"]
+    kernels = _short([kernel_label(launch.kernel) for launch in trace.launches])
+
+    def fill(part: npt.NDArray[Any], life: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        part["rank"], part["thread"] = lives.sm[life], lives.slot[life]
+        part["etype"], part["file"] = FIRST_EVENT + 2 * states.index(LIFE), kernels[lives.launch[life]]
+        part["block"], part["cycles"] = lives.block[life], cycles[life]
+        return part
+
+    return fill
+
+
+def _short(names: list[str]) -> npt.NDArray[np.bytes_]:
+    """The end of each name, as much of it as an event holds."""
+    return np.array([name.encode("ascii", "replace")[-EVENT["file"].itemsize :] for name in names], EVENT["file"])
+
+
+# -- records -------------------------------------------------------------------------------------------------------------------
+
+
+def _state(number: int, name: str) -> npt.NDArray[Any]:
+    """The definition of a state."""
+    made = np.zeros(1, STATE)
+    made["rectype"], made["state"] = STATE_DEFINITION, FIRST_STATE + number
+    made["start"], made["final"] = FIRST_EVENT + 2 * number, FIRST_EVENT + 2 * number + 1
+    made["color"] = (LIFE_COLOR if name == LIFE else COLORS[number % len(COLORS)]).encode()
+    made["name"], made["format"] = name.encode("ascii", "replace")[: STATE["name"].itemsize - 1], TEXT
+    return made
+
+
+def _communicator(rank: int) -> npt.NDArray[Any]:
+    """The event that makes a rank a member of the world; it must come before any other of that rank."""
+    made = np.zeros(1, COMMUNICATOR)
+    made["rectype"], made["uuid"] = COMMUNICATOR_EVENT, WORLD
+    made["rank"] = made["comm_rank"] = made["world_rank"] = rank
+    return made
+
+
+def _blocks(records: Iterable[npt.NDArray[Any]]) -> Iterator[bytes]:
+    """Records in blocks; none lies in two."""
+    body = b""
+    for record in records:
+        if len(body) + record.nbytes + END.itemsize > BLOCK_BYTES:
+            yield _block(body, END_OF_BLOCK)
+            body = b""
+        body += record.tobytes()
+    yield _block(body, END_OF_BLOCK)
+
+
+def _block(body: bytes, end: int) -> bytes:
+    last = np.zeros(1, END)
+    last["rectype"] = end
+    return (body + last.tobytes()).ljust(BLOCK_BYTES, b"\0")
+
+
+def _preamble(ranks: int, threads: int, states: int, table_at: int) -> bytes:
+    """`key=` and value in turns; the misspelt key is the format's."""
+    entries: tuple[tuple[str, object], ...] = (
+        ("is_big_endian=", "TRUE "),
+        ("is_finalzed=", "TRUE "),
+        ("block_size=", BLOCK_BYTES),
+        ("num_buffered_blocks=", 128),
+        ("max_comm_world_size=", ranks),
+        ("max_thread_count=", threads),
+        ("known_eventID_start=", 0),
+        ("user_eventID_start=", FIRST_EVENT),
+        ("known_solo_eventID_start=", -10),
+        ("user_solo_eventID_start=", 5000),
+        ("known_stateID_count=", FIRST_STATE),
+        ("user_stateID_count=", states),
+        ("known_solo_eventID_count=", 10),
+        ("user_solo_eventID_count=", 0),
+    )
+    words = ["CLOG-02.44", *(str(word) for entry in entries for word in entry)]
+    words += ["commtable_fptr=", str(table_at >> 30), str(1 << 30), str(table_at & (1 << 30) - 1)]
+    return b"".join(word.encode() + b"\0" for word in words).ljust(PREAMBLE_BYTES, b"\0")
+
+
+EXPORTER = Exporter("clog2", ".clog2", "for Jumpshot: a Gantt chart of the warp slots of each SM", write)

@@ -1,0 +1,100 @@
+"""What a time-line viewer draws: each access on the track of its warp's slot, on one axis of nanoseconds.
+
+A slot is a place of an SM that holds one warp at a time. The hardware does not say which slot a warp had, so slots are dealt out here: a
+warp takes the lowest one that is free when it begins.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import RecordError
+from memlane.record import TimeAxis, Trace, time_axis
+
+Ints = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Lives:
+    """The traced warps: when each lived, and in which slot of its SM."""
+
+    sm: Ints
+    slot: Ints
+    launch: Ints
+    block: Ints
+    warp: Ints
+    begin_ns: Times
+    end_ns: Times
+
+    @property
+    def slots(self) -> int:
+        """The most that an SM needs."""
+        return int(self.slot.max()) + 1 if len(self.slot) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Tracks:
+    """The rows of a trace with their times in ns since its first anchor, and the life (an index into `lives`) that each belongs to."""
+
+    lives: Lives
+    life: Ints
+    start_ns: Times
+    end_ns: Times
+    axis: TimeAxis
+
+
+def tracks(trace: Trace) -> Tracks:
+    """The tracks of `trace`. RecordError if it does not tell how its clocks go together."""
+    axis = time_axis(trace)
+    warps = trace.warps
+    columns = {name: trace.table[name].to_numpy() for name in ("launch", "block", "warp", "sm", "start", "end")}
+    life = _lives_of_rows(columns, warps)
+    start, end = (axis.ns(columns["launch"], columns["sm"], columns[name]) for name in ("start", "end"))
+    begins = axis.ns(warps["launch"], warps["sm"], warps["begin_cycles"])
+    ends = axis.ns(warps["launch"], warps["sm"], warps["end_cycles"])
+    ends = np.where(warps["end_ns"] > 0, ends, begins)
+    np.minimum.at(begins, life, start)
+    np.maximum.at(ends, life, end)
+    if np.isnan(begins).any():
+        raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
+    slots = _slots(warps["sm"], begins, ends)
+    named = {name: warps[name].astype(np.int64) for name in ("sm", "launch", "block", "warp")}
+    return Tracks(Lives(slot=slots, begin_ns=begins, end_ns=ends, **named), life, start, end, axis)
+
+
+def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -> Ints:
+    """The index into `warps` of each row's warp."""
+    wide = [max(int(part[name].max()) + 1 if len(part[name]) else 1 for part in (rows, warps)) for name in ("block", "warp")]
+    keys, wanted = (
+        (part["launch"].astype(np.int64) * wide[0] + part["block"].astype(np.int64)) * wide[1] + part["warp"].astype(np.int64)
+        for part in (warps, rows)
+    )
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys, wanted, sorter=order)
+    found = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
+    if len(wanted) and (not len(order) or (keys[found] != wanted).any()):
+        raise RecordError("this trace has accesses of warps whose clocks it does not hold, so they have no place on a common time axis")
+    return found.astype(np.int64)
+
+
+def _slots(sm: npt.NDArray[Any], begins: Times, ends: Times) -> Ints:
+    """The lowest slot of its SM that is free when a warp begins; a slot is free a nanosecond after its last warp ended."""
+    slots = np.zeros(len(sm), np.int64)
+    for number in np.unique(sm).tolist():
+        own = np.flatnonzero(sm == number)
+        own = own[np.argsort(begins[own], kind="stable")]
+        free: list[int] = []
+        busy: list[tuple[float, int]] = []
+        for index, begin, end in zip(own.tolist(), begins[own].tolist(), ends[own].tolist(), strict=True):
+            while busy and busy[0][0] + 1 <= begin:
+                heapq.heappush(free, heapq.heappop(busy)[1])
+            slot = heapq.heappop(free) if free else len(busy)
+            slots[index] = slot
+            heapq.heappush(busy, (end, slot))
+    return slots

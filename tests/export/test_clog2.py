@@ -1,0 +1,203 @@
+"""CLOG-2, read back by a reader written from the format's definition: record by record, and states paired as Jumpshot's converter does."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memlane.errors import RecordError
+from memlane.export import export, exporters
+from memlane.record import WARP_DTYPE, Trace, build_trace
+from tests.synthetic import launch, site, transpose
+
+PAYLOAD = {0: 0, 1: 0, 2: 112, 6: 40, 9: 48}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One state as a viewer shows it."""
+
+    name: str
+    rank: int
+    thread: int
+    start: float
+    end: float
+    cargo: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Log:
+    preamble: dict[str, str]
+    states: list[Drawn]
+    worlds: set[int]
+    blocks: int
+    tail: bytes
+
+
+def text(raw: bytes) -> str:
+    """A C string; it must have an end, and must not be empty."""
+    end = raw.index(b"\0")
+    assert end > 0
+    return raw[:end].decode("ascii")
+
+
+def read(data: bytes) -> Log:
+    words = data[:1024].rstrip(b"\0").split(b"\0")
+    preamble = {key.decode(): value.decode() for key, value in zip(words[1::2], words[2::2], strict=False)}
+    assert words[0] == b"CLOG-02.44"
+    assert preamble["is_big_endian="] == "TRUE "
+    size = int(preamble["block_size="])
+    definitions: dict[int, tuple[str, str, bool]] = {}
+    open_states: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    states, worlds = [], set()
+    position, kind, last, blocks = 1024, -1, -np.inf, 0
+    while kind != 0:
+        at, kind, blocks = position, -1, blocks + 1
+        while kind not in (0, 1):
+            time, icomm, rank, thread, kind = struct.unpack_from(">diiii", data, at)
+            body = data[at + 24 : at + 24 + PAYLOAD[kind]]
+            at += 24 + PAYLOAD[kind]
+            assert icomm == 0
+            if kind == 2:
+                _, start, final, _ = struct.unpack_from(">iiii", body)
+                text(body[16:40])
+                definitions[start] = (text(body[40:72]), text(body[72:]), True)
+                definitions[final] = (text(body[40:72]), text(body[72:]), False)
+            elif kind == 9:
+                worlds.add(rank)
+            elif kind == 6:
+                assert rank in worlds
+                assert thread < int(preamble["max_thread_count="])
+                assert time >= last
+                last = time
+                name, pattern, begins = definitions[struct.unpack_from(">i", body)[0]]
+                waiting = open_states[name, rank, thread]
+                if begins:
+                    waiting.append(time)
+                else:
+                    states.append(Drawn(name, rank, thread, waiting.pop(0), time, cargo(pattern, body[8:])))
+        assert at - position <= size
+        position += size
+    assert not any(open_states.values())
+    pointer = data.index(b"commtable_fptr=")
+    high, unit, low = (int(word) for word in data[pointer:1024].split(b"\0")[1:4])
+    assert high * unit + low == position
+    return Log(preamble, states, worlds, blocks, data[position:])
+
+
+def cargo(pattern: str, body: bytes) -> tuple[object, ...]:
+    """The values that follow each %, as the definition of the format types them."""
+    values: list[object] = []
+    at = 0
+    for letter in (part[0] for part in pattern.split("%")[1:]):
+        if letter == "s":
+            (length,) = struct.unpack_from(">h", body, at)
+            values.append(body[at + 2 : at + 2 + length].decode())
+            at += 2 + length
+        else:
+            code = {"d": ">i", "l": ">q"}[letter]
+            values += struct.unpack_from(code, body, at)
+            at += struct.calcsize(code)
+    assert at <= 32
+    return tuple(values)
+
+
+def written(trace: Trace) -> Log:
+    stream = io.BytesIO()
+    exporters["clog2"].write(trace, stream)
+    return read(stream.getvalue())
+
+
+def test_every_access_is_a_state_of_its_sm_and_slot() -> None:
+    trace = transpose()
+    log = written(trace)
+    lives = [state for state in log.states if state.name == "warp"]
+    accesses = [state for state in log.states if state.name != "warp"]
+    assert len(accesses) == trace.table.num_rows
+    assert len(lives) == len(trace.warps)
+    assert log.worlds == {0, 1}
+    rows = sorted((row["op"], row["sm"], row["line"], row["block"], row["end"] - row["start"]) for row in trace.table.to_pylist())
+    assert rows == sorted((one.name, one.rank, *one.cargo[:3]) for one in accesses)
+    assert {one.cargo[3] for one in accesses} == {"transpose.cu"}
+    assert {one.cargo[3] for one in lives} == {"naive", "tiled"}
+
+
+def test_times_are_seconds_of_the_common_axis() -> None:
+    trace = transpose()
+    seconds = sorted(one.end - one.start for one in written(trace).states if one.name != "warp")
+    cycles = sorted(row["end"] - row["start"] for row in trace.table.to_pylist())
+    assert seconds == pytest.approx([count / 1.98 * 1e-9 for count in cycles], rel=1e-6)  # the nominal clock: the launches are short
+
+
+def test_warps_that_live_at_a_time_have_slots_of_their_own() -> None:
+    lives = [state for state in written(transpose()).states if state.name == "warp"]
+    for one in lives:
+        beside = [
+            other for other in lives if other is not one and other.rank == one.rank and other.start < one.end and one.start < other.end
+        ]
+        assert one.thread not in {other.thread for other in beside}
+    assert {one.thread for one in lives} == {0, 1, 2, 3}  # the two launches of this trace run at the same time
+
+
+def test_many_blocks_and_states_of_no_length() -> None:
+    count = 5000
+    columns = {name: np.zeros(count, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
+    columns["mask"] = np.full(count, 1)
+    columns["start"] = columns["end"] = np.arange(count) // 2 * 10
+    warps = np.zeros(1, WARP_DTYPE)
+    warps["end_cycles"], warps["end_ns"] = 10 * count, 5 * count
+    trace = build_trace(
+        columns,
+        sites=[site(0, "ld.global.f32", 4)],
+        launches=[launch(0, "k")],
+        warps=warps,
+        chip="NVIDIA H200",
+        target="cuda:0",
+        modelled=False,
+        clock_mhz=1980,
+    )
+    log = written(trace)
+    assert len(log.states) == count + 1
+    assert log.blocks == 1 + -(-2 * (count + 1) // 1023) + 1
+
+
+def test_the_table_of_communicators_ends_the_file() -> None:
+    tail = written(transpose()).tail
+    assert struct.unpack(">i32sii", tail) == (1, b"memlane".ljust(32, b"\0"), 0, 1)
+
+
+def test_a_trace_without_accesses_is_a_log_of_lives() -> None:
+    trace = transpose()
+    empty = replace(trace, table=trace.table.slice(0, 0))
+    assert {state.name for state in written(empty).states} == {"warp"}
+
+
+def test_a_trace_without_clocks_is_refused(tmp_path: Path) -> None:
+    bare = replace(transpose(), warps=np.zeros(0, WARP_DTYPE))
+    with pytest.raises(RecordError, match=r"^this trace has accesses of warps whose clocks it does not hold"):
+        export(bare, "clog2", tmp_path / "t.clog2")
+    assert not (tmp_path / "t.clog2").exists()
+
+
+def test_names_are_cut_to_what_the_format_holds() -> None:
+    trace = transpose()
+    sites = tuple(replace(one, file="a/rather/long/path/of_a_source_file.cu", op=one.op + ".and" * 10) for one in trace.sites)
+    log = written(replace(trace, sites=sites))
+    assert {one.cargo[3] for one in log.states if one.name != "warp"} == {"source_file.cu"}
+    assert max(len(one.name) for one in log.states) == 31
+
+
+def test_too_many_kinds_of_access_are_refused() -> None:
+    trace = transpose()
+    many = tuple(replace(trace.sites[0], id=number, op=f"ld.global.x{number}") for number in range(2200))
+    table = trace.table.slice(0, 0)
+    assert isinstance(table, pa.Table)
+    with pytest.raises(RecordError, match=r"^CLOG-2 numbers at most 2200 kinds of access, and this trace has 2200; trace fewer sites$"):
+        written(replace(trace, sites=many, table=table))
