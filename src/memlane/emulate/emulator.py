@@ -43,7 +43,11 @@ class Loaded:
 
 
 class Emulator(Target):
-    """Runs kernels on the CPU, exactly and repeatably.
+    """Runs kernels on the CPU, exactly.
+
+    A launch runs on several cores, if it is large and nothing observes it. Blocks then run side by side, as on a GPU: what depends on
+    their order (the sum of floats by atomic additions, who draws which ticket) may be another thing next time. With `threads=1`, and
+    whenever accesses are counted, timed or checked, every launch is repeated to the bit.
 
     Launches run at once, one after another in the order of the calls, whatever their streams and the threads that call; errors are raised
     by the launch. Fresh device, shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
@@ -52,13 +56,17 @@ class Emulator(Target):
     modelled = True
     observes = True
 
-    def __init__(self, chip: Chip, *, patience: int = 1 << 16) -> None:
-        """`patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
+    def __init__(self, chip: Chip, *, patience: int = 1 << 16, threads: int | None = None) -> None:
+        """`threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
+        `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
         memory) before, with no thread passing a barrier or ending in between, the launch counts as endless."""
         self.chip = chip
         self.name = f"emulator:{chip.name}"
         self.default_stream = Stream(0)
+        if threads is not None and threads < 1:
+            raise BadLaunch(f"an emulator of {threads} threads runs nothing: give 1 or more, or leave them out")
         self.patience = patience
+        self.threads = threads
         self.shadows = Shadows()
         """What the checker knows of the memory between launches."""
         self.memory = Memory(self.shadows)

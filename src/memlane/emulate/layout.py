@@ -64,6 +64,20 @@ TEXTURE = np.dtype(
 """A texture or surface: `host` is where its texels lie, in C order; `kind` a bit that says what it is, 0 if it is no more; `extents` and
 `modes` are those of x, y and z (see `runtime.texture`)."""
 
+CREW = np.dtype(
+    [
+        ("next_block", "u8"),
+        ("slots_taken", "u4"),
+        ("culprit", "u4"),
+        ("workers", "u8"),
+        ("contexts", "u8"),
+        ("context_bytes", "u8"),
+    ],
+    align=True,
+)
+"""What the workers of a launch share: the next block to start, how many slots are theirs, and which of them had the first fault (its number
+and one; 0 for none). Each has a CONTEXT of its own, one behind another."""
+
 CONTEXT = np.dtype(
     [
         ("params", "u8"),
@@ -89,17 +103,26 @@ CONTEXT = np.dtype(
         ("grid_id", "u8"),
         ("start_ns", "u8"),
         ("clock_mhz", "u8"),
-        # the scheduler
+        # the scheduler: this worker among others, the list of its slots, the slot whose turn it is
+        ("crew", "u8"),
+        ("number", "u4"),
+        ("parallel", "u4"),
         ("slots", "u8"),
         ("slot_bytes", "u8"),
         ("slot_count", "u4"),
-        ("active", "u4"),
-        ("cursor", "u4"),
         ("yielded", "u4"),
-        ("next_block", "u8"),
+        ("first", "u8"),
+        ("last", "u8"),
+        ("turn", "u8"),
         ("blocks", "u8"),
+        ("started", "u8"),
         ("finished", "u8"),
         ("until_pause", "i8"),
+        # how long nothing happened
+        ("working", "u8"),
+        ("progress", "u8"),
+        ("others", "u8"),
+        ("stuck", "u8"),
         ("patience", "i8"),
         ("patience_left", "i8"),
         ("orders", "u8"),
@@ -149,6 +172,7 @@ CONTEXT = np.dtype(
 BLOCK = np.dtype(
     [
         ("context", "u8"),
+        ("next", "u8"),
         ("number", "u8"),
         ("shared", "u8"),
         ("local", "u8"),

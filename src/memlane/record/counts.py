@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
-from memlane.record.site import Place, Site, Skipped, kernel_label
+from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped, kernel_label
 
 SECTOR_BYTES = 32
 
@@ -70,6 +71,13 @@ class SiteCounts(_Derived):
     most_lanes_at_address: int | None = None
     """Atomics and reductions: the most lanes that one request had at one address, 1 to 32."""
 
+    exactness: str = NOT_CHECKED
+    """Whether the hardware accesses memory as is counted here: `exact`, `merged`, `hint` or `not checked`; see `Counts.checked`."""
+    exactness_reason: str = ""
+    """Why it is not exact, in words."""
+    assembled: str = ""
+    """The assembled accesses of which the site is made or part, as `1 x 16 B shared load`; empty where there is none or it was not read."""
+
     @property
     def lanes_per_address(self) -> float | None:
         """Atomics and reductions: lanes that one address has to serve in a request, on average."""
@@ -89,6 +97,9 @@ class SiteCounts(_Derived):
             ideal_wavefronts=_both(self.ideal_wavefronts, other.ideal_wavefronts),
             addresses=_both(self.addresses, other.addresses),
             most_lanes_at_address=max(most) if most else None,
+            exactness=max(self.exactness, other.exactness, key=_WEAKNESS.index),
+            exactness_reason=_joined(self.exactness_reason, other.exactness_reason),
+            assembled=_joined(self.assembled, other.assembled),
         )
 
     def as_row(self) -> dict[str, Any]:
@@ -116,6 +127,23 @@ def total_by_place(counts: Iterable[SiteCounts]) -> dict[Place, SiteCounts]:
 
 def _both(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
+
+
+_WEAKNESS = (EXACT, MERGED, HINT, NOT_CHECKED)
+"""Of several sites the last of these is said."""
+
+
+def _joined(one: str, other: str) -> str:
+    return "; ".join(dict.fromkeys(text for joined in (one, other) for text in joined.split("; ") if text))
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """What the assembled code says of one site: the fields of the same names of `SiteCounts`."""
+
+    exactness: str
+    exactness_reason: str = ""
+    assembled: str = ""
 
 
 def _plain(entry: Any) -> dict[str, Any]:
@@ -218,6 +246,27 @@ class Counts:
     """PTX instructions executed by active lanes; only the emulator knows."""
     skipped: tuple[Skipped, ...] = ()
     """Accesses of the kernel that are no sites, so that nothing here tells of them."""
+    judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)
+    """What reads the assembled code, by the numbers of the sites; it may take a second, so it is asked when somebody wants to know."""
+
+    @cached_property
+    def checked(self) -> Counts:
+        """The same with `exactness` at every site: whether the assembled code accesses memory as is counted.
+
+        Branches, the number of instructions and local memory are hints always. `not checked` with the reason where the code cannot be
+        read: there is no assembler for the chip, or none is installed.
+        """
+        if self.judge is None:
+            return self
+        verdicts = self.judge()
+        sites = tuple(replace(one, **_plain(verdicts[one.site.id])) if one.site.id in verdicts else one for one in self.sites)
+        return replace(self, sites=sites, judge=None)
+
+    @property
+    def exact_share(self) -> float | None:
+        """The share of the counted sites that are exact, 0 to 1; None where none could be checked."""
+        found = [one.exactness for one in self.checked.sites]
+        return found.count(EXACT) / len(found) if set(found) - {NOT_CHECKED} else None
 
     def total(self) -> Totals:
         """The whole launch."""

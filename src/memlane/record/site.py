@@ -37,6 +37,14 @@ class Site:
     """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued."""
     reason: str = ""
     """Why it is `issue-only`, in words."""
+    evidence: str = ""
+    """How the completeness is known: `PROVED`, `BY_EMULATOR`, or `NOT_PROVED` with why; empty where it is not timed."""
+    copies: int | None = None
+    """Instructions of the assembled code that make the access, several where a loop was unrolled; None where that was not read."""
+    also_waits: tuple[str, ...] = ()
+    """Instructions other than the access that are awaited between its clock reads too, as `0x01f0 LDG.E`: the time may be theirs."""
+    changed: str = ""
+    """What tracing made of its accesses, as `7 x 4 B in the original, 1 x 4 B traced`; empty where they are the same, or not known."""
 
     @property
     def has_sectors(self) -> bool:
@@ -76,6 +84,19 @@ class Skipped:
 
 COMPLETE = "complete"
 ISSUE_ONLY = "issue-only"
+
+PROVED = "proved on the assembled code"
+BY_EMULATOR = "by construction of the emulator"
+NOT_PROVED = "by construction, not proved"
+
+EXACT = "exact"
+"""Of counts: the assembled code accesses memory for the site in the same number, width and kind."""
+MERGED = "merged"
+"""The assembler made one wider access of the site and its neighbours."""
+HINT = "hint"
+"""The assembled code differs otherwise, or nobody can tell."""
+NOT_CHECKED = "not checked"
+"""Nobody compared the site with the assembled code."""
 
 
 def kernel_label(title: str) -> str:

@@ -22,6 +22,7 @@ from memlane.emulate.layout import (
     WARP,
     YIELD,
 )
+from memlane.emulate.runtime.crew import claim_block
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import STEP, prepare_slot, slot_at, start_block, warp_at
@@ -103,9 +104,8 @@ def pop(e: Emit, context: Value) -> None:
 @helper("begin_next_block", VOID, POINTER, POINTER)
 def begin_next_block(e: Emit, context: Value, block: Value) -> None:
     """Start the next block of the grid, if there is one, in a slot that has become free."""
-    number = e.get(context, CONTEXT, "next_block")
+    number = claim_block(e, context)
     with e.if_then(e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))):
-        e.bump(context, CONTEXT, "next_block")
         invoke(e, start_block, context, block, number)
         with e.count(e.get(context, CONTEXT, "warps")) as warp:
             invoke(e, push, context, warp_at(e, context, block, warp))

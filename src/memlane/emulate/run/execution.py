@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +15,7 @@ import numpy.typing as npt
 
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
-from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED, STOPPED
+from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, STOPPED
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
@@ -30,32 +34,19 @@ if TYPE_CHECKING:
 
 SHUFFLES = 64
 """Different orders of the warps in a launch with a seed."""
+WORTH_A_WORKER = 1 << 17
+"""Instructions as they stand in the kernel, times threads, for which one more worker pays: some tenth of a millisecond without loops."""
 
 
 def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(emulator, launch, compiled, symbols, number)
-    halt = Halt(state.context, state.slots)
+    halt = Halt(state.crew, state.context, state.slots)
     observed = Observed(emulator, launch, compiled, state.context, state.slot_count, halt)
     checked = Checked(emulator, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
     host = Host(emulator, launch, compiled, state.context, halt)
-    context = state.context.ctypes.data
-    if compiled.layers.clock:
-        _function(address_of(begin_timeline), None, 1)(context)
-        advance = _function(address_of(run_timeline), ctypes.c_uint32, 2)
-    else:
-        _function(address_of(prepare_slot), None, 2)(context, state.slots.ctypes.data)
-        advance = _function(address_of(run), ctypes.c_uint32, 2)
-
     progress = Progress(launch, state.context)
-
-    def work() -> int:
-        while (status := advance(context, compiled.code.address)) == PAUSED:  # back in Python, where errors for this thread are noticed
-            if halt.is_alone:
-                progress.tell()
-        return int(status)
-
-    status = halt.run(work, progress.tell)
+    status = halt.run(_workers(state, compiled, halt, progress), progress.tell)
     host.print()
     reports = None if checked is None else checked.finish()
     if status == BROKEN:
@@ -63,12 +54,37 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
     if halt.error is not None:
         raise halt.error
     if status == BROKEN:
-        if state.context[0]["fault"] == STOPPED and reports:
+        context = state.context[max(0, int(state.crew[0]["culprit"]) - 1)]
+        if context["fault"] == STOPPED and reports:
             raise CheckFailed(str(reports[0]))
         if reports and launch.layers.report is not None:
             launch.layers.report(Observation(launch, {}, reports=reports))
-        raise_fault(emulator, launch, compiled, state.context[0], state.slots, host.assertions)
+        raise_fault(emulator, launch, compiled, context, state.slots, host.assertions)
     return replace(observed.observation(), reports=reports)
+
+
+def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Progress) -> list[Callable[[], int]]:
+    """What each worker does from its first block to its last: it comes back with FINISHED or BROKEN."""
+    contexts = [state.context.ctypes.data + number * state.context.strides[0] for number in range(len(state.context))]
+    if compiled.layers.clock:
+        _function(address_of(begin_timeline), None, 1)(contexts[0])
+        advance = _function(address_of(run_timeline), ctypes.c_uint32, 2)
+    else:
+        prepare, slot_bytes = _function(address_of(prepare_slot), None, 2), int(state.context[0]["slot_bytes"])
+        for number, context in enumerate(contexts):
+            prepare(context, state.slots.ctypes.data + number * slot_bytes)
+        advance = _function(address_of(run), ctypes.c_uint32, 2)
+
+    def work(context: int) -> int:
+        while (status := advance(context, compiled.code.address)) == PAUSED:
+            # Back in Python, where errors for this thread are noticed.
+            if halt.is_alone:
+                progress.tell()
+            elif len(contexts) > 1:
+                time.sleep(0)  # another worker, that this one may wait for, may need the processor
+        return int(status)
+
+    return [partial(work, context) for context in contexts]
 
 
 def _function(address: int, result: Any, arguments: int) -> Any:
@@ -86,20 +102,27 @@ class _State:
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
         resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
         self.slot_count = slot_count = min(launch.blocks, resident * emulator.chip.sm_count)
+        workers = min(slot_count, _wanted_workers(emulator, launch, compiled))
         # Slots that are never used are never touched, and cost no memory.
         self.slots = _aligned(slot_count * slot_bytes)
         self.params = _parameters(launch)
         self.symbols = np.array([symbols[name] for name in frame.symbols] or [0], np.uint64)
-        self.sites = np.zeros(max(1, len(compiled.instructions)), ALLOCATION)
+        self.sites = np.zeros((workers, max(1, len(compiled.instructions))), ALLOCATION)
         self.table = emulator.memory.table()
         self.texture_count, self.textures = emulator.textures.count, emulator.textures.table()
         self.orders = _orders(warps, launch.layers.seed)
-        self.context = np.zeros(1, CONTEXT)
+        self.context = _contexts(workers)
+        self.crew = np.zeros(1, CREW)
+        self.crew[0] = (0, slot_count if compiled.layers.clock else workers, 0, workers, self.context.ctypes.data, *self.context.strides)
         values = {
+            "crew": self.crew.ctypes.data,
+            "number": np.arange(workers),
+            "parallel": workers > 1,
+            "working": True,
             "params": self.params.ctypes.data,
             "params_bytes": frame.params_bytes,
             "symbols": self.symbols.ctypes.data,
-            "sites": self.sites.ctypes.data,
+            "sites": self.sites.ctypes.data + np.arange(workers, dtype=np.uint64) * self.sites.strides[0],
             "allocations": self.table.ctypes.data,
             "allocation_count": len(self.table),
             "textures": self.textures.ctypes.data,
@@ -122,7 +145,6 @@ class _State:
             "slots": self.slots.ctypes.data,
             "slot_bytes": slot_bytes,
             "slot_count": slot_count,
-            "active": slot_count if compiled.layers.clock else 1,
             "blocks": launch.blocks,
             "patience": emulator.patience,
             "patience_left": emulator.patience,
@@ -130,7 +152,26 @@ class _State:
             "order_mask": len(self.orders) - 1,
         }
         for name, value in values.items():
-            self.context[name][0] = value
+            self.context[name] = value
+
+
+def _wanted_workers(emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> int:
+    """In how many threads to run a launch. What observes it wants one order of things."""
+    layers = compiled.layers
+    if layers.counts or layers.accesses or layers.clock or layers.check or launch.layers.seed is not None:
+        return 1
+    if emulator.threads is not None:
+        return emulator.threads
+    work = launch.blocks * launch.threads_per_block * len(compiled.instructions)
+    return min(usable_cores(), max(1, work // WORTH_A_WORKER))
+
+
+def _contexts(count: int) -> npt.NDArray[Any]:
+    """A record for each worker, none of which shares a line of a cache with another."""
+    step = -(-CONTEXT.itemsize // 128) * 128
+    memory = _aligned(count * step)
+    memory[:] = 0
+    return np.ndarray((count,), CONTEXT, memory.data, strides=(step,))
 
 
 def _orders(warps: int, seed: int | None) -> npt.NDArray[np.uint32]:
@@ -139,6 +180,11 @@ def _orders(warps: int, seed: int | None) -> npt.NDArray[np.uint32]:
         return np.arange(warps, dtype=np.uint32).reshape(1, warps)
     random = np.random.default_rng(seed)
     return np.stack([random.permutation(warps).astype(np.uint32) for _ in range(SHUFFLES)])
+
+
+def usable_cores() -> int:
+    """How many threads of this process can run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _round_up(nbytes: int) -> int:

@@ -2,20 +2,21 @@
 
 Signals are handled by the main thread, between two steps of Python. Were it to run a launch, Ctrl-C would have to wait for the launch to
 come back, or would strike in a function that generated code calls, before that function could catch anything. So a launch of the main
-thread runs in a thread of its own, while the main thread waits, and tells it to stop when it gets something to raise.
+thread runs in a thread of its own, or in one for each worker, while the main thread waits, and tells it to stop when it gets something to
+raise.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from memlane.emulate.layout import BLOCK_BYTES, BROKEN, INTERRUPTED, NO_FAULT, WARP, offset
+from memlane.emulate.layout import BLOCK_BYTES, BROKEN, FINISHED, INTERRUPTED, NO_FAULT, WARP, offset
 
 _LOOK_S = 0.05
 """How often the main thread looks up: a signal that another thread received does not wake it."""
@@ -24,8 +25,9 @@ _LOOK_S = 0.05
 class Halt:
     """Stops one launch from Python, and keeps the error that is to be raised for it."""
 
-    def __init__(self, context: npt.NDArray[Any], slots: npt.NDArray[np.uint8]) -> None:
-        self._context, self._slots = context, slots
+    def __init__(self, crew: npt.NDArray[Any], contexts: npt.NDArray[Any], slots: npt.NDArray[np.uint8]) -> None:
+        """The records of the launch: what its workers share, what each has, and their slots."""
+        self._crew, self._contexts, self._slots = crew, contexts, slots
         self.error: BaseException | None = None
         self.is_alone = False
         """Whether no thread waits for the one that runs the launch, so that it looks up itself."""
@@ -35,10 +37,13 @@ class Halt:
 
         Generated code keeps the books on its budgets without a thought to us, so an order may get lost: repeat it until the launch ends.
         """
-        record = self._context[0]
-        if record["fault"] == NO_FAULT:
-            record["fault"] = INTERRUPTED
-        shape = int(record["active"]), int(record["warps"])
+        faults, crew, record = self._contexts["fault"], self._crew[0], self._contexts[0]
+        running = faults == NO_FAULT
+        if crew["culprit"]:
+            running[crew["culprit"] - 1] = False  # it is about to write down its fault, which is not to be lost
+        faults[running] = INTERRUPTED
+        taken = min(int(crew["slots_taken"]), int(record["slot_count"]))
+        shape = taken, int(record["warps"])
         start, steps = BLOCK_BYTES + offset(WARP, "budget"), (int(record["slot_bytes"]), int(record["warp_bytes"]))
         np.ndarray(shape, np.int32, self._slots.data, start, steps)[:] = -1
 
@@ -58,47 +63,55 @@ class Halt:
 
         return call
 
-    def run(self, work: Callable[[], int], look: Callable[[], None]) -> int:
-        """The result of `work`, which runs generated code; what strikes meanwhile stops it, and is kept.
+    def run(self, works: Sequence[Callable[[], int]], look: Callable[[], None]) -> int:
+        """Do all `works` at a time, which run generated code: FINISHED if all are. What strikes meanwhile stops them, and is kept.
 
-        `look` is called while the main thread waits; where it is another thread that launches, `work` is to call it.
+        `look` is called while this thread waits; where it has one work and does it itself, because it is not the main thread, the work is
+        to call it.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if len(works) == 1 and threading.current_thread() is not threading.main_thread():
             self.is_alone = True
-            return work()
+            return works[0]()
         results: list[int] = []
         gate: SimpleQueue[bool] = SimpleQueue()
-        done = threading.Event()
+        ends = [threading.Event() for _ in works]
 
-        def run() -> None:
+        def run(work: Callable[[], int], end: threading.Event) -> None:
             try:
                 if gate.get():
                     results.append(work())
             except BaseException as error:
                 self.keep(error)
             finally:
-                done.set()
+                end.set()
 
         begun = False
         try:
-            threading.Thread(target=run, name="memlane launch", daemon=True).start()
+            for work, end in zip(works, ends, strict=True):
+                threading.Thread(target=run, args=(work, end), name="memlane launch", daemon=True).start()
             begun = True
-            gate.put(True)
+            self._open(gate, len(works), begun)
         except BaseException as error:
             self.keep(error)
-            gate.put(begun)  # what struck before the gate opened leaves a thread that must not work, or none
+            self._open(gate, len(works), begun)  # what struck before the gate opened leaves threads that must not work, or none
         if begun:
-            self._wait(done, look)
-        return results[0] if results else BROKEN
+            self._wait(ends, look)
+        return FINISHED if results == [FINISHED] * len(works) else BROKEN
 
-    def _wait(self, done: threading.Event, look: Callable[[], None]) -> None:
+    @staticmethod
+    def _open(gate: SimpleQueue[bool], count: int, begun: bool) -> None:
+        for _ in range(count):
+            gate.put(begun)
+
+    def _wait(self, ends: Sequence[threading.Event], look: Callable[[], None]) -> None:
         while True:
             try:
-                while not done.wait(_LOOK_S):
-                    if self.error is not None:
-                        self.stop()
-                    else:
-                        look()
+                for end in ends:
+                    while not end.wait(_LOOK_S):
+                        if self.error is not None or self._crew[0]["culprit"]:
+                            self.stop()
+                        else:
+                            look()
                 return
             except BaseException as error:
                 self.keep(error)

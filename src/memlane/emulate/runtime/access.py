@@ -2,6 +2,8 @@
 
 Addresses come as a pointer to 32 i64 and a distance that is added to each; data goes through a pointer to `count` times 32 elements,
 component by component. Two shapes are quick: all lanes at one address, and lane i at `first + i * size`. Others go lane by lane.
+
+Other workers may be at the same memory. No element is torn: alone it is moved as one, and in a vector too, because it is aligned.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.emulate.code.atomic import load_whole, store_whole
 from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper
@@ -35,7 +38,7 @@ def load(space: str, bits: int, count: int) -> Helper:
                 _load_at_once(e, window, addresses, first, element, count, out)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
-                value = e.load(e.at(pointer, part * bits // 8), typ=element)
+                value = load_whole(e, e.at(pointer, part * bits // 8), element)
                 e.store(value, e.element(e.at(out, part * LANES * bits // 8), lane, element))
 
     return Helper(f"memlane_load_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
@@ -68,7 +71,7 @@ def _load_at_once(e: Emit, window: Window, addresses: Value, first: Value, eleme
         allowed, pointer = window.whole(first, 1)
         with e.if_then(allowed, likely=True):
             for part in range(count):
-                value = e.load(e.at(pointer, part * element.width // 8), typ=element)
+                value = load_whole(e, e.at(pointer, part * element.width // 8), element)
                 e.store_lanes(e.splat(value), e.at(out, part * LANES * element.width // 8))
             e.ret_void()
 
@@ -89,7 +92,7 @@ def store(space: str, bits: int, count: int) -> Helper:
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = e.load(e.element(e.at(data, part * LANES * bits // 8), lane, element), typ=element)
-                e.store(value, e.at(pointer, part * bits // 8))
+                store_whole(e, value, e.at(pointer, part * bits // 8))
 
     return Helper(f"memlane_store_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
 

@@ -1,4 +1,8 @@
-"""Read-modify-write. The lanes of a warp come one after another, lowest first."""
+"""Read-modify-write. The lanes of a warp come one after another, lowest first.
+
+Shared memory belongs to one worker. In other memory, where there are several workers, each lane's operation is one of the processor, or a
+loop of compare and exchange.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,20 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.emulate.code.atomic import exchange_if, fetch, update
 from memlane.emulate.code.build import F32, FLOATS, I1, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.formats import narrow, widen
-from memlane.emulate.layout import WINDOW_BYTES, WINDOWS
+from memlane.emulate.layout import BLOCK, CONTEXT, WARP, WINDOW_BYTES, WINDOWS
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 from memlane.ptx import SCALAR_TYPES
 
 OPERATIONS = ("add", "and", "or", "xor", "exch", "cas", "inc", "dec", "min", "max")
+
+_OF_LLVM = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg", "cas": "cmpxchg"}
+
+_Change = Callable[[Value], Value]
+"""The old value -> the new value."""
 
 _Combine = Callable[[Emit, Value, Value, Value], Value]
 """Emit, the old value, the operands b and c -> the new value."""
@@ -84,6 +94,27 @@ def _combine(operation: str, kind: str) -> _Combine:
     return table[operation]
 
 
+def _alone(e: Emit, pointer: Value, element: ir.Type, change: _Change, result: Value) -> None:
+    """Where no other worker can come in between."""
+    old = e.load(pointer, typ=element)
+    e.store(change(old), pointer)
+    e.store(old, result)
+
+
+def _together(e: Emit, pointer: Value, element: ir.Type, name: str, operands: list[Value], change: _Change) -> Value:
+    """Where other workers may come in between: the old value. `name` is that of an operation of the processor, empty if there is none."""
+    if name == "cmpxchg":
+        return exchange_if(e, pointer, *operands)[0]
+    return fetch(e, name, pointer, operands[0]) if name else update(e, pointer, element, change)
+
+
+def _name_for_llvm(operation: str, kind: str) -> str:
+    """Which of LLVM's atomic operations on integers this is; empty if none."""
+    if operation in ("min", "max"):
+        return operation if kind == "s" else f"u{operation}"
+    return _OF_LLVM.get(operation, "")
+
+
 @cache
 def atomic(operation: str, type_name: str, space: str) -> Helper:
     """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go."""
@@ -91,6 +122,7 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
     is_short = type_name in ("f16", "bf16", "f16x2", "bf16x2")
     is_float = scalar.kind == "f" and operation == "add" and not is_short
     element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
+    name = "" if is_float or is_short else _name_for_llvm(operation, scalar.kind)
     combine = _add_short(type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
@@ -98,15 +130,24 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
             e.ret_void()
         first = address_of_lane(e, addresses, distance, e.lowest_bit(mask))
         window = Window(e, warp, space, site, first, scalar.nbytes)
+        context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+        are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
-            old = e.load(pointer, typ=element)
             operands = [e.load(e.element(source, lane, element), typ=element) for source in (b, c)]
-            if element == F32:
-                new = _add_single(e, old, operands[0], _flushes(e, space, address_of_lane(e, addresses, distance, lane)))
+            flushes = _flushes(e, space, address_of_lane(e, addresses, distance, lane)) if element == F32 else None
+
+            def change(old: Value) -> Value:
+                return combine(e, old, *operands) if flushes is None else _add_single(e, old, operands[0], flushes)
+
+            result = e.element(out, lane, element)
+            if space == "shared":
+                _alone(e, pointer, element, change, result)
             else:
-                new = combine(e, old, *operands)
-            e.store(new, pointer)
-            e.store(old, e.element(out, lane, element))
+                with e.if_else(are_several) as (together, alone):
+                    with together:
+                        e.store(_together(e, pointer, element, name, operands, change), result)
+                    with alone:
+                        _alone(e, pointer, element, change, result)
 
     kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)

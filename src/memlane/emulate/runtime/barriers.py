@@ -6,6 +6,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
+from memlane.emulate.runtime.crew import note_progress
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.fragments import lanes_at, set_places
 from memlane.emulate.runtime.helper import helper, invoke
@@ -49,7 +50,7 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
     context = e.get_pointer(block, BLOCK, "context")
     opened = e.get(block, BLOCK, "release", barrier)
     e.put(0, block, BLOCK, "release", barrier)
-    e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+    note_progress(e, context)
     with e.count(e.get(context, CONTEXT, "warps")) as number:
         warp = _warp_of(e, block, number)
         here = e.get(warp, WARP, "at_barrier", barrier)
@@ -105,7 +106,7 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
     """`lanes` exit. Barriers and warp-synchronous instructions no longer wait for them."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
-    e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+    note_progress(e, context)
     live = e.and_(e.get(warp, WARP, "live"), e.not_(lanes))
     e.put(live, warp, WARP, "live")
     left = e.sub(e.get(block, BLOCK, "live"), e.popcount(lanes))

@@ -1,9 +1,12 @@
-"""A launch that went wrong: the first fault is remembered in the launch record, and everything comes to an end soon."""
+"""A launch that went wrong: the first fault is remembered in the record of its worker, and everything comes to an end soon.
+Other workers are told by Python (`run.interrupt`)."""
 
 from __future__ import annotations
 
+from memlane.emulate.code.atomic import exchange_if
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BLOCK, CONTEXT, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, CREW, INTERRUPTED, WARP
+from memlane.emulate.runtime.crew import crew_of
 from memlane.emulate.runtime.helper import helper
 
 
@@ -15,18 +18,22 @@ def fault(e: Emit, warp: Value, kind: Value, site: Value, lane: Value, address: 
     context = e.get_pointer(block, BLOCK, "context")
     e.put(-1, warp, WARP, "budget")
     with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "fault"), constant(I32, 0)), likely=False):
-        e.put(kind, context, CONTEXT, "fault")
-        e.put(site, context, CONTEXT, "fault_site")
-        e.put(lane, context, CONTEXT, "fault_lane")
-        e.put(e.get(warp, WARP, "number"), context, CONTEXT, "fault_warp")
-        e.put(e.get(block, BLOCK, "number"), context, CONTEXT, "fault_block")
-        e.put(address, context, CONTEXT, "fault_address")
-        e.put(nbytes, context, CONTEXT, "fault_bytes")
-        e.put(space, context, CONTEXT, "fault_space")
-        e.put(e.ptrtoint(block, I64), context, CONTEXT, "fault_slot")
+        place, _ = e.place(crew_of(e, context), CREW, "culprit")
+        number = e.add(e.get(context, CONTEXT, "number"), constant(I32, 1))
+        _, is_first = exchange_if(e, place, constant(I32, 0), number)
+        e.put(e.select(is_first, kind, constant(I32, INTERRUPTED)), context, CONTEXT, "fault")
+        with e.if_then(is_first):
+            e.put(site, context, CONTEXT, "fault_site")
+            e.put(lane, context, CONTEXT, "fault_lane")
+            e.put(e.get(warp, WARP, "number"), context, CONTEXT, "fault_warp")
+            e.put(e.get(block, BLOCK, "number"), context, CONTEXT, "fault_block")
+            e.put(address, context, CONTEXT, "fault_address")
+            e.put(nbytes, context, CONTEXT, "fault_bytes")
+            e.put(space, context, CONTEXT, "fault_space")
+            e.put(e.ptrtoint(block, I64), context, CONTEXT, "fault_slot")
 
 
 def has_failed(e: Emit, warp: Value) -> Value:
-    """i1: whether the launch has a fault."""
+    """i1: whether the launch has a fault, or is to stop."""
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     return e.icmp_unsigned("!=", e.get(context, CONTEXT, "fault"), constant(I32, 0))

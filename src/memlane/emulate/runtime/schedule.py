@@ -1,14 +1,15 @@
-"""Which warp of which block runs next, in the function and counting layers.
+"""Which warp of which block a worker runs next, in the function and counting layers.
 
-One block runs at a time, its warps in turn (by their numbers, or shuffled), each until it meets a barrier, ends, or spends its budget. When
-every warp of the resident blocks that can run has spent its budget, they may be waiting for a block that has not started: one more becomes
-resident.
+It runs one block at a time, its warps in turn (by their numbers, or shuffled), each until it meets a barrier, ends, or spends its budget.
+When every warp of the worker's resident blocks that can run has spent its budget, they may be waiting for a block that has not started: one
+more becomes resident, as long as there are slots for the worker to take.
 """
 
 from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from memlane.emulate.code.atomic import store_whole
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
     BACK_EDGE_BUDGET,
@@ -28,6 +29,7 @@ from memlane.emulate.layout import (
     YIELD,
     offset,
 )
+from memlane.emulate.runtime.crew import are_blocks_left, are_slots_left, claim_block, claim_slot, is_endless, note_progress
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 
@@ -48,7 +50,7 @@ def warp_at(e: Emit, context: Value, block: Value, number: Value) -> Value:
 
 
 def slot_at(e: Emit, context: Value, index: Value) -> Value:
-    """The record of the resident block in slot `index`."""
+    """The record of the resident block in slot `index`, whoever's it is."""
     return e.at(e.get_pointer(context, CONTEXT, "slots"), e.mul(e.zext(index, I64), e.get(context, CONTEXT, "slot_bytes")))
 
 
@@ -58,10 +60,11 @@ def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
 
 @helper("prepare_slot", VOID, POINTER, POINTER)
 def prepare_slot(e: Emit, context: Value, block: Value) -> None:
-    """What is the same for every block that will ever be in a slot."""
+    """What is the same for every block that will ever be in a slot, and of which worker it is: the slot is its last one."""
     # Zeroed as a whole: registers and their times then have no history.
     _fill(e, block, 0, e.get(context, CONTEXT, "shared_offset"))
     e.put(e.ptrtoint(context, I64), block, BLOCK, "context")
+    _append_slot(e, context, block)
     _place_on_sm(e, context, block)
     start = e.ptrtoint(block, I64)
     e.put(e.add(start, e.get(context, CONTEXT, "shared_offset")), block, BLOCK, "shared")
@@ -78,6 +81,19 @@ def prepare_slot(e: Emit, context: Value, block: Value) -> None:
         plane = e.udiv(row, height)
         for field, value in (("tid_x", e.sub(thread, e.mul(row, width))), ("tid_y", e.sub(row, e.mul(plane, height))), ("tid_z", plane)):
             e.store_lanes(value, e.at(warp, offset(WARP, field)))
+
+
+def _append_slot(e: Emit, context: Value, block: Value) -> None:
+    """The worker's slots are a list, in the order in which it took them."""
+    last = e.get_pointer(context, CONTEXT, "last")
+    address = e.ptrtoint(block, I64)
+    with e.if_else(e.icmp_unsigned("==", e.ptrtoint(last, I64), constant(I64, 0))) as (is_first, is_another):
+        with is_first:
+            e.put(address, context, CONTEXT, "first")
+            e.put(address, context, CONTEXT, "turn")
+        with is_another:
+            e.put(address, last, BLOCK, "next")
+    e.put(address, context, CONTEXT, "last")
 
 
 def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
@@ -164,30 +180,41 @@ def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
 
 @helper("run", I32, POINTER, POINTER)
 def run(e: Emit, context: Value, step: Value) -> None:
-    """Run the launch until it ends (FINISHED), has a fault (BROKEN), or Python should look for signals (PAUSED: call again)."""
+    """Run a worker's part of the launch until it ends (FINISHED), has a fault (BROKEN), or Python should look for signals and let others
+    have the processor (PAUSED: call again)."""
     e.put(256, context, CONTEXT, "until_pause")
     with e.while_(lambda: e.icmp_signed(">", e.get(context, CONTEXT, "until_pause"), constant(I64, 0))):
-        cursor = e.get(context, CONTEXT, "cursor")
-        with e.if_then(e.icmp_unsigned(">=", cursor, e.get(context, CONTEXT, "active"))):
+        with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "turn"), constant(I64, 0))):
             invoke(e, next_round, context)
-        block = slot_at(e, context, e.get(context, CONTEXT, "cursor"))
+        block = e.get_pointer(context, CONTEXT, "turn")
         idle = e.icmp_unsigned("==", e.get(block, BLOCK, "running"), constant(I32, 0))
         with e.if_else(idle) as (idle_slot, busy_slot):
             with idle_slot:
-                number = e.get(context, CONTEXT, "next_block")
+                number = claim_block(e, context)
                 more = e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))
                 with e.if_else(more) as (start, skip):
                     with start:
                         invoke(e, start_block, context, block, number)
-                        e.bump(context, CONTEXT, "next_block")
+                        e.bump(context, CONTEXT, "started")
+                        note_progress(e, context)
                     with skip:
-                        finished = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "blocks"))
+                        finished = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "started"))
                         with e.if_then(finished):
+                            _stop_working(e, context)
                             e.ret(constant(I32, FINISHED))
-                        e.bump(context, CONTEXT, "cursor")
+                        _end_turn(e, context, block)
             with busy_slot:
                 _run_block(e, context, block, step)
     e.ret(constant(I32, PAUSED))
+
+
+def _stop_working(e: Emit, context: Value) -> None:
+    """Nobody needs to wait for this worker any more."""
+    store_whole(e, constant(I64, 0), e.place(context, CONTEXT, "working")[0])
+
+
+def _end_turn(e: Emit, context: Value, block: Value) -> None:
+    e.put(e.get(block, BLOCK, "next"), context, CONTEXT, "turn")
 
 
 def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
@@ -205,10 +232,10 @@ def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
         e.branch(after)
     with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, YIELD))):
         e.put(1, context, CONTEXT, "yielded")
-        e.bump(context, CONTEXT, "cursor")
+        _end_turn(e, context, block)
         e.bump(context, CONTEXT, "until_pause", -16)
         spent = e.icmp_signed("<", e.bump(context, CONTEXT, "patience_left", -1), constant(I64, 0))
-        with e.if_then(spent, likely=False):
+        with e.if_then(spent, likely=False), e.if_then(e.icmp_unsigned("!=", invoke(e, is_endless, context), constant(I32, 0))):
             zero = constant(I32, 0)
             first = warp_at(e, context, block, zero)
             invoke(e, fault, first, constant(I32, ENDLESS), zero, zero, constant(I64, 0), zero, zero)
@@ -220,13 +247,11 @@ def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
 
 @helper("next_round", VOID, POINTER)
 def next_round(e: Emit, context: Value) -> None:
-    """Every resident block had its turn. If some of them only waited, one more becomes resident."""
-    e.put(0, context, CONTEXT, "cursor")
-    active = e.get(context, CONTEXT, "active")
+    """Each of the worker's blocks had its turn. If some of them only waited, one more becomes resident."""
+    e.put(e.get(context, CONTEXT, "first"), context, CONTEXT, "turn")
     waiting = e.icmp_unsigned("!=", e.get(context, CONTEXT, "yielded"), constant(I32, 0))
-    room = e.icmp_unsigned("<", active, e.get(context, CONTEXT, "slot_count"))
-    left = e.icmp_unsigned("<", e.get(context, CONTEXT, "next_block"), e.get(context, CONTEXT, "blocks"))
-    with e.if_then(e.and_(e.and_(waiting, room), left)):
-        invoke(e, prepare_slot, context, slot_at(e, context, active))
-        e.put(e.add(active, constant(I32, 1)), context, CONTEXT, "active")
     e.put(0, context, CONTEXT, "yielded")
+    with e.if_then(e.and_(waiting, e.and_(are_blocks_left(e, context), are_slots_left(e, context)))):
+        index = claim_slot(e, context)
+        with e.if_then(e.icmp_unsigned("<", index, e.get(context, CONTEXT, "slot_count"))):
+            invoke(e, prepare_slot, context, slot_at(e, context, index))

@@ -74,6 +74,8 @@ def ld(k: Lowering) -> None:
     pointer, distance = k.address("a")
     lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(targets), out)
     k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
+    if k.instruction.has("acquire"):
+        e.fence("acquire")
     account(k, space, pointer, distance, scalar.nbytes * len(targets))
     for number, target in enumerate(targets):
         k.write_operand(target, e.load_lanes(e.at(out, number * LANES * scalar.nbytes), element), scalar.name)
@@ -138,6 +140,8 @@ def st(k: Lowering) -> None:
         e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
     pointer, distance = k.address("a")
     lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(sources), data)
+    if k.instruction.has("release"):
+        e.fence("release")
     k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
     account(k, space, pointer, distance, scalar.nbytes * len(sources))
 

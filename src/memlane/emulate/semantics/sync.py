@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.check.hooks import check_barrier, check_fence, check_masks, check_warp_barrier
 from memlane.emulate.code.build import I1, I32, I64, constant
-from memlane.emulate.layout import BLOCK, LANES, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import arrive, meet
 from memlane.emulate.semantics.table import semantics
@@ -69,5 +69,12 @@ def bar_warp_sync(k: Lowering) -> None:
 
 @semantics(_SECTION + "membar-fence", _SECTION + "griddepcontrol")
 def fence(k: Lowering) -> None:
-    """Memory operations happen one after another here: there is nothing to order."""
+    """The memory operations of a block happen one after another here; between blocks of different workers it is the processor that has to
+    keep their order."""
     check_fence(k)
+    e, instruction = k.e, k.instruction
+    if instruction.has("sc") or (instruction.opcode == "membar" and not instruction.has("cta")):
+        with e.if_then(e.icmp_unsigned("!=", e.get(k.context, CONTEXT, "parallel"), constant(I32, 0)), likely=False):
+            e.fence("seq_cst")
+    else:
+        e.fence("acq_rel")

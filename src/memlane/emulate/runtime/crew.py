@@ -1,0 +1,80 @@
+"""The workers of a launch among each other.
+
+Each worker is a thread with slots for blocks of its own and a CONTEXT of its own; a CREW record is all that they share. They take blocks
+in the order of their numbers, so that a block may wait for those before it: each of them has ended or is with a worker who runs it.
+"""
+
+from __future__ import annotations
+
+from memlane.emulate.code.atomic import fetch, load_whole, store_whole
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.layout import CONTEXT, CREW
+from memlane.emulate.runtime.helper import helper
+
+
+def crew_of(e: Emit, context: Value) -> Value:
+    """The record that the workers share."""
+    return e.get_pointer(context, CONTEXT, "crew")
+
+
+def claim_block(e: Emit, context: Value) -> Value:
+    """The number of a block for this worker to start; there are no more if it is not below `context.blocks`."""
+    place, _ = e.place(crew_of(e, context), CREW, "next_block")
+    return fetch(e, "add", place, constant(I64, 1))
+
+
+def are_blocks_left(e: Emit, context: Value) -> Value:
+    """i1: whether some block has not been started."""
+    place, kind = e.place(crew_of(e, context), CREW, "next_block")
+    return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "blocks"))
+
+
+def claim_slot(e: Emit, context: Value) -> Value:
+    """The index of a slot for this worker to keep; there are no more if it is not below `context.slot_count`."""
+    place, _ = e.place(crew_of(e, context), CREW, "slots_taken")
+    return fetch(e, "add", place, constant(I32, 1))
+
+
+def are_slots_left(e: Emit, context: Value) -> Value:
+    """i1: whether some slot is nobody's."""
+    place, kind = e.place(crew_of(e, context), CREW, "slots_taken")
+    return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "slot_count"))
+
+
+def note_progress(e: Emit, context: Value) -> None:
+    """A block began, or a thread passed a barrier or ended: patience begins anew, for the other workers too."""
+    e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+    place, kind = e.place(context, CONTEXT, "progress")
+    store_whole(e, e.add(e.load(place, typ=kind), constant(I64, 1)), place)
+
+
+def _of_worker(e: Emit, crew: Value, number: Value) -> Value:
+    """The context of a worker."""
+    return e.at(e.get_pointer(crew, CREW, "contexts"), e.mul(number, e.get(crew, CREW, "context_bytes")))
+
+
+@helper("is_endless", I32, POINTER)
+def is_endless(e: Emit, context: Value) -> None:
+    """This worker's patience is spent. 1 if every other worker's is too and nothing has happened since; one that runs may yet do what this
+    one waits for.
+
+    A worker is stuck at a total of everybody's progress if it spent its whole patience while the total was that.
+    """
+    crew = crew_of(e, context)
+    total = e.variable(constant(I64, 0))
+    with e.count(e.get(crew, CREW, "workers")) as number:
+        total.set(e.add(total.get(), load_whole(e, *e.place(_of_worker(e, crew, number), CONTEXT, "progress"))))
+    others = e.sub(total.get(), e.get(context, CONTEXT, "progress"))
+    with e.if_then(e.icmp_unsigned("!=", others, e.get(context, CONTEXT, "others"))):
+        e.put(others, context, CONTEXT, "others")
+        e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
+        e.ret(constant(I32, 0))
+    mark = e.add(total.get(), constant(I64, 1))
+    store_whole(e, mark, e.place(context, CONTEXT, "stuck")[0])
+    with e.count(e.get(crew, CREW, "workers")) as number:
+        other = _of_worker(e, crew, number)
+        works = e.icmp_unsigned("!=", load_whole(e, *e.place(other, CONTEXT, "working")), constant(I64, 0))
+        moves = e.icmp_unsigned("!=", load_whole(e, *e.place(other, CONTEXT, "stuck")), mark)
+        with e.if_then(e.and_(works, moves)):
+            e.ret(constant(I32, 0))
+    e.ret(constant(I32, 1))
