@@ -8,7 +8,7 @@ import pytest
 
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
-from memlane.instrument.matching import EXACT, HINT, SiteExactness, changes, exactness
+from memlane.instrument.matching import EXACT, HINT, MERGED, SiteExactness, changes, exactness
 from memlane.instrument.proof import prove
 from memlane.ptx import parse
 from tests.instrument.kernels import EXAMPLES, example, kernel
@@ -48,6 +48,26 @@ def test_merged_loads_are_hints() -> None:
     assert len(merged) == 4
     assert {one.reason for one in merged} == {"ptxas merged 4 x 4 B into 1 x 16 B"}
     assert sorted(access.nbytes for one in merged for access in one.accesses) == [16]
+    assert {(one.verdict, one.assembled, one.merged) for one in merged} == {(MERGED, "1 x 16 B shared load", (1, 2, 3, 4))}
+
+
+def test_only_neighbours_by_address_are_said_to_be_merged() -> None:
+    """A fifth load has the value of one of the four: it is no part of the wide one."""
+    again = "ld.shared.u32 %v4, [words+8]; add.u32 %v0, %v0, %v4; st.global.u32 [%a], %v0; ret;"
+    found = verdicts(FOUR.replace("st.global.u32 [%a], %v0; ret;", again), before=WORDS)
+    merged = [one for one in found if one.verdict == MERGED]
+    assert len(merged) == 4
+    (group,) = {one.merged for one in merged}
+    assert {one.site for one in merged} == set(group)
+    (left,) = [one for one in found if one.verdict == HINT]
+    assert left.site in (3, 5)
+    assert left.reason == "ptxas made no access for it; it may be part of a wider one of a neighbour"
+
+
+def test_local_memory_is_a_hint() -> None:
+    body = "cvt.u64.u32 %o, %i; and.b64 %o, %o, 12; { .reg .u64 %l; mov.u64 %l, spare; add.u64 %l, %l, %o; st.local.u32 [%l], %i; "
+    found = verdicts(".local .align 4 .b8 spare[16];" + body + "ld.local.u32 %v0, [%l]; } st.global.u32 [%a], %v0; ret;")
+    assert [(one.verdict, one.reason.partition(":")[0]) for one in found] == [(HINT, "local memory")] * 2 + [(EXACT, "")]
 
 
 def test_a_value_that_is_known_is_not_loaded_again() -> None:

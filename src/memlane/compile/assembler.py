@@ -10,7 +10,7 @@ from typing import Any
 
 from memlane.compile import toolkit
 from memlane.compile.cubin import KernelUsage, kernel_usage
-from memlane.errors import CompileError
+from memlane.errors import BadLaunch, CompileError
 from memlane.ptx import Module, print_module, verify
 
 _PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", re.MULTILINE)
@@ -44,6 +44,24 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
     text, name = (module, "<ptx>") if isinstance(module, str) else (print_module(module), module.name)
     contraction = [] if fmad else ["-Xptxas=-fmad=false"]
     return _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))
+
+
+def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
+    """What to assemble a module for: the device's own architecture, with the suffix that the module asks for.
+
+    Raises BadLaunch if the module is for a GPU that this one cannot stand in for.
+    """
+    own = compute_capability[0] * 10 + compute_capability[1]
+    wanted = module.target[0] if module.target else f"sm_{own}"
+    match = re.fullmatch(r"(?:sm|compute)_(\d+)([af]?)", wanted)
+    if match is None:
+        raise BadLaunch(f"{module.name} is for {wanted!r}, which is no architecture that memlane knows")
+    number, suffix = int(match[1]), match[2]
+    family = suffix == "f" and number // 10 == own // 10
+    fits = {"": number <= own, "a": number == own, "f": family and number <= own}[suffix]
+    if not fits:
+        raise BadLaunch(f"{module.name} is for {wanted} and cannot run on a GPU of sm_{own}; compile it with --arch sm_{own}")
+    return f"sm_{own}{suffix}"
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import Kernel, ObjectCode
 
-from memlane.compile import assemble
+from memlane.compile import architecture, assemble
 from memlane.driver.calls import done
-from memlane.errors import BadLaunch
 from memlane.ptx import Module
 
 _WITHOUT_ASKING = 48 * 1024
@@ -50,6 +48,7 @@ class Library:
     """A module in the driver: what `LoadedModule.handle` is on a GPU."""
 
     code: ObjectCode
+    cubin: bytes
     kernels: Mapping[str, DeviceKernel]
     """By their names in PTX."""
 
@@ -67,22 +66,4 @@ def load_library(module: Module, compute_capability: tuple[int, int], shared_lim
     """
     cubin = assemble(module, arch=architecture(module, compute_capability), fmad=fmad)
     code = ObjectCode.from_cubin(cubin.data, name=module.name)
-    return Library(code, {name: DeviceKernel(code.get_kernel(name), shared_limit) for name in module.kernels})
-
-
-def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
-    """What to assemble a module for: the device's own architecture, with the suffix that the module asks for.
-
-    Raises BadLaunch if the module is for a GPU that this one cannot stand in for.
-    """
-    own = compute_capability[0] * 10 + compute_capability[1]
-    wanted = module.target[0] if module.target else f"sm_{own}"
-    match = re.fullmatch(r"(?:sm|compute)_(\d+)([af]?)", wanted)
-    if match is None:
-        raise BadLaunch(f"{module.name} is for {wanted!r}, which is no architecture that memlane knows")
-    number, suffix = int(match[1]), match[2]
-    family = suffix == "f" and number // 10 == own // 10
-    fits = {"": number <= own, "a": number == own, "f": family and number <= own}[suffix]
-    if not fits:
-        raise BadLaunch(f"{module.name} is for {wanted} and cannot run on a GPU of sm_{own}; compile it with --arch sm_{own}")
-    return f"sm_{own}{suffix}"
+    return Library(code, cubin.data, {name: DeviceKernel(code.get_kernel(name), shared_limit) for name in module.kernels})

@@ -31,7 +31,7 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode
-from memlane.instrument.matching import EXACT, HINT, SiteChange, SiteExactness, changes, exactness
+from memlane.instrument.matching import SiteChange, SiteExactness, changes, exactness
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
@@ -39,6 +39,7 @@ from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.sites import SiteTable, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER
+from memlane.record import EXACT, HINT, MERGED
 
 __all__ = [
     "COUNTERS",
@@ -46,6 +47,7 @@ __all__ = [
     "HEADER_BYTES",
     "HEADER_DTYPE",
     "HINT",
+    "MERGED",
     "POINTER",
     "RECORD_DTYPE",
     "SCHEMES",

@@ -8,7 +8,8 @@ the assembled code accesses memory for it in the same number, width and kind, wh
 - no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
 - and the lanes do not first combine what they have, as for an addition of a constant to one address.
 
-All else is a hint, with the reason.
+All else is a hint, with the reason; of that, sites which the assembler made one wider access of are called `merged`. Local memory
+is always a hint: what of it is kept in registers is the assembler's choice.
 """
 
 from __future__ import annotations
@@ -20,12 +21,9 @@ from dataclasses import dataclass
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.sites import site_table
 from memlane.instrument.tracing import Traced
-from memlane.ptx import ControlFlow, Function, Instruction, Module, flatten_scopes
-from memlane.record import Site
+from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, registers_written
+from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program, disassemble
-
-EXACT = "exact"
-HINT = "hint"
 
 _COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH"})
 """What the lanes of a warp agree with on who accesses for all."""
@@ -38,11 +36,15 @@ class SiteExactness:
     site: int
     """Number of the site."""
     verdict: str
-    """`exact` or `hint`."""
+    """`exact`, `merged` or `hint`."""
     reason: str
-    """Why it is only a hint, in words; empty otherwise."""
+    """Why it is not exact, in words; empty otherwise."""
     accesses: tuple[Access, ...]
-    """What was made from it, in the order of the code."""
+    """What was made from it, in the order of the code; nothing of a merged site whose neighbour carries their access."""
+    assembled: str = ""
+    """The accesses that do its work in words, such as `1 x 16 B shared load`, that of a merged neighbour too; empty where there is none."""
+    merged: tuple[int, ...] = ()
+    """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ class _Kernel:
         self.block, self.looping = _blocks(kernel)
         self.last = {block: index for index, block in sorted(self.block.items())}
         self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
+        self.groups = {index: self._group(kernel, index) for index in sites if self._is_wider(index)}
+        """By index of a site from which wider accesses than its own were made: the indices of those that became one with it."""
+        self.carrier = {member: index for index, group in self.groups.items() for member in (index, *group)}
         self.most: dict[int, int] = {}
         for index, made in self.made.items():
             site = sites[index]
@@ -119,21 +124,27 @@ class _Kernel:
     def verdicts(self) -> list[SiteExactness]:
         found = []
         for index, site in self.sites.items():
+            own, carrier = tuple(self.made[index].values()), self.carrier.get(index)
             reason = self._reason(index, site)
-            found.append(SiteExactness(site.id, HINT if reason else EXACT, reason, tuple(self.made[index].values())))
+            if carrier is not None and reason == self._merged(carrier):
+                merged = tuple(self.sites[other].id for other in self.groups[carrier])
+                found.append(SiteExactness(site.id, MERGED, reason, own, _listed(self.made[carrier].values()), merged))
+            else:
+                found.append(SiteExactness(site.id, HINT if reason else EXACT, reason, own, _listed(own)))
         return found
 
     def _reason(self, index: int, site: Site) -> str:
         made = self.made[index]
+        if site.space == "local":
+            return "local memory: the assembler decides what of it is kept in registers"
         if not made:
             return self._absent(index, site)
-        wider = max(access.nbytes for access in made.values())
         if {access.kind for access in made.values()} != {site.kind}:
             return f"ptxas made {_listed(made.values())} of the {site.kind}"
         if any(self.code.flow.nodes[node].opcode in _COMBINES for node in self.code.nodes(self.name, index)):
             return "ptxas lets the lanes of a warp combine their values first"
-        if wider > site.nbytes:
-            return _merged(wider, site.nbytes)
+        if self._is_wider(index):
+            return self._merged(index)
         if any(access.nbytes != site.nbytes for access in made.values()):
             return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
         most = self.most[self.block[index]]
@@ -155,20 +166,34 @@ class _Kernel:
 
     def _absent(self, index: int, site: Site) -> str:
         """Why nothing was made from a site: the nearest access of its block that is wider has swallowed it, or nobody needed it."""
-        near = [
-            (abs(other - index), max(access.nbytes for access in made.values()), self.sites[other].nbytes)
-            for other, made in self.made.items()
-            if made and self.block[other] == self.block[index] and self._alike(self.sites[other], site)
-        ]
-        wider = [(distance, width, own) for distance, width, own in near if width > own]
-        if wider:
-            _, width, own = min(wider)
-            return _merged(width, own)
+        if index in self.carrier:
+            return self._merged(self.carrier[index])
+        if any(self._is_wider(other) and self._alike(self.sites[other], site) for other in self._beside(index)):
+            return "ptxas made no access for it; it may be part of a wider one of a neighbour"
         if site.space == "tex":
             return "the assembled code does not tell which texture fetch is this one"
         if site.space == "const":
             return "ptxas made it an operand of other instructions"
         return "ptxas made no access for it: the value was known already, or nobody needed it"
+
+    def _is_wider(self, index: int) -> bool:
+        return any(access.nbytes > self.sites[index].nbytes for access in self.made[index].values())
+
+    def _merged(self, index: int) -> str:
+        wide, narrow = max(access.nbytes for access in self.made[index].values()), self.sites[index].nbytes
+        return f"ptxas merged {wide // narrow} x {narrow} B into 1 x {wide} B"
+
+    def _group(self, kernel: Function, index: int) -> tuple[int, ...]:
+        """The indices of the sites that became one access with that at `index`, itself among them, by their addresses; empty where these
+        do not show."""
+        site = self.sites[index]
+        wide = max(access.nbytes for access in self.made[index].values())
+        absent = [other for other in self._beside(index) if not self.made[other] and self._alike(self.sites[other], site)]
+        return _run(_offsets(kernel, index, [index, *absent]), index, site.nbytes, wide)
+
+    def _beside(self, index: int) -> list[int]:
+        """The indices of the other sites of its basic block."""
+        return [other for other in self.sites if other != index and self.block[other] == self.block[index]]
 
     @staticmethod
     def _alike(one: Site, other: Site) -> bool:
@@ -192,8 +217,40 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _merged(wide: int, narrow: int) -> str:
-    return f"ptxas merged {wide // narrow} x {narrow} B into 1 x {wide} B"
+def _offsets(kernel: Function, index: int, near: Iterable[int]) -> Mapping[int, int]:
+    """By index, of those `near` that use the same base as the access at `index` while it holds the same: their offsets from it."""
+    assert kernel.body is not None
+    instructions = list(kernel.body.instructions())
+    own = _address(instructions[index])
+    if own is None:
+        return {}
+    found = {}
+    for other in near:
+        address = _address(instructions[other])
+        between = instructions[min(index, other) : max(index, other)]
+        if address is None or address.base != own.base:
+            continue
+        if isinstance(own.base, Register) and any(own.base.name in registers_written(one) for one in between):
+            continue
+        found[other] = address.offset
+    return found
+
+
+def _address(instruction: Instruction) -> Address | None:
+    addresses = [operand for operand in instruction.operands if isinstance(operand, Address)]
+    return addresses[0] if len(addresses) == 1 else None
+
+
+def _run(places: Mapping[int, int], index: int, narrow: int, wide: int) -> tuple[int, ...]:
+    """The sites whose bytes lie side by side and make up one access of `wide` bytes with that at `index`; empty unless there is exactly one
+    such row."""
+    at = {offset: site for site, offset in places.items() if offset != places[index] or site == index} if index in places else {}
+    rows = []
+    for first in range(places.get(index, 0) - wide + narrow, places.get(index, 0) + 1, narrow):
+        offsets = range(first, first + wide, narrow)
+        if all(offset in at for offset in offsets):
+            rows.append(tuple(at[offset] for offset in offsets))
+    return rows[0] if len(rows) == 1 else ()
 
 
 def _listed(accesses: Iterable[Access]) -> str:

@@ -123,6 +123,10 @@ class Target(ABC):
     def _no_images(self) -> BadLaunch:
         return BadLaunch(f"{self.name} has no textures and surfaces")
 
+    def assembled(self, loaded: LoadedModule) -> bytes | None:
+        """The assembled code (a cubin) that runs for the module; None where the target runs the PTX itself, or cannot tell."""
+        return None
+
     # -- in terms of the primitives ------------------------------------------------------------------------------------------
 
     def allocate_cleared(self, nbytes: int) -> tuple[int, object]:

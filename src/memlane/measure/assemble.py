@@ -12,6 +12,7 @@ import numpy.typing as npt
 from memlane.instrument import Decoded
 from memlane.launch import Target
 from memlane.measure.join import IntArray, match_by_time
+from memlane.measure.judging import judged_sites
 from memlane.measure.observed import site_counts
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
@@ -73,12 +74,12 @@ class _SiteTable:
         sites: list[Site] = []
         numbers: dict[ProbedModule, IntArray] = {}
         for probed, kernel in dict.fromkeys((grid.record.probed, grid.record.launch.kernel.name) for grid in grids):
-            traced = probed.traced
-            own = numbers.setdefault(probed, np.full(len(traced.sites), -1, np.int64))
-            for site in sorted(traced.positions.get(kernel, ())):
+            known = judged_sites(probed)
+            own = numbers.setdefault(probed, np.full(len(known), -1, np.int64))
+            for site in sorted(probed.traced.positions.get(kernel, ())):
                 if own[site] < 0:
                     own[site] = len(sites)
-                    sites.append(replace(traced.sites[site], id=len(sites)))
+                    sites.append(replace(known[site], id=len(sites)))
         return cls(sites, numbers)
 
 

@@ -8,6 +8,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, place_of, site_table
 from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
+from memlane.measure.judging import judge_of
 from memlane.measure.observed import site_counts
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
@@ -81,6 +82,7 @@ def counts_of(observation: Observation) -> Counts:
         how="emulated",
         thread_instructions=observation.thread_instructions,
         skipped=tuple(one for one in table.skipped if kernel.title in one.kernels),
+        judge=judge_of(kernel.loaded),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
+from memlane.measure.judging import judge_of
 from memlane.measure.twin import Twin, load_twin, rebound_to
 from memlane.record import Counts
 
@@ -69,4 +70,5 @@ class Tally:
             branches=branches,
             how="counted on the device",
             skipped=tuple(one for one in self._counted.skipped if kernel.title in one.kernels),
+            judge=judge_of(self._loaded),
         )

@@ -10,13 +10,14 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "findings"   findings: list, worst first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
                       `ratio`, `excess_transactions`, `cost` and the paragraph as `text`; uncounted_launches: ids of the launches that
                       nobody could look at; clean_kernels: titles of the kernels in which nothing was found
-    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, sites, branches}; sites carry the
-                      fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes, `sectors` of 32
-                      bytes)
+    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, sites, branches}; sites
+                      carry the fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes,
+                      `sectors` of 32 bytes) and `exactness`: "exact", "merged", "hint" or "not checked" against the assembled code
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
-                      windows_cycles (of the empty probe, by scheme), lines: list of the fields of `memlane.record.LineSummary`
+                      windows_cycles (of the empty probe, by scheme), sites: list of the fields of `Site` (`completeness` with its `reason`
+                      and `evidence`, `copies` in the assembled code, what tracing `changed`), lines: list of the fields of `memlane.record.LineSummary`
                       (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
 
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
@@ -72,6 +73,7 @@ def summary_document(trace: Trace) -> Document:
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
         "windows_cycles": dict(trace.windows),
         "skipped": [asdict(one) for one in trace.skipped],
+        "sites": [asdict(site) for site in trace.sites],
         "lines": [asdict(entry) for entry in summarise(trace)],
     }
 
@@ -81,6 +83,7 @@ def document_head(kind: str) -> Document:
 
 
 def _counts(counts: Counts) -> Document:
+    counts = counts.checked
     return {
         "chip": counts.chip,
         "target": counts.target,
@@ -89,6 +92,7 @@ def _counts(counts: Counts) -> Document:
         "grid": list(counts.grid),
         "block": list(counts.block),
         "thread_instructions": counts.thread_instructions,
+        "exact_share": counts.exact_share,
         "sites": [_site(entry) for entry in counts.sites],
         "branches": [asdict(branch) for branch in counts.branches],
         "skipped": [asdict(one) for one in counts.skipped],

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from memlane.diagnose import Finding
 from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
+from memlane.report.assembled import completeness_notes, exactness_notes, mark
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
@@ -122,6 +123,7 @@ def _footer(trace: Trace) -> list[Text]:
     notes += [
         f"Cycles: from start to end of an access of a warp, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
+        *completeness_notes(trace),
         "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other.",
         *_TRANSACTIONS,
     ]
@@ -143,16 +145,18 @@ _TRANSACTIONS = (
 
 
 def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> RenderableType:
-    """For each source line: requests, transactions per request and their excess; then the branches that diverged."""
+    """For each source line: requests, transactions per request and their excess; then the branches that diverged, and whether the
+    assembled code has the same accesses."""
+    counts = counts.checked
     entries = sorted(total_by_place(counts.sites).values(), key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
     files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
     facts = [", ".join(files), f"grid {extents(counts.grid)}, block {extents(counts.block)}"]
     table = LineTable(
         counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, [_counts_row(entry) for entry in entries], sources or {}
     )
-    notes = [*_branches(counts), *_TRANSACTIONS, f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."]
+    notes = [*_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."]
     if counts.thread_instructions is not None:
-        notes.insert(0, f"Thread-instructions (PTX, active lanes): {counts.thread_instructions:,}.")
+        notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
     if counts.skipped:
         notes.append(skipped_note(counts.skipped))
     return Group(table, Text(), *(plain(note, "dim") for note in notes))
@@ -168,8 +172,9 @@ def _counts_row(entry: SiteCounts) -> Row:
         *(with_ideal(_mean(total, requests), _mean(ideal, requests)) for total, ideal in pairs.values()),
         *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
     )
+    operation = f"{entry.site.op}{mark(entry)}"
     return Row(
-        entry.site.file, entry.site.line, entry.site.op, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
+        entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
     )
 
 
@@ -184,7 +189,7 @@ def _branches(counts: Counts) -> list[str]:
         return []
     total = sum(branch.divergent for branch in diverged)
     places = ", ".join(f"{PurePath(branch.file).name}:{branch.line} ({branch.divergent:,} of {branch.executions:,})" for branch in diverged)
-    return [f"Branches, in PTX: {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
+    return [f"Branches, in PTX (a hint): {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
 
 
 # -- findings ------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""What the assembled code says of the numbers above, in notes below them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, NOT_CHECKED, Site, SiteCounts, Trace
+
+MARK = "~"
+"""Behind the operation in a table of counts: the hardware accesses memory otherwise."""
+_MOST = 8
+"""So many places are told one by one."""
+
+
+def mark(entry: SiteCounts) -> str:
+    """What stands behind the operation: nothing for counts that are exact, or that nobody could check."""
+    return "" if entry.exactness in (EXACT, NOT_CHECKED) else f" {MARK}"
+
+
+def exactness_notes(entries: Sequence[SiteCounts]) -> list[str]:
+    """How many of the operations, summed by place, are exact, and why the others are not."""
+    checked = [entry for entry in entries if entry.exactness != NOT_CHECKED]
+    notes = []
+    if checked:
+        exact = sum(entry.exactness == EXACT for entry in checked)
+        notes.append(f"Exact: {exact:,} of {len(entries):,} operations; the assembled code makes them in the same number, width and kind.")
+    told = [f"{_place(entry.site)} {entry.exactness}, {_reason(entry)}" for entry in checked if entry.exactness != EXACT]
+    if told:
+        notes.append(f"{MARK} {_listed(told)}.")
+    absent = Counter(entry.exactness_reason for entry in entries if entry.exactness == NOT_CHECKED)
+    for reason in absent:
+        notes.append(f"Not compared with the assembled code{f': {reason}' if reason else ''}.")
+    return notes
+
+
+def _reason(entry: SiteCounts) -> str:
+    assembled = f" (assembled: {entry.assembled})" if entry.assembled else ""
+    return f"{entry.exactness_reason}{assembled}"
+
+
+def completeness_notes(trace: Trace) -> list[str]:
+    """How it is known when the end of an access was read; which accesses tracing changed; whose times may be another's."""
+    timed = [site for site in trace.sites if site.evidence]
+    notes = []
+    for evidence, sites in _grouped(timed):
+        complete = sum(site.completeness == COMPLETE for site in sites)
+        notes.append(f"Of {len(sites):,} timed instructions {complete:,} are complete, {evidence}.")
+    issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
+    if issued:
+        notes.append(f"Only issued, though a value comes back: {_listed(issued)}.")
+    changed = [f"{_place(site)}: {site.changed}" for site in timed if site.changed]
+    if changed:
+        notes.append(f"Changed by tracing: {_listed(changed)}.")
+    others = [f"{_place(site)}: {', '.join(site.also_waits)}" for site in timed if site.also_waits]
+    if others:
+        notes.append(f"Other results are awaited within the window too, and the time may be theirs: {_listed(others)}.")
+    return notes
+
+
+def _grouped(sites: Iterable[Site]) -> list[tuple[str, list[Site]]]:
+    groups: dict[str, list[Site]] = {}
+    for site in sites:
+        groups.setdefault(site.evidence, []).append(site)
+    return list(groups.items())
+
+
+def _place(site: Site) -> str:
+    return f"{PurePath(site.file).name}:{site.line} {site.op}"
+
+
+def _listed(told: Iterable[str]) -> str:
+    """Each once, with how often where an unrolled loop has several alike."""
+    amounts = Counter(told)
+    texts = [text if amount == 1 else f"{amount} x {text}" for text, amount in amounts.items()]
+    return f"{'; '.join(texts[:_MOST])}{f'; and {len(texts) - _MOST:,} more' if len(texts) > _MOST else ''}"
