@@ -6,13 +6,14 @@ instruction says: it ends the launch (`trap`), goes to the nearest place (`clamp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.emulate.code.atomic import fetch
 from memlane.emulate.code.build import F32, I1, I8, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.formats import narrow
 from memlane.emulate.layout import BEYOND, LANES, MISALIGNED, TEXTURE
@@ -34,10 +35,12 @@ class Place:
 
 
 class _Access:
-    """One helper's walk over the lanes of an access of `nbytes` at each; without `nbytes`, of a whole texel."""
+    """One helper's walk over the lanes of an access of `nbytes` at each (0: of a whole texel). In a `formatted` one x counts texels."""
 
-    def __init__(self, e: Emit, place: Place, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value) -> None:
-        self._e, self._place, self._nbytes = e, place, nbytes
+    def __init__(
+        self, e: Emit, place: Place, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value, formatted: bool = False
+    ) -> None:
+        self._e, self._place, self._nbytes, self._formatted = e, place, nbytes, formatted
         self._warp, self._handles, self._coordinates, self._site = warp, handles, coordinates, site
 
     @contextmanager
@@ -81,7 +84,7 @@ class _Access:
         layered, axes = geometry.startswith("a"), axes_of(geometry)
         words = [self._word(number, lane) for number in range(axes + layered)]
         given = [*words[layered:], *[constant(I64, 0)] * (3 - axes)]
-        if not self._nbytes:
+        if self._formatted:
             given[0] = e.mul(given[0], texel_bytes)
         extents = [e.zext(e.get(row, TEXTURE, "extents", axis), I64) for axis in range(3)]
         if layered:
@@ -187,7 +190,7 @@ def store_texel(place: Place, count: int) -> Helper:
     the instruction has no word for stay as they are."""
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, 0, warp, handles, coordinates, site)
+        access = _Access(e, place, 0, warp, handles, coordinates, site, formatted=True)
         with access.lanes(lanes) as (lane, row, inside, pointer), e.if_then(inside, likely=True):
             channels, number = e.get(row, TEXTURE, "channels"), e.get(row, TEXTURE, "format")
             size = e.udiv(e.get(row, TEXTURE, "texel_bytes"), channels)
@@ -201,27 +204,17 @@ def store_texel(place: Place, count: int) -> Helper:
 
 # -- reductions --------------------------------------------------------------------------------------------------------------------
 
-_OPERATIONS: dict[str, Callable[[Emit, Value, Value], Value]] = {
-    "add": lambda e, a, b: e.add(a, b),
-    "and": lambda e, a, b: e.and_(a, b),
-    "or": lambda e, a, b: e.or_(a, b),
-    "umin": lambda e, a, b: e.intrinsic("umin", [a, b]),
-    "umax": lambda e, a, b: e.intrinsic("umax", [a, b]),
-    "smin": lambda e, a, b: e.intrinsic("smin", [a, b]),
-    "smax": lambda e, a, b: e.intrinsic("smax", [a, b]),
-}
-
 
 @cache
 def reduce(place: Place, operation: str, bits: int, formatted: bool) -> Helper:
-    """Combine each lane's word of `data` with what lies at its place, one lane after another. `operation` is one of `_OPERATIONS`."""
+    """Combine each lane's word of `data` with what lies at its place, one lane after another. `operation` is one of LLVM's `atomicrmw`."""
     element = INTEGERS[bits]
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, 0 if formatted else bits // 8, warp, handles, coordinates, site)
+        access = _Access(e, place, bits // 8, warp, handles, coordinates, site, formatted)
         with access.lanes(lanes) as (lane, _, inside, pointer), e.if_then(inside, likely=True):
             value = e.load(e.element(data, lane, element), typ=element)
-            e.store(_OPERATIONS[operation](e, e.load(pointer, typ=element, align=1), value), pointer, align=1)
+            fetch(e, operation, pointer, value)
 
     name = f"memlane_sured_{place.geometry}_{place.beyond}_{operation}{bits}{'_p' if formatted else ''}"
     return Helper(name, VOID, _ACCESS, build)

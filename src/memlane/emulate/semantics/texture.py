@@ -136,6 +136,6 @@ def sust(k: Lowering) -> None:
 def sured(k: Lowering) -> None:
     place, scalar, operation = _place(k), SCALAR_TYPES[k.slot_of("ctype")], k.slot_of("op")
     _put_data(k, scalar.name)
-    if operation in ("min", "max"):
-        operation = ("s" if scalar.kind == "s" else "u") + operation
+    if operation in ("min", "max") and scalar.kind != "s":
+        operation = f"u{operation}"
     _access(k, reduce(place, operation, scalar.bits, k.instruction.has("p")), place.geometry, scalar.nbytes)
