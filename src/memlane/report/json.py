@@ -17,8 +17,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
                       windows_cycles (of the empty probe, by scheme), sites: list of the fields of `Site` (`completeness` with its `reason`
-                      and `evidence`, `copies` in the assembled code, what tracing `changed`), lines: list of the fields of `memlane.record.LineSummary`
-                      (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+                      and `evidence`, `copies` in the assembled code, what tracing `changed`), lines: list of the fields of
+                      `memlane.record.LineSummary` (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
 
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """

@@ -154,7 +154,8 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     table = LineTable(
         counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, [_counts_row(entry) for entry in entries], sources or {}
     )
-    notes = [*_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."]
+    origin = f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."
+    notes = [*_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), origin]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
     if counts.skipped:
@@ -173,9 +174,7 @@ def _counts_row(entry: SiteCounts) -> Row:
         *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
     )
     operation = f"{entry.site.op}{mark(entry)}"
-    return Row(
-        entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
-    )
+    return Row(entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair)))
 
 
 def _mean(total: int | None, requests: int) -> float | None:
