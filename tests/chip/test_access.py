@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane import chip
-from memlane.chip import Chip, access, batch
+from memlane.chip import AccessKind, Chip, access, batch
 
 H200 = chip.load("h200")
 ALL = 0xFFFFFFFF
@@ -68,12 +68,49 @@ MEASURED: list[tuple[str, Callable[[int], int], int, tuple[Measured, Measured, M
 
 
 @pytest.mark.parametrize(("pattern", "active", "measured"), [row[1:] for row in MEASURED], ids=[row[0] for row in MEASURED])
-def test_wavefronts_as_measured(pattern: Callable[[int], int], active: int, measured: tuple[Measured, ...]) -> None:
+def test_cycles_as_measured(pattern: Callable[[int], int], active: int, measured: tuple[Measured, ...]) -> None:
     for nbytes, one in zip((4, 8, 16), measured, strict=True):
         if one is not None:
             passes, cycles = one
-            assert access.wavefronts(H200, at(pattern, nbytes), active, nbytes) == passes
+            assert access.bank_cycles(H200, at(pattern, nbytes), active, nbytes) == passes
             assert passes <= cycles < 1.14 * passes
+
+
+COUNTED_OPERATIONS: tuple[tuple[AccessKind, int], ...] = (
+    ("load", 8),
+    ("load", 16),
+    ("store", 8),
+    ("store", 16),
+    ("increment", 4),
+    ("atomic", 4),
+    ("compare_swap", 4),
+    ("atomic", 8),
+    ("compare_swap", 8),
+)
+# Per pattern: the wavefronts that Nsight Compute counted on an H200 (memory_l1_wavefronts_shared), one number for each of these operations.
+COUNTED: list[tuple[str, Callable[[int], int], int, tuple[int, ...]]] = [
+    ("stride 2", stride(2), ALL, (4, 8, 4, 8, 2, 2, 4, 4, 8)),
+    ("stride 3", stride(3), ALL, (2, 4, 2, 4, 1, 1, 2, 2, 4)),
+    ("stride 32", stride(32), ALL, (32, 32, 32, 32, 32, 32, 64, 32, 64)),
+    ("all the same", stride(0), ALL, (1, 2, 2, 4, 1, 32, 64, 32, 64)),
+    ("lane/2", lambda lane: lane // 2, ALL, (1, 2, 2, 4, 1, 2, 4, 4, 8)),
+    ("lane%4", lambda lane: lane % 4, ALL, (2, 4, 2, 4, 1, 8, 16, 8, 16)),
+    ("as lane^2: lane/4*2+lane%2", lambda lane: lane // 4 * 2 + lane % 2, ALL, (1, 2, 2, 4, 1, 2, 4, 4, 8)),
+    ("all the same, but lane 17", lambda lane: int(lane == 17), ALL, (2, 3, 2, 4, 1, 31, 62, 31, 62)),
+    ("lane/2, but lane 31 alone", lambda lane: 40 if lane == 31 else lane // 2, ALL, (3, 3, 3, 4, 2, 3, 6, 5, 10)),
+    ("lanes 0-15", DENSE, mask(*range(16)), (1, 2, 1, 2, 1, 1, 2, 1, 2)),
+    ("lanes 8-23", DENSE, mask(*range(8, 24)), (2, 2, 2, 2, 1, 1, 2, 2, 4)),
+    ("lanes 0 and 31", DENSE, mask(0, 31), (1, 2, 2, 2, 1, 1, 2, 2, 4)),
+    ("lane 5", DENSE, mask(5), (1, 1, 1, 1, 1, 1, 2, 1, 2)),
+    ("lanes 0-15, stride 32", stride(32), mask(*range(16)), (16, 16, 16, 16, 16, 16, 32, 16, 32)),
+]
+
+
+@pytest.mark.parametrize(("pattern", "active", "counted"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
+def test_wavefronts_as_nsight_compute_counts_them(pattern: Callable[[int], int], active: int, counted: tuple[int, ...]) -> None:
+    for (kind, nbytes), expected in zip(COUNTED_OPERATIONS, counted, strict=True):
+        found = access.wavefronts(H200, at(pattern, nbytes), active, nbytes, kind)
+        assert found == expected, (kind, nbytes)
 
 
 @pytest.mark.parametrize(("nbytes", "measured"), [(8, 4.19), (16, 16.84)])

@@ -10,52 +10,73 @@ import numpy as np
 import pytest
 
 from memlane import chip
-from memlane.chip import access
+from memlane.chip import AccessKind, access
 from memlane.errors import ChipError, MemlaneError, RecordError
 from memlane.instrument import CountOptions, Selection, count, read_counters
 from memlane.ptx import parse, print_module, verify
+from memlane.record import SiteCounts
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import CHIP, Run, Shape
 
 WORDS = 2048
-LOADS = {1: ("u8", ""), 2: ("u16", ""), 4: ("b32", ""), 8: ("b64", ""), 16: ("b32", ".v4")}
+WIDTHS = {1: ("u8", ""), 2: ("u16", ""), 4: ("b32", ""), 8: ("b64", ""), 16: ("b32", ".v4")}
+OPERATIONS = [
+    *((kind, nbytes) for kind in ("load", "store") for nbytes in WIDTHS),
+    *((kind, nbytes) for kind in ("atomic", "compare_swap") for nbytes in (4, 8)),
+    ("increment", 4),
+]
 
 
-def loading(space: str, nbytes: int) -> str:
-    """A kernel whose lane i, if its place is not negative, loads `nbytes` at that place; places are the second parameter."""
-    kind, vector = LOADS[nbytes]
+def accessing(space: str, kind: str, nbytes: int) -> str:
+    """A kernel whose lane i, if its place is not negative, accesses `nbytes` at that place; places are the second parameter."""
+    type_, vector = WIDTHS[nbytes]
     register = "%rd6" if nbytes == 8 else "{%r4, %r5, %r6, %r7}" if nbytes == 16 else "%r4"
-    base = "ld.param.u64 %rd1, [data];" if space in ("global", "generic") else "mov.u64 %rd1, words;"
-    if space == "generic-shared":
-        base += "cvta.shared.u64 %rd1, %rd1;"
+    base = "ld.param.u64 %rd1, [data];" if space in ("global", "global-volatile", "generic") else "mov.u64 %rd1, words;"
+    if space == "local":
+        base = "mov.u64 %rd1, own;"
+    if space.startswith("generic-"):
+        base = f"mov.u64 %rd1, {'own' if space == 'generic-local' else 'words'}; cvta.{space.removeprefix('generic-')}.u64 %rd1, %rd1;"
     named = "" if space.startswith("generic") else f".{space}"
+    instruction = {
+        "load": f"ld{named}{vector}.{type_} {register}, [%rd5];",
+        "store": f"st{named}{vector}.{type_} [%rd5], {register};",
+        "atomic": f"atom{named}.add.u{8 * nbytes} {register}, [%rd5], {register};",
+        "compare_swap": f"atom{named}.cas.b{8 * nbytes} {register}, [%rd5], {register}, {register};",
+        "increment": f"atom{named}.add.u32 %r3, [%rd5], 1;",
+    }[kind]
+    if kind == "load" and space == "global-volatile":
+        instruction = f"ld.volatile.global{vector}.{type_} {register}, [%rd5];"
     return f"""
     .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
     .shared .align 16 .b8 words[{4 * WORDS}];
+    .local .align 16 .b8 own[{4 * WORDS}];
     {base}
     ld.param.u64 %rd2, [places];
     mov.u32 %r1, %tid.x;
+    mov.u32 %r4, 0; mov.u32 %r5, 0; mov.u32 %r6, 0; mov.u32 %r7, 0; mov.u64 %rd6, 0;
     mul.wide.u32 %rd3, %r1, 4;
     add.u64 %rd4, %rd2, %rd3;
     ld.global.s32 %r2, [%rd4];
     setp.ge.s32 %p1, %r2, 0;
     cvt.s64.s32 %rd5, %r2;
     add.s64 %rd5, %rd1, %rd5;
-    @%p1 ld.volatile{named}{vector}.{kind} {register}, [%rd5];
+    @%p1 {instruction}
     ret;
     """
 
 
-_loaders: dict[tuple[str, int, bool], Run] = {}
+_kernels: dict[tuple[str, str, int, bool], Run] = {}
 
 
-def run(space: str, nbytes: int, places: np.ndarray[Any, Any], rules: chip.Chip = CHIP) -> Run:
-    key = (space, nbytes, rules is CHIP)
-    if key not in _loaders:
-        _loaders[key] = Run(kernel(loading(space, nbytes), ".param .u64 data, .param .u64 places"), "k", 1, 32, (), rules)
-    launch = _loaders[key]
+def counted(space: str, kind: str, nbytes: int, places: np.ndarray[Any, Any], rules: chip.Chip = CHIP) -> list[SiteCounts]:
+    """The counts of the access, if any lane made it."""
+    key = (space, kind, nbytes, rules is CHIP)
+    if key not in _kernels:
+        body = accessing(space, kind, nbytes)
+        _kernels[key] = Run(kernel(body, ".param .u64 data, .param .u64 places"), "k", 1, 32, (), rules)
+    launch = _kernels[key]
     launch.arguments = (np.zeros(WORDS, "u4"), places.astype("i4"))
-    return launch
+    return [one for one in launch.counted()[1] if one.site.op != "ld.global.s32"]
 
 
 def patterns(nbytes: int) -> list[np.ndarray[Any, Any]]:
@@ -77,45 +98,79 @@ def patterns(nbytes: int) -> list[np.ndarray[Any, Any]]:
     return [np.where(active, place * nbytes % (4 * WORDS), -1) for place, active in zip(wide, on, strict=True)]
 
 
+OTHER_BANKS = replace(CHIP.banks, banks=16, bank_bytes=8, lanes_4=16, lanes_8=8, merge="never", row_words=2)
 OTHER = replace(
     CHIP,
-    banks=replace(CHIP.banks, banks=16, bank_bytes=8, lanes_4=16, lanes_8=8, merge="never", row_words=2),
-    coalescing=replace(CHIP.coalescing, lanes_4=16, lanes_8=8),
+    banks=OTHER_BANKS,
+    store_banks=replace(OTHER_BANKS, lanes_8=16, merge="neighbours", extra_16=2),
+    atomic_banks=replace(OTHER_BANKS, same_word="one by one"),
+    coalescing=replace(CHIP.coalescing, lanes_4=16, lanes_8=8, load_bytes=128),
 )
 """Rules that no chip has: the PTX follows the parameters."""
 
 RULES = pytest.mark.parametrize("rules", [CHIP, OTHER], ids=["h200", "other"])
+KINDS = pytest.mark.parametrize(("kind", "nbytes"), OPERATIONS)
 
 
 @RULES
-@pytest.mark.parametrize("nbytes", LOADS)
-def test_shared_memory_is_counted_as_the_chip_says(nbytes: int, rules: chip.Chip) -> None:
-    for places in patterns(nbytes):
-        _, sites, _ = run("shared", nbytes, places, rules).counted()
-        expected = [
-            fn(rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes) for fn in (access.wavefronts, access.ideal_wavefronts)
-        ]
-        found = [(one.wavefronts, one.ideal_wavefronts) for one in sites if one.site.space == "shared"]
-        assert found == ([tuple(expected)] if (places >= 0).any() else []), places.tolist()
+@KINDS
+def test_shared_memory_is_counted_as_the_chip_says(kind: AccessKind, nbytes: int, rules: chip.Chip) -> None:
+    for places in patterns(nbytes)[:: 1 if kind == "load" and nbytes in (4, 16) else 4]:
+        access_ = (rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes, kind)
+        expected = (access.wavefronts(*access_), access.ideal_wavefronts(*access_))
+        found = [(one.wavefronts, one.ideal_wavefronts) for one in counted("shared", kind, nbytes, places, rules)]
+        assert found == ([expected] if (places >= 0).any() else []), places.tolist()
 
 
 @RULES
-@pytest.mark.parametrize("nbytes", LOADS)
-def test_global_memory_is_counted_as_the_chip_says(nbytes: int, rules: chip.Chip) -> None:
-    for places in patterns(nbytes):
-        _, sites, _ = run("global", nbytes, places, rules).counted()
-        lanes = int((places >= 0).sum())
-        expected = [fn(rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes) for fn in (access.sectors, access.ideal_sectors)]
-        found = [(one.requests, one.lanes, one.bytes, one.sectors, one.ideal_sectors) for one in sites if "volatile" in one.site.op]
-        assert found == ([(1, lanes, lanes * nbytes, *expected)] if lanes else []), places.tolist()
+@KINDS
+def test_global_memory_is_counted_as_the_chip_says(kind: AccessKind, nbytes: int, rules: chip.Chip) -> None:
+    for places in patterns(nbytes)[:: 1 if kind == "load" and nbytes in (4, 16) else 4]:
+        lanes, one = int((places >= 0).sum()), (rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes)
+        expected = (1, lanes, lanes * nbytes, access.sectors(*one, kind), access.ideal_sectors(*one))
+        seen = counted("global", kind, nbytes, places, rules)
+        found = [(one.requests, one.lanes, one.bytes, one.sectors, one.ideal_sectors) for one in seen]
+        assert found == ([expected] if lanes else []), places.tolist()
+
+
+def test_a_load_past_the_first_level_moves_sectors() -> None:
+    places = np.arange(32) * 256
+    for space, moved in (("global", 4 * 32), ("global-volatile", 32)):
+        (found,) = counted(space, "load", 4, places, OTHER)
+        assert (found.sectors, found.bytes_moved) == (moved, 32 * moved)
+
+
+@pytest.mark.parametrize("nbytes", WIDTHS)
+@pytest.mark.parametrize("space", ["local", "generic-local"])
+def test_local_memory_is_counted_as_its_copies_are_interleaved(space: str, nbytes: int) -> None:
+    for places in patterns(nbytes)[::3]:
+        one = (CHIP, np.maximum(places, 0).astype("u8"), places >= 0, nbytes)
+        expected = (access.local_sectors(*one), access.ideal_local_sectors(CHIP, places >= 0, nbytes))
+        found = [(entry.sectors, entry.ideal_sectors) for entry in counted(space, "store", nbytes, places)]
+        assert found == ([expected] if (places >= 0).any() else []), places.tolist()
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "generic", "generic-shared"])
+def test_lanes_of_an_atomic_that_meet(space: str) -> None:
+    for places in patterns(4):
+        distinct, most = access.distinct_addresses(np.maximum(places, 0).astype("u8"), places >= 0, 4)
+        found = [(one.addresses, one.most_lanes_at_address) for one in counted(space, "atomic", 4, places)]
+        assert found == ([(distinct, most)] if distinct else []), places.tolist()
+
+
+def test_only_atomics_tell_of_lanes_that_meet() -> None:
+    (found,) = counted("global", "load", 4, np.arange(32) * 4)
+    assert (found.addresses, found.most_lanes_at_address, found.lanes_per_address) == (None, None, None)
 
 
 def test_generic_addresses_are_counted_where_they_lead() -> None:
     places = np.arange(32) * 8
-    (shared,) = [one for one in run("generic-shared", 4, places).counted()[1] if one.site.space == "generic"]
+    (shared,) = counted("generic-shared", "load", 4, places)
     assert (shared.wavefronts, shared.ideal_wavefronts, shared.sectors, shared.ideal_sectors) == (2, 1, 0, 0)
-    (device,) = [one for one in run("generic", 4, places).counted()[1] if one.site.space == "generic"]
+    (device,) = counted("generic", "load", 4, places)
     assert (device.wavefronts, device.ideal_wavefronts, device.sectors, device.ideal_sectors) == (0, 0, 8, 4)
+    (local,) = counted("generic-local", "load", 4, places)
+    assert (local.wavefronts, local.ideal_wavefronts, local.sectors, local.ideal_sectors) == (0, 0, 32, 4)
 
 
 CASES: dict[str, tuple[str, Shape, Shape, Callable[[np.random.Generator], tuple[Any, ...]]]] = {
@@ -143,8 +198,10 @@ def test_examples_are_counted_as_the_emulator_counts_them(name: str) -> None:
             "lanes",
             "bytes",
             *(("wavefronts", "ideal_wavefronts") if one.site.space == "shared" else ("sectors", "ideal_sectors")),
+            *(("addresses",) if one.site.is_atomic else ()),
         )
         assert {field: getattr(one, field) for field in fields} == {field: own[field] for field in fields}, one.site
+        assert (one.most_lanes_at_address or 0) == own["most_lanes"]
     divergent = sorted((own["requests"], own["divergent"]) for index, own in seen.items() if index in conditional(launch))
     assert sorted((one.executions, one.divergent) for one in branches) == divergent
 
@@ -156,7 +213,8 @@ def conditional(launch: Run) -> list[int]:
 
 
 def test_without_counters_the_kernel_runs_all_the_same() -> None:
-    launch = run("shared", 4, np.arange(32) * 4)
+    counted("shared", "load", 4, np.arange(32) * 4)
+    launch = _kernels["shared", "load", 4, True]
     quiet = Run(count(launch.module, CHIP).module, "k", 1, 32, launch.arguments)
     assert np.array_equal(quiet.plain(), launch.plain())
 
@@ -169,7 +227,7 @@ def test_a_counting_module_verifies_and_reads_back(path: Any) -> None:
 
 
 def test_selections_and_branches() -> None:
-    module = run("shared", 4, np.arange(32)).module
+    module = kernel(accessing("shared", "load", 4), ".param .u64 data, .param .u64 places")
     assert count(module, CHIP, CountOptions(Selection(kernels={"other"}))).module.kernels == module.kernels
     assert print_module(count(module, CHIP, CountOptions(Selection(spaces={"shared"}), branches=False)).module).count("activemask") == 1
 

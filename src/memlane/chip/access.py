@@ -6,8 +6,8 @@ an active lane costs nothing. Words are those of Nsight Compute: a *sector* is a
 the memory pipe.
 
 Sources. Sectors, lines, tags: answers of the Nsight Compute team on NVIDIA's developer forum, for Volta and later. Banks: the CUDA C++
-Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes a measurement of some thirty patterns on an H200, which agrees with
-what NVIDIA said on the forum of compute capability 7.x. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections G.3.2
+Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes what NVIDIA said on the forum of compute capability 7.x, and what
+Nsight Compute counts on an H200 in a hundred patterns. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections G.3.2
 and G.3.3. The numbers in these rules are data of the chip (`BankRule`, `CoalescingRule`).
 
 Loads, stores and atomics may follow different rules; which, and who says so, is data of the chip too (`Chip.bank_rule`,
@@ -74,24 +74,36 @@ def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) 
 
 
 def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Passes of a shared-memory access through the banks.
-
-    A pass without an active lane is paid for like any other: 16 lanes that read 8 bytes each cost 2, unless the passes merge.
-    """
+    """Wavefronts of a shared-memory access: those of its passes through the banks that have an active lane."""
     rule = chip.bank_rule(kind)
-    return sum(
+    return (rule.times or 1) * sum(
         _conflict_degree(rule, group, width) + rule.extra(width)
         for starts, width in _requests(rule, addresses, nbytes)
         for group in _passes(rule, starts, active, width)
     )
 
 
+def bank_cycles(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
+    """Cycles for which a shared-memory access keeps the banks: one for each wavefront, but no less than one for each pass.
+
+    A pass without an active lane takes its cycle too; passes that merge save theirs only where those of the whole warp do. Measured on an
+    H200; elsewhere assumed.
+    """
+    rule = chip.bank_rule(kind)
+    least = 0
+    for starts, width in _requests(rule, addresses, nbytes):
+        lanes, size = _lanes(starts, active, width), rule.lanes(width)
+        merge = rule.merge == "neighbours" and size < 32 and (_agree(lanes, 1) or _agree(lanes, 2))
+        least += 32 // (2 * size if merge else size) if lanes else 0
+    return max(wavefronts(chip, addresses, active, nbytes, kind), (rule.times or 1) * least)
+
+
 def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
     """Wavefronts of the same passes if the distinct bytes of each were spread evenly over the banks."""
     rule = chip.bank_rule(kind)
     row_bytes = rule.banks * rule.bank_bytes * rule.row_words
-    return sum(
-        max(1, -(-len(_bytes(group, width)) // row_bytes))
+    return (rule.times or 1) * sum(
+        -(-len(_bytes(group, width)) // row_bytes)
         for starts, width in _requests(rule, addresses, nbytes)
         for group in _passes(rule, starts, active, width)
     )
@@ -161,33 +173,40 @@ def _requests(rule: BankRule, addresses: Addresses, nbytes: int) -> list[tuple[l
 
 
 def _passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
-    """The lanes of each pass through the banks, also of those without a lane; no passes at all without an active lane."""
-    lanes = _lanes(addresses, active, nbytes)
-    if not lanes:
-        return []
-    size = rule.lanes(nbytes)
+    """The lanes of each pass through the banks that has any."""
+    lanes, size = _lanes(addresses, active, nbytes), rule.lanes(nbytes)
+    if size == 32:
+        return [lanes] if lanes else []
+    passes = []
+    for first in range(0, 32, 2 * size):
+        pair = _within(lanes, first, 2 * size)
+        together = rule.merge == "neighbours" and (_agree(pair, 1) or _agree(lanes, 2))
+        passes += [pair] if together else [_within(pair, first, size), _within(pair, first + size, size)]
+    return [group for group in passes if group]
+
+
+def _within(lanes: list[Lane], first: int, count: int) -> list[Lane]:
+    return [one for one in lanes if first <= one[0] < first + count]
+
+
+def _agree(lanes: list[Lane], step: int) -> bool:
+    """Whether every lane has the address of lane^step, as far as that is among them."""
     at = dict(lanes)
-    if (
-        rule.merge == "neighbours"
-        and size < 32
-        and any(all(at.get(lane ^ step, address) == address for lane, address in lanes) for step in (1, 2))
-    ):
-        size *= 2
-    return [[one for one in lanes if first <= one[0] < first + size] for first in range(0, 32, size)]
+    return all(at.get(lane ^ step, address) == address for lane, address in lanes)
 
 
 def _conflict_degree(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
-    """Wavefronts of one pass."""
+    """Wavefronts of one pass with an active lane."""
     row_bytes = rule.banks * rule.bank_bytes * rule.row_words
     if rule.same_word == "one by one":
         asked = Counter(bank for lane in lanes for bank in {byte // rule.bank_bytes % rule.banks for byte in _bytes([lane], nbytes)})
-        return max([1, *asked.values()])
+        return max(asked.values())
     if rule.broadcast == "one word":
         return _single_broadcast_steps(rule, lanes, nbytes)
     rows: dict[int, set[int]] = {}
     for byte in _bytes(lanes, nbytes):
         rows.setdefault(byte // rule.bank_bytes % rule.banks, set()).add(byte // row_bytes)
-    return max([1, *(len(distinct) for distinct in rows.values())])
+    return max(len(distinct) for distinct in rows.values())
 
 
 def _single_broadcast_steps(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
@@ -209,4 +228,4 @@ def _single_broadcast_steps(rule: BankRule, lanes: list[Lane], nbytes: int) -> i
             served.add(word % rule.banks)
         words = left
         steps += 1
-    return max(1, steps)
+    return steps

@@ -115,21 +115,36 @@ def _over_passes(
     rule: BankRule,
     degrees: Callable[[BankRule, Addresses, Flags, int], Counts],
 ) -> Counts:
-    """The sum of `degrees` over the passes of each access, merged passes taken together."""
+    """The sum of `degrees` over the passes of each access that have an active lane, merged passes taken together."""
     size = rule.lanes(nbytes)
-    merged = _merges(addresses, lanes) if rule.merge == "neighbours" and size < 32 else np.zeros(len(addresses), np.bool_)
-    total = np.zeros(len(addresses), np.int64)
-    for rows, lanes_in_pass in ((~merged, size), (merged, 2 * size)):
-        if rows.any():
-            total[rows] = _total(degrees(rule, *_grouped(addresses[rows], lanes[rows], lanes_in_pass), nbytes))
-    return np.where(lanes.any(axis=1), total, 0)
+    apart = _of_groups(rule, addresses, lanes, nbytes, size, degrees)
+    if rule.merge != "neighbours" or size == 32:
+        return (rule.times or 1) * _total(apart)
+    together = _of_groups(rule, addresses, lanes, nbytes, 2 * size, degrees)
+    in_pairs = apart.reshape(len(apart), -1, 2).sum(axis=2)
+    return (rule.times or 1) * _total(np.where(_merges(addresses, lanes, 2 * size), together, in_pairs))
 
 
-def _merges(addresses: Addresses, lanes: Flags) -> Flags:
-    """Accesses whose every active lane has the address of lane^1, or every one that of lane^2; inactive neighbours agree with any."""
+def _of_groups(
+    rule: BankRule,
+    addresses: Addresses,
+    lanes: Flags,
+    nbytes: int,
+    lanes_in_group: int,
+    degrees: Callable[[BankRule, Addresses, Flags, int], Counts],
+) -> Counts:
+    """int64[accesses, groups]: the degree of each group of lanes, 0 without an active one."""
+    places, on = _grouped(addresses, lanes, lanes_in_group)
+    return np.where(on.any(axis=2), degrees(rule, places, on, nbytes), 0)
+
+
+def _merges(addresses: Addresses, lanes: Flags, lanes_in_group: int) -> Flags:
+    """[accesses, groups] whose every active lane has the address of lane^1; all of an access if every one has that of lane^2. Inactive
+    neighbours agree with any."""
     number = np.arange(32)
-    agree = [((addresses == addresses[:, number ^ step]) | ~lanes | ~lanes[:, number ^ step]).all(axis=1) for step in (1, 2)]
-    return np.asarray(agree[0] | agree[1])
+    agree = [(addresses == addresses[:, number ^ step]) | ~lanes | ~lanes[:, number ^ step] for step in (1, 2)]
+    in_group = agree[0].reshape(len(addresses), -1, lanes_in_group).all(axis=2)
+    return np.asarray(in_group | agree[1].all(axis=1)[:, None])
 
 
 def _conflict_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:

@@ -15,8 +15,9 @@ A file `<name>.toml` describes the chip `<name>`. Directories are searched in or
 
 A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
 the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. The
-tables `[store_banks]` and `[atomic_banks]` hold what is different from `[banks]` for stores and for atomics; they may be missing. Missing
-and unknown entries, wrong types and wrong units are errors that name the entry.
+tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold what is different from `[banks]` for stores and atomics,
+`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. Missing and unknown entries, wrong types and wrong
+units are errors that name the entry.
 
 A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it.
 """
@@ -36,8 +37,8 @@ from memlane.chip.model import KINDS, BankRule, Chip, CoalescingRule, Fact, Late
 from memlane.errors import ChipError
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
-_VARIANTS = ("store_banks", "atomic_banks")
-"""Tables of what is different from `[banks]`."""
+_VARIANTS = {"store_banks": "banks", "atomic_banks": "banks", "increment_banks": "banks", "compare_swap_banks": "atomic_banks"}
+"""Tables that may be missing: each says what is different from another one."""
 _OPTIONAL = ("sources", *_VARIANTS)
 _HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_VARIANTS)
 _NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_VARIANTS}
@@ -206,7 +207,9 @@ class _ChipFile:
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
-        parts |= {name: replace(parts["banks"], **self.table(name, BankRule, whole=False)) for name in _VARIANTS if name in self.text}
+        for name, base in _VARIANTS.items():
+            if name in self.text:
+                parts[name] = replace(parts.get(base, parts["banks"]), **self.table(name, BankRule, whole=False))
         return Chip(
             name=self.path.stem,
             product=self.text["product"],

@@ -24,8 +24,9 @@ PerClock = Annotated[float, "results/clock/SM"]
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
 
-AccessKind = Literal["load", "load_past_l1", "store", "atomic"]
-"""What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions."""
+AccessKind = Literal["load", "load_past_l1", "store", "atomic", "compare_swap", "increment"]
+"""What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions;
+`compare_swap` and `increment` (a 32-bit addition of the constant one whose result nobody reads) are atomics with rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class BankRule:
     """How shared memory serves the lanes of one access.
 
     Lanes are served in groups of consecutive lanes, one group a pass; a pass costs as many wavefronts as the fullest bank has distinct
-    rows. The fields are data, so that half-warp service over 16 banks (compute capability 1.x) and 8-byte banks (3.x) are rows of a table
-    as well.
+    rows, and none if no lane of it is active. The fields are data, so that half-warp service over 16 banks (compute capability 1.x) and
+    8-byte banks (3.x) are rows of a table as well.
     """
 
     banks: Count
@@ -61,8 +62,8 @@ class BankRule:
     lanes_8: Lanes
     lanes_16: Lanes
     merge: Annotated[Literal["neighbours", "never"], ""]
-    """`neighbours`: two passes become one when every active lane's address equals that of lane^1, or every one that of lane^2; an
-    inactive neighbour counts as equal."""
+    """`neighbours`: two neighbouring passes become one when the address of every active lane in them equals that of lane^1, and all do
+    when that of every active lane of the warp equals that of lane^2; an inactive neighbour counts as equal."""
     broadcast: Annotated[Literal["every word", "one word"], ""]
     """How many words a wavefront can hand to several lanes at once."""
     same_word: Annotated[Literal["together", "one by one"], ""] = "together"
@@ -71,6 +72,8 @@ class BankRule:
     """Lanes that ask for several words: `word by word` is a request for each of their words, one after the other."""
     extra_16: Count | None = None
     """Wavefronts that each pass of an access of 16 bytes a lane takes besides; None: no more."""
+    times: Count | None = None
+    """How often an access goes through the banks; None: once."""
 
     def lanes(self, nbytes: int) -> int:
         """Lanes in one pass of an access of `nbytes` a lane, before any merging."""
@@ -225,6 +228,10 @@ class Chip:
     """Of stores to shared memory, where they differ from loads."""
     atomic_banks: BankRule | None = None
     """Of atomics and reductions on shared memory, where they differ from loads."""
+    compare_swap_banks: BankRule | None = None
+    """Of compare-and-swap, where it differs from other atomics."""
+    increment_banks: BankRule | None = None
+    """Of additions of one without a result, where they differ from other atomics."""
     calibrated: bool = True
     """False for a GPU that has no data file and borrows the rules of its nearest relative."""
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
@@ -236,7 +243,12 @@ class Chip:
 
     def bank_rule(self, kind: AccessKind) -> BankRule:
         """How shared memory serves an access of this kind."""
-        return {"store": self.store_banks, "atomic": self.atomic_banks}.get(kind) or self.banks
+        if kind == "store":
+            return self.store_banks or self.banks
+        if kind in ("load", "load_past_l1"):
+            return self.banks
+        own = {"compare_swap": self.compare_swap_banks, "increment": self.increment_banks}.get(kind)
+        return own or self.atomic_banks or self.banks
 
     def piece_bytes(self, kind: AccessKind) -> int:
         """What moves at once between global memory and an access of this kind; of no meaning under the rule of segments."""

@@ -15,26 +15,52 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip
+from memlane.chip import AccessKind, Chip
 from memlane.errors import MemlaneError, RecordError
 from memlane.instrument.buffer import offset
 from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import Scope, free_prefix
 from memlane.instrument.sites import place_of, site_table
-from memlane.instrument.transactions import check_countable, sectors, wavefronts
+from memlane.instrument.transactions import check_countable, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
-from memlane.ptx import SCALAR_TYPES, Address, Function, Immediate, Instruction, Module, Register, Statement, Symbol, memory_access
+from memlane.ptx import (
+    SCALAR_TYPES,
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Register,
+    Statement,
+    Symbol,
+    flatten_scopes,
+    memory_access,
+    registers_read,
+)
+from memlane.ptx.access import access_kind
 from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
-COUNTER_DTYPE = np.dtype([(name, "<u8") for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts")])
+COUNTER_DTYPE = np.dtype(
+    [
+        (name, "<u8")
+        for name in (
+            "requests",
+            "lanes",
+            "sectors",
+            "ideal_sectors",
+            "wavefronts",
+            "ideal_wavefronts",
+            "addresses",
+            "most_lanes_at_address",
+        )
+    ]
+)
 """The counters of one site; the fields are those of `memlane.record.SiteCounts`."""
 
 BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])
 """The counters of one branch; they stand behind those of the sites."""
 
-_SECTORS_IN = ("global", "generic")
-_WAVEFRONTS_IN = ("shared", "generic")
 _OLDEST_VERSION, _OLDEST_TARGET = (7, 0), 80
 """With `redux.sync`."""
 
@@ -94,7 +120,7 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
             for number, branch in enumerate(branches[first_branch:], first_branch)
         }
         if chosen or offsets:
-            kernels[kernel.name] = rewrite_body(kernel, "", _rewriter(free_prefix(kernel), chip, chosen, offsets))
+            kernels[kernel.name] = rewrite_body(kernel, "", _rewriter(kernel, chip, chosen, offsets))
     counting = assembled(module, kernels, [pointer(COUNTERS)], _OLDEST_VERSION)
     return Counted(counting, table.sites, tuple(branches), chip.name, table.skipped)
 
@@ -122,18 +148,20 @@ def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> 
 
 
 def _site_counts(site: Site, row: Any) -> SiteCounts:
-    def known(name: str, spaces: tuple[str, ...]) -> int | None:
-        return int(row[name]) if site.space in spaces else None
+    def known(name: str, where: bool) -> int | None:
+        return int(row[name]) if where else None
 
     return SiteCounts(
         site=site,
         requests=int(row["requests"]),
         lanes=int(row["lanes"]),
         bytes=int(row["lanes"]) * site.nbytes,
-        sectors=known("sectors", _SECTORS_IN),
-        ideal_sectors=known("ideal_sectors", _SECTORS_IN),
-        wavefronts=known("wavefronts", _WAVEFRONTS_IN),
-        ideal_wavefronts=known("ideal_wavefronts", _WAVEFRONTS_IN),
+        sectors=known("sectors", site.has_sectors),
+        ideal_sectors=known("ideal_sectors", site.has_sectors),
+        wavefronts=known("wavefronts", site.has_wavefronts),
+        ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
+        addresses=known("addresses", site.is_atomic),
+        most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
     )
 
 
@@ -158,11 +186,15 @@ def _branches(module: Module, kernel: Function) -> list[Branch]:
 # -- the PTX in front of an access or a branch ------------------------------------------------------------------------------------
 
 
-def _rewriter(prefix: str, chip: Chip, chosen: dict[int, Site], branches: dict[int, int]) -> Rewrite:
+def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: dict[int, int]) -> Rewrite:
+    prefix, kinds = free_prefix(kernel), _kinds(kernel)
+
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         at = instruction.location
         if index in chosen:
-            text = _count_access(prefix, chip, chosen[index], instruction, scope)
+            kind = kinds[index]
+            assert kind is not None
+            text = _count_access(prefix, chip, chosen[index], kind, instruction, scope)
             counting = under_guard(instruction.guard, f"${prefix}uncounted_{index}", placed(text, at), at)
             return (*counting, instruction)
         if index in branches:
@@ -190,26 +222,44 @@ setp.eq.u32 {r}leads, {r}lower, 0;
 """
 
 
-def _add(r: str, value: str, place: int) -> str:
-    """The leader adds a 32-bit register to a counter."""
+def _add(r: str, value: str, place: int, operation: str = "add") -> str:
+    """The leader adds a 32-bit register to a counter, or does another operation on it."""
     return (
-        f"{{\n.reg .b64 {r}amount;\ncvt.u64.u32 {r}amount, {value};\n@{r}leads red.global.add.u64 [{r}counters+{place}], {r}amount;\n}}\n"
+        f"{{\n.reg .b64 {r}amount;\ncvt.u64.u32 {r}amount, {value};\n"
+        f"@{r}leads red.global.{operation}.u64 [{r}counters+{place}], {r}amount;\n}}\n"
     )
 
 
-def _count_access(prefix: str, chip: Chip, site: Site, instruction: Instruction, scope: Scope) -> str:
+def _kinds(kernel: Function) -> list[AccessKind | None]:
+    """By index of an instruction: what its access is for the rules of a chip, if it has one."""
+    flat = flatten_scopes(kernel)
+    assert flat.body is not None
+    instructions = list(flat.body.instructions())
+    read = {name for instruction in instructions for name in registers_read(instruction)}
+    return [access_kind(instruction, read) if instruction.form.addresses else None for instruction in instructions]
+
+
+def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruction: Instruction, scope: Scope) -> str:
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     parts = [
         f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
         f"popc.b32 {r}lanes, {r}active;\n{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}",
     ]
-    if site.space in _SECTORS_IN + _WAVEFRONTS_IN:
+    if site.has_sectors or site.has_wavefronts:
         parts.append(_address(r, instruction, scope))
-    if site.space in _SECTORS_IN:
-        parts.append(_in_space(r, "global", site.space, sectors(r, chip, site.nbytes), "sectors", "ideal_sectors", at))
-    if site.space in _WAVEFRONTS_IN:
-        parts.append(_in_space(r, "shared", site.space, wavefronts(r, chip, site.nbytes), "wavefronts", "ideal_wavefronts", at))
+    if site.is_atomic:
+        parts.append(
+            f"{{\n{meeting(r)}{_add(r, f'{r}addresses', at['addresses'])}"
+            f"{_add(r, f'{r}most_lanes', at['most_lanes_at_address'], 'max')}}}\n"
+        )
+    for space, fragment, total in (
+        ("global", sectors(r, chip, site.nbytes, kind), "sectors"),
+        ("local", local_sectors(r, chip, site.nbytes), "sectors"),
+        ("shared", wavefronts(r, chip, site.nbytes, kind), "wavefronts"),
+    ):
+        if site.space in (space, "generic"):
+            parts.append(_in_space(r, space, site.space, fragment, total, f"ideal_{total}", at))
     parts.append(f"{skip}:\n}}\n")
     return "".join(parts)
 

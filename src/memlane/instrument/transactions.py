@@ -11,84 +11,123 @@ The fragments below share these names (without prefix): `active` mask of the lan
 
 from __future__ import annotations
 
-from memlane.chip import BankRule, Chip
+from memlane.chip import AccessKind, BankRule, Chip
 from memlane.errors import ChipError
 
 
 def check_countable(chip: Chip) -> None:
     """ChipError for rules that these fragments cannot express."""
-    if chip.coalescing.transactions != "sectors" or chip.banks.broadcast != "every word":
+    rules = [chip.banks, chip.store_banks or chip.banks, chip.atomic_banks or chip.banks]
+    if chip.coalescing.transactions != "sectors" or any(rule.broadcast != "every word" or rule.wide != "at once" for rule in rules):
         raise ChipError(
             f"{chip.name} groups its accesses by rules that can only be counted on the emulator; use memlane.target('emulator:{chip.name}')"
         )
 
 
-def sectors(r: str, chip: Chip, nbytes: int) -> str:
-    """Leaves the distinct sectors in `sectors` and those that the distinct bytes would fill in `ideal_sectors`."""
-    group = _shift(chip.coalescing.lanes(nbytes))
+def sectors(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
+    """Leaves the sectors that move in `sectors` and those that the distinct bytes would fill in `ideal_sectors`."""
+    group, piece = _shift(chip.coalescing.lanes(nbytes)), chip.piece_bytes(kind)
     return f"""\
 .reg .b64 {r}sector;
 .reg .b32 {r}part;
-shr.u64 {r}sector, {r}address, {_shift(chip.sector_bytes)};
+shr.u64 {r}sector, {r}address, {_shift(piece)};
 shl.b64 {r}sector, {r}sector, 5;
 shr.u32 {r}part, {r}lane, {group};
 {_tag(r, "sector", "part")}{_distinct(r, "sector", "sectors")}{_distinct(r, "address", "ideal_sectors")}\
+shl.b32 {r}sectors, {r}sectors, {_shift(piece // chip.sector_bytes)};
 mad.lo.u32 {r}ideal_sectors, {r}ideal_sectors, {nbytes}, {chip.sector_bytes - 1};
 shr.u32 {r}ideal_sectors, {r}ideal_sectors, {_shift(chip.sector_bytes)};
 """
 
 
-def wavefronts(r: str, chip: Chip, nbytes: int) -> str:
+def local_sectors(r: str, chip: Chip, nbytes: int) -> str:
+    """Leaves the sectors of local memory in `sectors` and those that the words asked for would fill in `ideal_sectors`.
+
+    `address` is the logical one, within the copy of the lane: the copies are interleaved by words of 4 bytes, so lanes share a sector if
+    they use the same word and their numbers have the same upper bits.
+    """
+    width = max(4, nbytes)
+    return f"""\
+.reg .b64 {r}sector;
+.reg .b32 {r}part;
+shr.u64 {r}sector, {r}address, {_shift(width)};
+shl.b64 {r}sector, {r}sector, 5;
+shr.u32 {r}part, {r}lane, {_shift(chip.sector_bytes // 4)};
+{_tag(r, "sector", "part")}{_distinct(r, "sector", "sectors")}\
+mul.lo.u32 {r}sectors, {r}sectors, {width // 4};
+popc.b32 {r}ideal_sectors, {r}inside;
+mad.lo.u32 {r}ideal_sectors, {r}ideal_sectors, {width}, {chip.sector_bytes - 1};
+shr.u32 {r}ideal_sectors, {r}ideal_sectors, {_shift(chip.sector_bytes)};
+"""
+
+
+def meeting(r: str) -> str:
+    """Leaves the different addresses in `addresses`, and the most lanes at one of them in `most_lanes`. All active lanes count, whatever
+    space their addresses lead to."""
+    return f"""\
+.reg .b32 {r}at_mine, {r}lower_at_mine, {r}addresses, {r}most_lanes;
+.reg .pred {r}lowest_there;
+match.any.sync.b64 {r}at_mine, {r}address, {r}active;
+and.b32 {r}lower_at_mine, {r}at_mine, {r}below;
+setp.eq.u32 {r}lowest_there, {r}lower_at_mine, 0;
+vote.sync.ballot.b32 {r}addresses, {r}lowest_there, {r}active;
+popc.b32 {r}addresses, {r}addresses;
+popc.b32 {r}most_lanes, {r}at_mine;
+redux.sync.max.u32 {r}most_lanes, {r}most_lanes, {r}active;
+"""
+
+
+def wavefronts(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
     """Leaves the passes through the banks in `wavefronts`, and the fewest for the same bytes in `ideal_wavefronts`."""
-    rule = chip.banks
+    rule = chip.bank_rule(kind)
     lanes = rule.lanes(nbytes)
     passes = 32 // lanes
     merges = rule.merge == "neighbours" and passes > 1
     width = rule.banks * rule.bank_bytes * rule.row_words
+    times = rule.times or 1
     return f"""\
 .reg .b64 {r}cell, {r}spot, {r}row;
-.reg .b32 {r}pass, {r}size, {r}bank, {r}rows, {r}first_cells, {r}first_spots, {r}others, {r}degree, {r}members, {r}merged;
-mov.u32 {r}pass, {_shift(lanes)};
-mov.u32 {r}merged, 0;
-{_merge(r) if merges else ""}mov.u32 {r}size, 1;
-shl.b32 {r}size, {r}size, {r}pass;
-shr.u32 {r}pass, {r}lane, {r}pass;
+.reg .b32 {r}pass, {r}bank, {r}rows, {r}first_cells, {r}first_spots, {r}others, {r}degree, {r}members;
+shr.u32 {r}pass, {r}lane, {_shift(lanes)};
+{_merge(r, 2 * lanes) if merges else ""}\
 {_cells(r, rule, nbytes)}{_first(r, "cell", "first_cells")}{_first(r, "spot", "first_spots")}\
 {_tag_bank(r)}match.any.sync.b32 {r}others, {r}bank, {r}active;
-and.b32 {r}others, {r}others, {r}first_cells;
+and.b32 {r}others, {r}others, {r}{"first_cells" if rule.same_word == "together" else "inside"};
 popc.b32 {r}rows, {r}others;
 mov.u32 {r}wavefronts, 0;
 mov.u32 {r}ideal_wavefronts, 0;
-{"".join(_one_pass(r, number, nbytes, width) for number in range(passes))}\
-{_unmerge(r, passes) if merges else ""}{_unless_empty(r)}"""
-
-
-def _merge(r: str) -> str:
-    """Two passes become one when every active lane has the address of lane^1, or every one that of lane^2: one more bit of shift.
-
-    A neighbour that does not access agrees with any.
-    """
-    return f"""\
-.reg .b32 {r}same, {r}agree;
-.reg .pred {r}next_agree, {r}second_agree;
-match.any.sync.b64 {r}same, {r}address, {r}active;
-not.b32 {r}agree, {r}inside;
-or.b32 {r}same, {r}same, {r}agree;
-{_neighbours(r, 1, "next_agree")}{_neighbours(r, 2, "second_agree")}\
-or.pred {r}next_agree, {r}next_agree, {r}second_agree;
-selp.u32 {r}merged, 1, 0, {r}next_agree;
-add.u32 {r}pass, {r}pass, {r}merged;
+{"".join(_one_pass(r, number, nbytes, width, rule.extra(nbytes)) for number in range(passes))}\
+mul.lo.u32 {r}wavefronts, {r}wavefronts, {times};
+mul.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {times};
 """
 
 
-def _neighbours(r: str, step: int, verdict: str) -> str:
+def _merge(r: str, pair: int) -> str:
+    """Gives the lanes of two passes that become one the number of the first: every active lane of the `pair` lanes has the address of
+    lane^1, or every one of the warp that of lane^2. A neighbour that does not access agrees with any."""
+    return f"""\
+.reg .b32 {r}same, {r}agree, {r}apart, {r}pair, {r}first_lane;
+.reg .pred {r}merged, {r}second_agrees;
+match.any.sync.b64 {r}same, {r}address, {r}active;
+not.b32 {r}agree, {r}inside;
+or.b32 {r}same, {r}same, {r}agree;
+{_apart(r, 2)}setp.eq.u32 {r}second_agrees, {r}apart, 0;
+{_apart(r, 1)}and.b32 {r}first_lane, {r}lane, {32 - pair};
+shl.b32 {r}pair, {(1 << pair) - 1 if pair < 32 else 0xFFFFFFFF}, {r}first_lane;
+and.b32 {r}apart, {r}apart, {r}pair;
+setp.eq.or.u32 {r}merged, {r}apart, 0, {r}second_agrees;
+@{r}merged and.b32 {r}pass, {r}pass, 0xfffffffe;
+"""
+
+
+def _apart(r: str, step: int) -> str:
+    """`apart` = the lanes inside whose address is not that of lane^step."""
     return f"""\
 xor.b32 {r}agree, {r}lane, {step};
 shr.u32 {r}agree, {r}same, {r}agree;
 and.b32 {r}agree, {r}agree, 1;
-@!{r}here mov.u32 {r}agree, 1;
-setp.ne.u32 {r}{verdict}, {r}agree, 0;
-vote.sync.all.pred {r}{verdict}, {r}{verdict}, {r}active;
+setp.eq.and.u32 {r}merged, {r}agree, 0, {r}here;
+vote.sync.ballot.b32 {r}apart, {r}merged, {r}active;
 """
 
 
@@ -148,42 +187,23 @@ def _distinct(r: str, key: str, count: str) -> str:
     return f"{_first(r, key, count)}popc.b32 {r}{count}, {r}{count};\n"
 
 
-def _one_pass(r: str, number: int, nbytes: int, width: int) -> str:
-    """Add the fullest bank of one pass, and the fewest wavefronts for its distinct bytes; a pass without lanes costs one too."""
+def _one_pass(r: str, number: int, nbytes: int, width: int, extra: int) -> str:
+    """Add the fullest bank of one pass, and the fewest wavefronts for its distinct bytes; nothing for a pass without lanes."""
     return f"""\
 {{
-.reg .pred {r}mine;
+.reg .pred {r}mine, {r}empty;
 setp.eq.and.u32 {r}mine, {r}pass, {number}, {r}here;
-selp.b32 {r}degree, {r}rows, 1, {r}mine;
+selp.b32 {r}degree, {r}rows, 0, {r}mine;
 redux.sync.max.u32 {r}degree, {r}degree, {r}active;
 add.u32 {r}wavefronts, {r}wavefronts, {r}degree;
+setp.eq.u32 {r}empty, {r}degree, 0;
+@!{r}empty add.u32 {r}wavefronts, {r}wavefronts, {extra};
 vote.sync.ballot.b32 {r}members, {r}mine, {r}active;
 and.b32 {r}members, {r}members, {r}first_spots;
 popc.b32 {r}degree, {r}members;
 mad.lo.u32 {r}degree, {r}degree, {nbytes}, {width - 1};
 shr.u32 {r}degree, {r}degree, {_shift(width)};
-max.u32 {r}degree, {r}degree, 1;
 add.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}degree;
-}}
-"""
-
-
-def _unmerge(r: str, passes: int) -> str:
-    """Merged, only half of the passes exist; the others were counted as one each."""
-    return f"""\
-mul.lo.u32 {r}merged, {r}merged, {passes // 2};
-sub.u32 {r}wavefronts, {r}wavefronts, {r}merged;
-sub.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}merged;
-"""
-
-
-def _unless_empty(r: str) -> str:
-    return f"""\
-{{
-.reg .pred {r}empty;
-setp.eq.u32 {r}empty, {r}inside, 0;
-selp.b32 {r}wavefronts, 0, {r}wavefronts, {r}empty;
-selp.b32 {r}ideal_wavefronts, 0, {r}ideal_wavefronts, {r}empty;
 }}
 """
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from memlane.chip import AccessKind
 from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector
 from memlane.ptx.types import SCALAR_TYPES
 
@@ -42,6 +44,27 @@ class MemoryAccess:
     def has_result(self) -> bool:
         """Whether some register receives a value that later instructions can wait for."""
         return any(isinstance(result, Register) for result in self.results)
+
+
+def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
+    """What the access of a memory instruction is for a chip's rules; `read`: the registers that any instruction of its function reads."""
+    effect = instruction.form.effect
+    if effect in ("atomic", "reduction"):
+        results = [one.name for one in _items(instruction.operand("d")) if isinstance(one, Register)]
+        one = instruction.operand("b")
+        is_one = isinstance(one, Immediate) and one.value == 1 and instruction.form.types.get("b") in ("u32", "s32")
+        if instruction.has("add") and is_one and not any(name in read for name in results):
+            return "increment"
+        return "compare_swap" if instruction.has("cas") else "atomic"
+    if effect == "store" or instruction.opcode == "stmatrix":
+        return "store"
+    return "load_past_l1" if _past_l1(instruction) else "load"
+
+
+def _past_l1(instruction: Instruction) -> bool:
+    """Whether a load is served beyond the first-level cache: by its cache operator, or because others than its block may store there."""
+    beyond = any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio")) and not instruction.has("cta")
+    return beyond or any(instruction.has(word) for word in ("cg", "cv"))
 
 
 def memory_access(instruction: Instruction) -> MemoryAccess | None:

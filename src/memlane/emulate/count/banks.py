@@ -32,7 +32,7 @@ _WIDTHS = (4, 8, 16)
 
 
 def wavefronts_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
-    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, and `ideal << 32`.
+    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, `cycles << 16` and `ideal << 32`.
 
     Addresses are naturally aligned and in one window of 2^32 bytes that begins at a multiple of all banks' width.
     """
@@ -79,21 +79,53 @@ class _Way:
 
     def _build(self, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         lanes = e.add(e.trunc(e.load_lanes(addresses, I64), _VECTOR), e.splat(e.trunc(distance, I32)))
-        active = e.lanes_of(mask)
         if self.rule.merge == "neighbours" and self.group < LANES:
-            with e.if_then(_merges(e, lanes, active), likely=False):
-                e.ret(self._passes(e, lanes, mask, nbytes, 2 * self.group))
-        e.ret(self._passes(e, lanes, mask, nbytes, self.group))
+            merged = self._merged(e, lanes, mask)
+            with e.if_then(e.icmp_unsigned("==", merged, constant(I32, FULL)), likely=False):
+                e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, 2 * self.group), LANES // self.group // 2))
+            if self.group < LANES // 2:
+                with e.if_then(e.icmp_unsigned("!=", merged, constant(I32, 0)), likely=False):
+                    some = self._passes(e, lanes, e.and_(mask, merged), nbytes, 2 * self.group)
+                    others = self._passes(e, lanes, e.and_(mask, e.not_(merged)), nbytes, self.group)
+                    e.ret(self._result(e, e.add(some, others), LANES // self.group))
+        e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, self.group), LANES // self.group))
+
+    def _result(self, e: Emit, cost: Value, passes: int) -> Value:
+        """What the helper returns, from wavefronts and `ideal << 32` of an access that takes at least so many cycles."""
+        cost = e.mul(cost, constant(I64, self.rule.times or 1))
+        wavefronts = e.and_(cost, constant(I64, 0xFFFF))
+        cycles = e.intrinsic("umax", [wavefronts, constant(I64, passes * (self.rule.times or 1))])
+        return e.or_(cost, e.shl(cycles, constant(I64, 16)))
+
+    def _merged(self, e: Emit, lanes: Value, mask: Value) -> Value:
+        """Mask of the pairs of passes that become one: every active lane has the address of lane^1; all of them if every one has that of
+        lane^2. An inactive neighbour agrees with any."""
+        active = e.lanes_of(mask)
+        merged = constant(I32, 0)
+        for step, groups in ((1, _groups(2 * self.group)), (2, [FULL])):
+            neighbour = [lane ^ step for lane in range(LANES)]
+            differs = e.icmp_unsigned("!=", lanes, permute(e, lanes, neighbour))
+            apart = e.mask_of(e.and_(differs, e.and_(active, permute(e, active, neighbour))))
+            for group in groups:
+                agrees = e.icmp_unsigned("==", e.and_(apart, constant(I32, group)), constant(I32, 0))
+                merged = e.or_(merged, e.select(agrees, constant(I32, group), constant(I32, 0)))
+        return merged
 
     def _passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
-        """The result for passes of `group` lanes."""
+        """Wavefronts and `ideal << 32` of the passes of `group` lanes that have an active one."""
+        used = constant(I32, 0)
+        for lanes_of_pass in _groups(group):
+            used = e.add(used, e.zext(e.icmp_unsigned("!=", e.and_(mask, constant(I32, lanes_of_pass)), constant(I32, 0)), I32))
         if self.rule.broadcast == "one word" and self.rule.same_word == "together":
             number = self._single_broadcast(e, lanes, mask, group)
         else:
-            degree = Helper(f"memlane_degree_{group}_{self.digest}", I32, (_VECTOR,), lambda e, cells: self._degree(e, cells, group))
-            number = invoke(e, degree, e.select(e.lanes_of(mask), self._cells(e, lanes), constant(_VECTOR, -1)))
-        number = e.add(number, constant(I32, self.rule.extra(self.width) * (LANES // group)))
-        return e.or_(e.zext(number, I64), e.shl(e.zext(self._ideal(e, lanes, mask, nbytes, group), I64), constant(I64, 32)))
+            degree = Helper(
+                f"memlane_degree_{group}_{self.digest}", I32, (_VECTOR, I32), lambda e, cells, used: self._degree(e, cells, used, group)
+            )
+            number = invoke(e, degree, e.select(e.lanes_of(mask), self._cells(e, lanes), constant(_VECTOR, -1)), used)
+        number = e.add(number, e.mul(used, constant(I32, self.rule.extra(self.width))))
+        ideal = self._ideal(e, lanes, mask, nbytes, group, used)
+        return e.or_(e.zext(number, I64), e.shl(e.zext(ideal, I64), constant(I64, 32)))
 
     def _cells(self, e: Emit, lanes: Value) -> Value:
         """The cell of each lane: `row * cells + bank`, in units of a cell."""
@@ -103,21 +135,20 @@ class _Way:
         row = e.udiv(lanes, constant(_VECTOR, self.row_bytes))
         return e.add(e.mul(row, constant(_VECTOR, self.cells)), e.urem(unit, constant(_VECTOR, self.cells)))
 
-    def _degree(self, e: Emit, cells: Value, group: int) -> None:
-        """Wavefronts of all passes. Inactive lanes have all ones for a cell."""
+    def _degree(self, e: Emit, cells: Value, used: Value, group: int) -> None:
+        """Wavefronts of all passes, of which `used` have an active lane. Inactive lanes have all ones for a cell."""
         if self.rule.same_word == "one by one":
             e.ret(self._fullest(e, cells, group))
             return
-        passes = constant(I32, LANES // group)
         number = self._fullest(e, cells, group)
         in_order = e.icmp_unsigned("==", descents(e, cells, group), constant(I32, 0))
-        with e.if_then(e.or_(in_order, e.icmp_unsigned("==", number, passes))):
+        with e.if_then(e.or_(in_order, e.icmp_unsigned("==", number, used))):
             e.ret(number)
         e.ret(self._fullest(e, sort(e, cells, group), group))
 
     def _fullest(self, e: Emit, cells: Value, group: int) -> Value:
-        """The greatest number of lanes at one bank, at least 1, summed over the groups; a lane that repeats the one before is left out,
-        if lanes that meet in a cell are served together."""
+        """The greatest number of lanes at one bank, summed over the groups; a lane that repeats the one before is left out, if lanes that
+        meet in a cell are served together."""
         counted = e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1)))
         if self.rule.same_word == "together":
             counted = e.and_(distinct(e, cells, group), counted)
@@ -128,30 +159,29 @@ class _Way:
         planes = _sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
         return _total(e, _greatest(e, planes))
 
-    def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
+    def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int, used: Value) -> Value:
         """Wavefronts if the distinct bytes of each pass lay evenly over the banks. Mostly a pass cannot ask for more than one holds."""
-        passes = LANES // group
         if self.group * self.width <= self.row_bytes:
-            return constant(I32, passes)  # merged passes hold no more: at least half of their lanes repeat an address or are inactive
+            return used  # merged passes hold no more: at least half of their lanes repeat an address or are inactive
         ordered = sort(e, e.select(e.lanes_of(mask), lanes, constant(_VECTOR, -1)), group)
         kept = e.and_(distinct(e, ordered, group), e.mask_of(e.icmp_unsigned("!=", ordered, constant(_VECTOR, -1))))
         total = constant(I32, 0)
-        for number in range(passes):
-            here = e.and_(kept, constant(I32, (FULL >> (LANES - group)) << number * group))
+        for lanes_of_pass in _groups(group):
+            here = e.and_(kept, constant(I32, lanes_of_pass))
             full = e.add(e.mul(e.popcount(here), nbytes), constant(I32, self.row_bytes - 1))
-            total = e.add(total, e.intrinsic("umax", [e.udiv(full, constant(I32, self.row_bytes)), constant(I32, 1)]))
+            total = e.add(total, e.udiv(full, constant(I32, self.row_bytes)))
         return total
 
     def _single_broadcast(self, e: Emit, lanes: Value, mask: Value, group: int) -> Value:
         """Steps when each hands one word to many lanes, and from every other bank one word to one lane."""
         steps = Helper(f"memlane_steps_{self.digest}", I32, (_VECTOR, I32), self._steps)
         total = constant(I32, 0)
-        for first in range(0, LANES, group):
-            total = e.add(total, invoke(e, steps, lanes, e.and_(mask, constant(I32, (FULL >> (LANES - group)) << first))))
+        for lanes_of_pass in _groups(group):
+            total = e.add(total, invoke(e, steps, lanes, e.and_(mask, constant(I32, lanes_of_pass))))
         return total
 
     def _steps(self, e: Emit, lanes: Value, mask: Value) -> None:
-        """The steps of one pass, at least 1: the words left over by each step are moved together, in order, for the next."""
+        """The steps of one pass: the words left over by each step are moved together, in order, for the next."""
         words_a_lane = self.cell_bytes // self.rule.bank_bytes
         with e.goto_entry_block():
             words = e.alloca(I32, LANES * words_a_lane)
@@ -174,22 +204,15 @@ class _Way:
                     served.set(e.or_(served.get(), bit))
             count.set(left.get())
             steps.set(e.add(steps.get(), constant(I32, 1)))
-        e.ret(e.intrinsic("umax", [steps.get(), constant(I32, 1)]))
+        e.ret(steps.get())
 
     def _bank_bit(self, e: Emit, word: Value) -> Value:
         return e.shl(constant(I64, 1), e.zext(e.urem(word, constant(I32, self.rule.banks)), I64))
 
 
-def _merges(e: Emit, lanes: Value, active: Value) -> Value:
-    """i1: every active lane has the address of lane^1, or every one that of lane^2; an inactive neighbour agrees with any."""
-    agreed = None
-    for step in (1, 2):
-        neighbour = [lane ^ step for lane in range(LANES)]
-        differs = e.icmp_unsigned("!=", lanes, permute(e, lanes, neighbour))
-        both_active = e.and_(active, permute(e, active, neighbour))
-        agrees = e.icmp_unsigned("==", e.mask_of(e.and_(differs, both_active)), constant(I32, 0))
-        agreed = agrees if agreed is None else e.or_(agreed, agrees)
-    return agreed
+def _groups(group: int) -> list[int]:
+    """Masks of the groups of `group` lanes, in order."""
+    return [(FULL >> (LANES - group)) << first for first in range(0, LANES, group)]
 
 
 def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
@@ -226,11 +249,10 @@ def _greatest(e: Emit, planes: list[Value]) -> Value:
 
 
 def _total(e: Emit, of_passes: Value) -> Value:
-    """Sum over the passes, each of which costs at least 1; i32."""
+    """Sum over the passes; i32."""
     total = None
     for number in range(of_passes.type.count):
         one = e.extract_element(of_passes, constant(I32, number))
         one = one if one.type is I32 else e.trunc(one, I32)
-        one = e.intrinsic("umax", [one, constant(I32, 1)])
         total = one if total is None else e.add(total, one)
     return total

@@ -2,7 +2,7 @@
 
     costs = counting(chip, "load")
     cost = invoke(e, costs.sectors, addresses, distance, mask, constant(I32, 4))       # i64: sectors | ideal << 32
-    cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | ideal << 32
+    cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | cycles << 16 | ideal << 32
     met = invoke(e, meeting, addresses, mask)                                          # i64: distinct addresses | most lanes at one << 32
 
 `addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i,
@@ -31,7 +31,7 @@ class Counting:
     sectors: Helper
     """Global-like memory: sectors that move, and `ideal << 32`."""
     wavefronts: Helper
-    """Shared memory: wavefronts, and `ideal << 32`."""
+    """Shared memory: wavefronts, `cycles << 16` for which the banks are kept, and `ideal << 32`."""
     local: Helper
     """Local memory, whose addresses are those within a lane's own copy: sectors that move, and `ideal << 32`."""
 

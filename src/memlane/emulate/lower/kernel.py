@@ -20,7 +20,7 @@ from memlane.emulate.runtime.helper import Program, compile_helpers, load_helper
 from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
-from memlane.ptx import Function, Instruction, Module, called_functions, print_module
+from memlane.ptx import Function, Instruction, Module, called_functions, print_module, registers_read
 
 _ENTRY = "kernel"
 """What the function is called in the machine code of each kernel."""
@@ -72,7 +72,8 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
-    registers = assign_registers(body.registers, set().union(*needed), layers)
+    read = frozenset(name for place in body.places for one in place.steps for name in registers_read(one.instruction))
+    registers = assign_registers(body.registers, set().union(*needed), read, layers)
     program = Program()
     step = ir.Function(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)

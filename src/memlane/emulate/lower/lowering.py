@@ -38,9 +38,11 @@ class RegisterFile:
     ready_offsets: dict[str, int]
     """Where the clock layer keeps when each register is ready, 8 bytes; empty without it."""
     nbytes: int
+    read: frozenset[str]
+    """The registers that some instruction reads."""
 
 
-def assign_registers(types: dict[str, str], needed: set[str], layers: Compiled) -> RegisterFile:
+def assign_registers(types: dict[str, str], needed: set[str], read: frozenset[str], layers: Compiled) -> RegisterFile:
     """Give each register that outlives a place its bytes, wide ones first, so that all are aligned."""
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
@@ -50,7 +52,7 @@ def assign_registers(types: dict[str, str], needed: set[str], layers: Compiled) 
         end += 4 if bits[name] == 1 else 4 * bits[name]
     end = -(-end // 64) * 64
     ready = {name: end + READY_BYTES * number for number, name in enumerate(offsets)} if layers.clock else {}
-    return RegisterFile(bits, offsets, ready, -(-(end + READY_BYTES * len(ready)) // 64) * 64)
+    return RegisterFile(bits, offsets, ready, -(-(end + READY_BYTES * len(ready)) // 64) * 64, read)
 
 
 class Lowering:

@@ -22,6 +22,8 @@ _FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
 COUNT_BYTES = 8 * len(COUNT_FIELDS)
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
 """warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
+_ATOMICS = (ATOMIC, "compare_swap", "increment")
+"""Kinds of access that the caches treat alike."""
 NEW_PAGE = ir.FunctionType(VOID, [])
 """A function of Python that gives the launch room for more rows."""
 
@@ -36,7 +38,7 @@ def _digest_of(chip: Chip) -> str:
 def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> Helper:
     """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access.
 
-    `kind` is one of the kinds of access in `caches`. Without the clock layer, cycles are 0.
+    Without the clock layer, cycles are 0.
     """
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
@@ -48,7 +50,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
             _add(e, row, "requests", constant(I64, 1))
             _add(e, row, "lanes", active)
             _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
-            if kind == ATOMIC:
+            if kind in _ATOMICS:
                 met = invoke(e, meeting, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
                 _raise(e, row, "most_lanes", e.lshr(met, constant(I64, 32)))
@@ -87,7 +89,7 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
         if layers.counts:
             row = _count_row(e, warp, site)
             for packed, name in ((sectors, "sectors"), (wavefronts, "wavefronts")):
-                _add(e, row, name, e.and_(packed, constant(I64, 0xFFFFFFFF)))
+                _add(e, row, name, e.and_(packed, constant(I64, 0xFFFF)))
                 _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
         complete = issue
         if layers.clock:
@@ -104,8 +106,8 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
                 lanes,
                 e.add(issue, origin),
                 e.add(complete, origin),
-                e.trunc(sectors, I32),
-                e.trunc(wavefronts, I32),
+                e.and_(e.trunc(sectors, I32), constant(I32, 0xFFFF)),
+                e.and_(e.trunc(wavefronts, I32), constant(I32, 0xFFFF)),
             )
         e.ret(complete)
 
@@ -133,8 +135,8 @@ def _complete(
     if space == "tex":  # one pass; what its own cache misses is not modelled
         return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.texture)))
     if space == "shared":
-        count = e.trunc(wavefronts, I32)
-        latency = chip.latency.shared_atomic if kind == ATOMIC else chip.latency.shared
+        count = e.and_(e.trunc(e.lshr(wavefronts, constant(I64, 16)), I32), constant(I32, 0xFFFF))
+        latency = chip.latency.shared_atomic if kind in _ATOMICS else chip.latency.shared
         start = invoke(e, lsu, sm, issue, count)
         return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
     if space == "param":
@@ -145,7 +147,7 @@ def _complete(
         return e.add(invoke(e, lsu, sm, issue, words), constant(I64, round(chip.latency.l1)))
     caches = e.get_pointer(context, CONTEXT, "caches")
     number = e.get(block, BLOCK, "sm")
-    packed = invoke(e, access_helper(chip, kind), caches, number, addresses, distance, lanes, nbytes, issue)
+    packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind), caches, number, addresses, distance, lanes, nbytes, issue)
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
     start = invoke(e, lsu, sm, issue, passes)
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from memlane.chip import AccessKind
-from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE
+from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.accounting import accounting, accounting_part, count_branch
-
-_KINDS: dict[str, AccessKind] = {"store": STORE, "matrix": STORE, "atomic": ATOMIC, "reduction": ATOMIC}
+from memlane.ptx.access import access_kind
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int) -> None:
@@ -16,7 +14,7 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
     known = "global" if space == "const" and k.layers.clock else space
-    helper = accounting(k.chip, k.layers, known, _kind(k))
+    helper = accounting(k.chip, k.layers, known, access_kind(k.instruction, k.registers.read))
     complete = k.call(helper, k.warp, pointer, distance, k.active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
 
@@ -39,17 +37,6 @@ def account_texture(k: Lowering, nbytes: int) -> None:
         helper = accounting(k.chip, k.layers, "tex", LOAD)
         nowhere = k.scratch("data")
         k.completes(k.call(helper, k.warp, nowhere, constant(I64, 0), k.active, constant(I32, nbytes), constant(I32, k.index), k.start))
-
-
-def _kind(k: Lowering) -> AccessKind:
-    instruction = k.instruction
-    effect = instruction.form.effect
-    if instruction.opcode == "ldmatrix":
-        return LOAD
-    if effect != "load":
-        return _KINDS[effect]
-    beyond = any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio")) and not instruction.has("cta")
-    return LOAD_PAST_L1 if beyond or any(instruction.has(word) for word in ("cg", "cv")) else LOAD
 
 
 def account_branch(k: Lowering, taken: Value) -> None:
