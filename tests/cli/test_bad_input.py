@@ -376,7 +376,7 @@ def test_selection_may_match_in_one_of_several_kernels(memlane: Command) -> None
 
 
 def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -> None:
-    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv", code=2)
+    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv, perfetto", code=2)
 
 
 @pytest.mark.parametrize("words", [(), ("trace",), ("paint",), ("trace", "x.py", "--launch", "first"), ("export", "x.parquet")])

@@ -105,7 +105,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="there is no exporter 'xlsx'; choose from: .*csv"):
+    with pytest.raises(CommandError, match=r"there is no exporter 'xlsx'; choose from: .*csv"):
         export(transpose(), "xlsx", tmp_path / "t.xlsx")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from memlane.errors import CommandError
-from memlane.export import clog2, csv
+from memlane.export import clog2, csv, perfetto
 from memlane.export.format import Exporter
 from memlane.record import Trace, replacing
 
 __all__ = ["Exporter", "export", "exporter", "exporters"]
 
-exporters: dict[str, Exporter] = {entry.name: entry for entry in (csv.EXPORTER, clog2.EXPORTER)}
+exporters: dict[str, Exporter] = {entry.name: entry for entry in (csv.EXPORTER, clog2.EXPORTER, perfetto.EXPORTER)}
 """The formats by name."""
 
 

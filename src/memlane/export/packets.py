@@ -1,0 +1,76 @@
+"""Protobuf messages by the million: one message serialised by its library serves as the pattern of all of its kind.
+
+A pattern is a message whose variable numbers are marks. In each copy the marks are overwritten with varints of the same length; a varint
+may carry leading zeros, so every number fits a field that is wide enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def mark(number: int, width: int) -> int:
+    """A number that a message is not likely to hold otherwise, and that takes `width` bytes (3 to 9) as a varint."""
+    return (1 << 7 * width - 1) | 0x155 << 7 | (number & 0x7F)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A serialised message, and where the marks of its fields lie."""
+
+    data: bytes
+    fields: Mapping[str, tuple[int, int]]
+    """By name: offset and width in bytes."""
+
+    @classmethod
+    def of(cls, data: bytes, widths: Mapping[str, int]) -> Pattern:
+        """`data` was serialised with `mark(n, width)` for the n-th entry of `widths`. ValueError if a mark is not there exactly once."""
+        fields = {}
+        for number, (name, width) in enumerate(widths.items()):
+            wanted = varint(mark(number, width))
+            if data.count(wanted) != 1:
+                raise ValueError(f"the mark of {name} is {data.count(wanted)} times in a message")
+            fields[name] = (data.index(wanted), width)
+        return cls(data, fields)
+
+    def copies(self, values: Mapping[str, npt.NDArray[Any]]) -> Bytes:
+        """One copy for each element of the arrays, as rows of bytes. ValueError if a number does not fit its field."""
+        count = len(next(iter(values.values())))
+        made = np.tile(np.frombuffer(self.data, np.uint8), (count, 1))
+        for name, (offset, width) in self.fields.items():
+            left = values[name].astype(np.uint64)
+            for place in range(width):
+                last = place == width - 1
+                made[:, offset + place] = (left & np.uint64(0x7F)).astype(np.uint8) | (0 if last else 0x80)
+                left >>= np.uint64(7)
+            if left.any():
+                raise ValueError(f"a value of {name} takes more than {width} bytes")
+        return made
+
+
+def varint(number: int) -> bytes:
+    """The shortest encoding of a number."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def interleaved(parts: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> bytes:
+    """Messages of several lengths in one order: each part gives the places of its rows, which together are 0, 1, 2, ..."""
+    if len(parts) == 1:
+        return parts[0][1].tobytes()
+    count, widest = sum(len(places) for places, _ in parts), max((rows.shape[1] for _, rows in parts), default=0)
+    padded, used = np.empty((count, widest), np.uint8), np.zeros((count, widest), np.bool_)
+    for places, rows in parts:
+        padded[places, : rows.shape[1]] = rows
+        used[places, : rows.shape[1]] = True
+    return padded[used].tobytes()
