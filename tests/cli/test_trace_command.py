@@ -276,3 +276,11 @@ def test_what_was_traced_before_a_script_fails_is_kept(
     assert "Wrote fails.parquet" in streams.out
     assert "KeyError: 'late'" in streams.err
     assert len(load("fails.parquet").launches) == 4
+
+
+@pytest.mark.parametrize("command", ["trace", "count", "check"])
+def test_a_deterministic_run_is_on_emulators_of_one_core(memlane: Command, script: Path, command: str) -> None:
+    script.write_text(THREE_LAUNCHES + "print('threads', target.threads)\n")
+    assert "threads None" in memlane(command, script).lines
+    Path("three.parquet").unlink(missing_ok=True)
+    assert "threads 1" in memlane(command, script, "--deterministic").lines

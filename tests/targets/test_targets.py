@@ -59,6 +59,31 @@ def test_a_name_gives_the_same_target_each_time(machine: pytest.MonkeyPatch) -> 
     assert target("cuda:1").name == "cuda:1"
 
 
+def test_a_deterministic_emulator_is_one_of_its_own_with_one_thread() -> None:
+    one = target("emulator:h200", deterministic=True)
+    assert isinstance(one, Emulator)
+    assert one.threads == 1
+    assert one is target("emulator", deterministic=True)
+    assert one is not target("emulator:h200")
+
+
+def test_an_override_makes_emulators_deterministic() -> None:
+    threads = {}
+    with override("emulator:a100", everywhere=True, deterministic=True), override("emulator:v100"):
+        threads["inner"] = target("emulator:h200")
+    with override(None, deterministic=True), override("emulator:v100"):
+        threads["outer"] = target()
+    assert threads["inner"] is threads["outer"] is target("emulator:v100", deterministic=True)
+    assert target() is target("emulator:h200")
+
+
+def test_a_gpu_is_not_deterministic(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    message = "cuda:0 runs blocks in an order of its own, so it is not deterministic; the target emulator can be"
+    with override(None, deterministic=True), pytest.raises(DeviceError, match=message):
+        target()
+
+
 def test_a_chip_of_a_file(tmp_path: Path) -> None:
     data = Path(memlane.chip.__file__).parent / "data" / "h200.toml"
     (tmp_path / "mine.toml").write_text(data.read_text(encoding="utf-8"), encoding="utf-8")

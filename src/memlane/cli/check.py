@@ -32,6 +32,7 @@ def check(
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
     target: Annotated[str, typer.Option("--target", "-t", help="The emulator to run on, for example `emulator:a100`.")] = "",
+    deterministic: o.Deterministic = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first finding.")] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Shuffle the order in which the warps of a block take their turns.")
@@ -45,7 +46,7 @@ def check(
     )
     try:
         with progress("checking"):
-            program.run(target or _emulator(), checker)
+            program.run(target or _emulator(), checker, deterministic)
     except LaunchError:
         if checker.reports:
             _print(checker, as_json)

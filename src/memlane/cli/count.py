@@ -30,6 +30,7 @@ def count(
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
     target: o.TargetName = "",
+    deterministic: o.Deterministic = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
@@ -38,7 +39,7 @@ def count(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
     with progress("counting"):
-        program.run(target, counter)
+        program.run(target, counter, deterministic)
     if not counter.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)
     if not counter.counted:

@@ -14,6 +14,14 @@ ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]"
 TargetName = Annotated[
     str, typer.Option("--target", "-t", help="Where to run: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")
 ]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="On the emulator: run every launch on one core, so that what depends on the order of blocks is the same each time. Launches "
+        "that are traced, counted or checked always are.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Where to write; default: named after the input, in the working directory.")

@@ -59,8 +59,9 @@ class Program:
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
 
-    def run(self, target_name: str, observer: Observer) -> None:
-        """Run it with every launch under `observer`. CommandError for what `check` finds, and for options that it has no use for."""
+    def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> None:
+        """Run it with every launch under `observer`, on emulators of one core if `deterministic`. CommandError for what `check` finds, and
+        for options that it has no use for."""
         self.check()
         if self.path.suffix in SOURCE_SUFFIXES:
             if self.arguments:
@@ -68,7 +69,7 @@ class Program:
                     f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
                 )
             with compile_notes():
-                run_kernel(self.path, self.compile, self.launch, target_name, observer)
+                run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
             return
         given = {**vars(self.compile), **vars(self.launch)}
         without = {**vars(CompileOptions()), **vars(LaunchOptions())}
@@ -77,7 +78,7 @@ class Program:
                 option = _OPTION.get(name, f"--{name}")
                 raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
         with compile_notes():
-            run_script(self.path, self.arguments, target_name, observer)
+            run_script(self.path, self.arguments, target_name, observer, deterministic)
 
 
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
@@ -109,9 +110,11 @@ def arch_of(target: Target) -> str:
     return f"sm_{major}{minor}"
 
 
-def run_kernel(path: Path, compile_options: CompileOptions, options: LaunchOptions, target_name: str, observer: Observer) -> None:
+def run_kernel(
+    path: Path, compile_options: CompileOptions, options: LaunchOptions, target_name: str, observer: Observer, deterministic: bool = False
+) -> None:
     """Launch the one kernel of a .cu or .ptx file under `observer`."""
-    where = target(target_name or None)
+    where = target(target_name or None, deterministic=deterministic)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
     kernel = loaded[options.kernel or _only_kernel(path, loaded)]
     grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
@@ -131,7 +134,7 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
     raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
 
 
-def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer) -> None:
+def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> None:
     """Run a Python script as `python path arguments...` would, with every launch under `observer`.
 
     CommandError for a script that stops with an exit code, and for one that raises: then its text is the traceback that Python would show.
@@ -140,7 +143,7 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with override(target_name or None, everywhere=True), observing(observer, everywhere=True):
+        with override(target_name or None, everywhere=True, deterministic=deterministic), observing(observer, everywhere=True):
             runpy.run_path(str(path), run_name="__main__")
             _join_threads()
     except SystemExit as stop:

@@ -46,6 +46,7 @@ def trace(
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
     target: o.TargetName = "",
+    deterministic: o.Deterministic = False,
     output: o.Output = None,
     force: o.Force = False,
 ) -> None:
@@ -61,7 +62,7 @@ def trace(
     failure, launched = None, LaunchedKernels(launch)
     try:
         with progress("tracing"), observing(launched, everywhere=True):
-            program.run(target, tracer)
+            program.run(target, tracer, deterministic)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
         if not tracer.traced:
             raise

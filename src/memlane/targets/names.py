@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -23,14 +24,24 @@ DEFAULT_CHIP = "h200"
 ENVIRONMENT = "MEMLANE_TARGET"
 """The environment variable that names the target for scripts that name none."""
 
-_override: ContextVar[str | None] = ContextVar("memlane_target", default=None)
+
+@dataclass(frozen=True)
+class _Asked:
+    """What an override asks for: nothing, if it was never set."""
+
+    name: str = ""
+    deterministic: bool = False
+
+
+_NOTHING = _Asked()
+_override: ContextVar[_Asked] = ContextVar("memlane_target", default=_NOTHING)
 """For the present thread, or task."""
-_override_everywhere: list[str] = []
+_override_everywhere: list[_Asked] = []
 """For the whole process, the last one counts: a thread that starts does not inherit context variables."""
 _overriding = threading.Lock()
 
 
-def target(name: str | None = None) -> Target:
+def target(name: str | None = None, *, deterministic: bool = False) -> Target:
     """The target called `name`; the same object each time.
 
         cuda, cuda:1            a GPU by its number, the first without one
@@ -39,27 +50,37 @@ def target(name: str | None = None) -> Target:
         emulator:./chip.toml    the emulator, as the chip of a data file
 
     Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator: `Target.name` tells. Inside `override` it
-    is what was given there, whatever `name` says. Raises DeviceError for a name that is no target here, MissingDependency where the
-    packages for a GPU are not installed, ChipError for a chip that does not exist.
+    is what was given there, whatever `name` says.
+
+    The emulator runs large launches on several cores, and then what depends on the order of blocks, such as the sum of floats by atomic
+    additions, may differ from run to run, as on a GPU. With `deterministic` it is another emulator, of its own memory, that runs every
+    launch on one core.
+
+    Raises DeviceError for a name that is no target here and for a deterministic GPU, MissingDependency where the packages for a GPU are
+    not installed, ChipError for a chip that does not exist.
     """
-    everywhere = _override_everywhere[-1:]
-    return _resolve(_override.get() or (everywhere[0] if everywhere else name) or os.environ.get(ENVIRONMENT) or _first())
+    asked = [_override.get(), *_override_everywhere[-1:]]
+    named = next((one.name for one in asked if one.name), name)
+    return _resolve(named or os.environ.get(ENVIRONMENT) or _first(), deterministic or any(one.deterministic for one in asked))
 
 
 @contextmanager
-def override(name: str | None, *, everywhere: bool = False) -> Iterator[None]:
+def override(name: str | None, *, everywhere: bool = False, deterministic: bool = False) -> Iterator[None]:
     """Inside the `with` block, `target()` answers `name`, also to those who ask for another: in this thread, or with `everywhere` in all
-    threads of the process that have no override of their own. None changes nothing."""
-    if everywhere and name:
+    threads of the process that have no override of their own. None changes nothing. With `deterministic` it answers emulators of one
+    core."""
+    asked = _Asked(name or "", deterministic)
+    if everywhere and asked != _NOTHING:
         with _overriding:
-            _override_everywhere.append(name)
+            _override_everywhere.append(asked)
         try:
             yield
         finally:
             with _overriding:
-                _override_everywhere.remove(name)
+                _override_everywhere.remove(asked)
         return
-    token = _override.set(name or _override.get())
+    before = _override.get()
+    token = _override.set(_Asked(asked.name or before.name, asked.deterministic or before.deterministic))
     try:
         yield
     finally:
@@ -74,17 +95,19 @@ def _first() -> str:
     return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
 
 
-def _resolve(name: str) -> Target:
+def _resolve(name: str, deterministic: bool) -> Target:
     if match := re.fullmatch(r"cuda(?::(\d+))?", name):
+        if deterministic:
+            raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
         return _device(int(match[1] or 0))
     kind, _, chip = name.partition(":")
     if kind != "emulator":
         raise DeviceError(f"no target {name!r}; {available()}")
     chip = chip or DEFAULT_CHIP
     if chip in names():
-        return _emulator(chip)
+        return _emulator(chip, deterministic)
     if chip.endswith(".toml") or os.sep in chip:
-        return _emulator_of_file(Path(chip).expanduser().resolve())
+        return _emulator_of_file(Path(chip).expanduser().resolve(), deterministic)
     raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
 
 
@@ -101,10 +124,10 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str) -> Target:
-    return Emulator(load(chip))
+def _emulator(chip: str, deterministic: bool) -> Target:
+    return Emulator(load(chip), threads=1 if deterministic else None)
 
 
 @cache
-def _emulator_of_file(path: Path) -> Target:
-    return Emulator(from_file(path))
+def _emulator_of_file(path: Path, deterministic: bool) -> Target:
+    return Emulator(from_file(path), threads=1 if deterministic else None)
