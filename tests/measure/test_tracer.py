@@ -14,6 +14,7 @@ from memlane.measure import Counter, Tracer, count, trace
 from memlane.measure.arena import SPARE_BYTES
 from memlane.ptx import Module
 from memlane.record import Trace
+from memlane.report import render_trace, summary_document, to_text
 
 Shape = tuple[int, int]
 
@@ -213,6 +214,27 @@ def test_accesses_that_find_no_room_are_not_observed_without_bound(kernels: Load
     made = tracer.finish()
     assert (made.table.num_rows, made.lost) == (10, 119)
     assert made.table["sectors"].to_pylist() == [1] * 10, "those that were kept are known"
+
+
+def test_accesses_that_were_not_kept_are_told(kernels: LoadedModule, target: Emulator) -> None:
+    made = trace(kernels["sum"][1, 32], target.zeros(5000, "u4"), 5000, records_per_warp=10)
+    unseen = made.launches[0].accesses_not_kept
+    assert unseen >= made.lost - 1000 > 0
+    assert summary_document(made)["accesses_not_kept"] == unseen
+    assert f"Of {unseen:,} more accesses" in to_text(render_trace(made), 120)
+
+
+@pytest.mark.parametrize("observes", [True, False])
+def test_a_trace_with_counts_carries_the_branches_of_the_plain_kernel(
+    observes: bool, target: Emulator, kernels: LoadedModule, data: DeviceArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the probes are none of it; on a target that does not observe they come from the counting launch."""
+    monkeypatch.setattr(target, "observes", observes, raising=False)
+    plain = count(kernels["sum"][1, 64], data, 9).branches
+    assert [(branch.line, branch.executions, branch.divergent) for branch in plain] == [(34, 18, 0)]
+    made = trace(kernels["sum"][1, 64], data, 9, counts=True)
+    assert made.launches[0].branches == plain
+    assert trace(kernels["add"][1, 64], data, 1, counts=True).launches[0].branches == ()
 
 
 def test_tracer_and_counter_are_blocks_of_their_own(kernels: LoadedModule, data: DeviceArray) -> None:

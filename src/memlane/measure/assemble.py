@@ -13,10 +13,10 @@ from memlane.instrument import Decoded
 from memlane.launch import Target
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
-from memlane.measure.observed import site_counts
+from memlane.measure.observed import branch_counts, site_counts
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
-from memlane.record import WARP_DTYPE, LaunchInfo, Site, Skipped, Trace, build_trace
+from memlane.record import WARP_DTYPE, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = 0, 1, 255
 """Numbers of spaces in `memlane.launch.ACCESS_DTYPE`, and one that is none."""
@@ -171,10 +171,16 @@ def _sites_by_position(record: LaunchRecord) -> IntArray:
 def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> LaunchInfo:
     launch = grid.record.launch
     numbers = table.numbers[grid.record.probed]
-    counts = tuple(replace(one, site=table.sites[numbers[one.site.id]]) for one in grid.record.counted if numbers[one.site.id] >= 0)
+    counts: tuple[SiteCounts, ...] = ()
+    branches: tuple[BranchCounts, ...] = ()
     if grid.observation is not None:
         positions = grid.record.probed.traced.positions.get(launch.kernel.name, {})
         counts = site_counts(grid.observation, {position: table.sites[numbers[site]] for site, position in positions.items()})
+        branches = branch_counts(grid.observation, launch.kernel)
+    elif grid.record.counted is not None:
+        found = grid.record.counted
+        counts = tuple(replace(one, site=table.sites[numbers[one.site.id]]) for one in found.sites if numbers[one.site.id] >= 0)
+        branches = found.branches
     return LaunchInfo(
         id=number,
         kernel=launch.kernel.title,
@@ -186,6 +192,8 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         scheme=scheme,
         lost=int(grid.warp_rows["lost"].sum()) + grid.homeless,
         counts=counts,
+        branches=branches,
+        accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
     )
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.errors import MemlaneError
-from memlane.instrument import SiteTable, place_of, site_table
-from memlane.launch import COUNT_FIELDS, KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
+from memlane.instrument import SiteTable, site_table
+from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
-from memlane.measure.observed import site_counts
+from memlane.measure.observed import branch_counts, site_counts
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.ptx import Module
-from memlane.record import BranchCounts, Counts
-
-_EXECUTIONS, _DIVERGENT = COUNT_FIELDS.index("requests"), COUNT_FIELDS.index("divergent")
+from memlane.record import Counts
 
 
 class Counter(Watching):
@@ -78,25 +75,12 @@ def counts_of(observation: Observation) -> Counts:
         grid=launch.grid,
         block=launch.block,
         sites=site_counts(observation, table.of_kernel[kernel.name]),
-        branches=branch_counts(observation, module),
+        branches=branch_counts(observation, kernel),
         how="emulated",
         thread_instructions=observation.thread_instructions,
         skipped=tuple(one for one in table.skipped if kernel.title in one.kernels),
         judge=judge_of(kernel.loaded),
     )
-
-
-def branch_counts(observation: Observation, module: Module) -> tuple[BranchCounts, ...]:
-    """The conditional branches that were executed."""
-    kernel = observation.launch.kernel
-    assert kernel.function.body is not None
-    found = []
-    for index, instruction in enumerate(kernel.function.body.instructions()):
-        if index in observation.counts and instruction.form.effect == "branch":
-            fields = observation.counts[index]
-            file, line, _ = place_of(module, instruction)
-            found.append(BranchCounts(kernel.title, file, line, int(fields[_EXECUTIONS]), int(fields[_DIVERGENT])))
-    return tuple(found)
 
 
 def count(call: KernelCall, *args: object) -> Counts:

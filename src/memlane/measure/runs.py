@@ -15,7 +15,7 @@ from memlane.instrument import Decoded
 from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
 from memlane.measure.probed import ProbedModule
-from memlane.record import SiteCounts
+from memlane.record import Counts
 
 Extent = tuple[int, int]
 
@@ -35,8 +35,8 @@ class LaunchRecord:
     probed: ProbedModule
     observations: list[tuple[int, Observation]] = field(default_factory=list)
     """With the turn at which each was made."""
-    counted: tuple[SiteCounts, ...] = ()
-    """Transactions from a counting launch, under the sites of the original module; where the target cannot observe."""
+    counted: Counts | None = None
+    """From a counting launch, under the sites of the original module; where the target cannot observe."""
 
     def layers(self, max_accesses: int) -> Layers:
         """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""

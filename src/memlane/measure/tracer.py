@@ -15,7 +15,7 @@ from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.record import SiteCounts, Trace
+from memlane.record import Counts, Trace
 
 
 class Tracer(Watching):
@@ -85,7 +85,7 @@ class Tracer(Watching):
         layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
-    def _count(self, launch: Launch) -> tuple[SiteCounts, ...]:
+    def _count(self, launch: Launch) -> Counts:
         """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
         loaded = launch.kernel.loaded
         if loaded not in self._tallies:
@@ -95,7 +95,7 @@ class Tracer(Watching):
         launch.kernel.target.launch(tally.counting(len(self._records), launch))
         [(_, counts)] = tally.collect()
         before.restore()
-        return counts.sites
+        return counts.checked
 
     def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
         if loaded not in self._probed:

@@ -69,5 +69,8 @@ class LaunchInfo:
     lost: int = 0
     """Records that found no room, counted exactly."""
     branches: tuple[BranchCounts, ...] = ()
+    """Conditional branches of the kernel where they were counted with the trace."""
+    accesses_not_kept: int = 0
+    """Accesses, those of the probes among them, that the target saw and had no room for: the transactions of some records are unknown."""
     counts: tuple[SiteCounts, ...] = ()
     """Transactions by site where they were counted with the trace."""

@@ -16,9 +16,10 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
-                      windows_cycles (of the empty probe, by scheme), sites: list of the fields of `Site` (`completeness` with its `reason`
-                      and `evidence`, `copies` in the assembled code, what tracing `changed`), lines: list of the fields of
-                      `memlane.record.LineSummary` (`cycles_*`: from start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+                      accesses_not_kept (whose transactions are unknown), windows_cycles (of the empty probe, by scheme), sites: list
+                      of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
+                      tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
+                      start to end; `lifetime_share`: 0 to 1, serialised by the probe).
 
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """
@@ -71,6 +72,7 @@ def summary_document(trace: Trace) -> Document:
         "modelled": trace.modelled,
         "version": trace.version,
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
+        "accesses_not_kept": sum(launch.accesses_not_kept for launch in trace.launches),
         "windows_cycles": dict(trace.windows),
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],

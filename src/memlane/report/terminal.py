@@ -120,6 +120,11 @@ def _footer(trace: Trace) -> list[Text]:
     notes = [f"Target {trace.target}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
     if trace.lost:
         notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
+    unseen = sum(launch.accesses_not_kept for launch in trace.launches)
+    if unseen:
+        notes.append(
+            f"Of {unseen:,} more accesses, those of the probes among them, the transactions were not kept: some rows may lack theirs."
+        )
     notes += [
         f"Cycles: from start to end of an access of a warp, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
