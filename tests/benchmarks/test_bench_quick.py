@@ -38,6 +38,28 @@ def test_overhead(quick: Quick) -> None:
 
 
 def test_emulator_speeds(quick: Quick) -> None:
-    assert quick("emulator", "matrix product")[0]["value"] > 1e6
+    ways = ["function only", "with counts", "with counts and clock", "with checker"]
+    rows = quick("emulator", "matrix product")
+    assert [row["metric"] for row in rows] == [f"thread-instructions, {way}" for way in ways]
+    assert all(row["value"] > 1e5 for row in rows), rows
     assert quick("emulator", "parsing")[0]["value"] < 5
     assert quick("emulator", "importing")[0]["value"] < 5
+
+
+def test_a_stored_first_launch_is_quicker_than_a_compiled_one(quick: Quick) -> None:
+    compiled, stored = quick("emulator", "compiling")
+    assert (compiled["metric"], stored["metric"]) == ("first launch, compiled", "first launch, from the store")
+    assert stored["value"] < compiled["value"] / 2
+
+
+def test_more_blocks_need_no_more_memory(quick: Quick) -> None:
+    (row,) = quick("emulator", "memory")
+    assert row["value"] is None or abs(row["value"]) < 8, row
+
+
+def test_peers_compute_the_same_product_or_say_what_they_need(quick: Quick) -> None:
+    rows = quick("emulator", "peers")
+    assert [row["metric"].rpartition(" of ")[2] for row in rows] == ["Numba's simulator", "Triton's interpreter", "NumPy"]
+    for row, package in zip(rows, ("numba_cuda", "triton", ""), strict=True):
+        assert row["value"] or row["note"].startswith(f"{package} is not installed; pip install 'memlane["), row
+    assert rows[-1]["value"] > 0
