@@ -1,9 +1,11 @@
 """What it means that two results of an instruction are equal, and how far apart those of an approximate one may be.
 
-Integers and IEEE operations: equal bits. Where PTX leaves the payload of a NaN open, any two NaNs are equal: results in f64, whose NaNs are
-not canonical, and `abs` and `neg`. Operands for which the manual leaves the result open are left out (see `undefined`).
+Integers and IEEE operations: equal bits. Where PTX leaves the payload of a NaN open, any two NaNs are equal: results in f64, for which the
+manual names no canonical NaN as it does for f32, f16 and bf16, and `abs` and `neg`, of which it says that a NaN gives an unspecified NaN.
+Operands for which the manual leaves the result open are left out (see `undefined`), and nothing else is.
 Approximate instructions: the error against the true value, where that is a normal number, and equality in kind (zero, infinite, NaN) where
-either result is none.
+either result is none. Where a form without `.ftz` gives subnormal results their error is recorded too, in steps of the smallest number: the
+manual's bounds speak of normal results.
 """
 
 from __future__ import annotations
@@ -78,8 +80,10 @@ def has_open_payload(case: Case, kind: str) -> bool:
 def undefined(case: Case, operands: Sequence[Bits], count: int) -> tuple[Mask, str]:
     """For which operands the manual does not say what the result is, and what is to be said of them.
 
-    Positions and lengths of bit fields are numbers up to 255. For 32 bits the hardware takes the lower byte of others, and that is
-    compared; for 64 bits it does not. `fns` counts from a bit of the mask, and its offset -2^31 has no absolute value to count down from.
+    The manual restricts positions and lengths of `bfe` and `bfi` to the values of eight bits. Beyond them its code takes their lower byte,
+    which an H200 does for 32 bits: that is compared. For 64 bits it does not (positions beyond 255 give nothing): that is left out.
+    `fns`: bases beyond 31 are undefined by the manual, and the absolute value of the offset -2^31, by which its code counts, is no
+    number of its type. Division of integers by zero: the manual leaves the value to the machine.
     """
     opcode = case.spelling.row.opcode
     if opcode in ("div", "rem") and SCALAR_TYPES[case.operands[1]].kind in "us":
@@ -158,12 +162,12 @@ BOUNDS = {
     ("rsqrt", "f64"): Bound(lambda a: 1.0 / np.sqrt(a), "relative"),
     ("sin", "f32"): Bound(np.sin, "absolute", 2.0**-20.5, highest=pi),
     ("cos", "f32"): Bound(np.cos, "absolute", 2.0**-20.5, highest=pi),
-    ("lg2", "f32"): Bound(np.log2, "mixed"),
+    ("lg2", "f32"): Bound(np.log2, "mixed", 2.0**-22),
     ("ex2", "f32"): Bound(np.exp2),
     ("ex2", "f16"): Bound(np.exp2),
     ("ex2", "bf16"): Bound(np.exp2),
-    ("tanh", "f32"): Bound(np.tanh, "relative"),
-    ("tanh", "f16"): Bound(np.tanh, "absolute"),
+    ("tanh", "f32"): Bound(np.tanh, "relative", 2.0**-11),
+    ("tanh", "f16"): Bound(np.tanh, "absolute", 2.0**-10.987),
     ("tanh", "bf16"): Bound(np.tanh, "absolute"),
     ("div", "f32"): Bound(np.divide, reach=2.0, lowest=2.0**-126, highest=2.0**126),
 }
@@ -204,7 +208,19 @@ def approximate_rows(
         apart = Row(
             apart.case, apart.metric, apart.value, "", 0.0, note=f"({values}): {names[0]} {there[first]:.9g}, {names[1]} {here[first]:.9g}"
         )
-    return [Row(case.name, "largest error", error, bound.unit, bound.reach, peer=peer, note=note), apart]
+    rows = [Row(case.name, "largest error", error, bound.unit, bound.reach, peer=peer, note=note), apart]
+    return rows if case.spelling.has("ftz") else [*rows, *_subnormal_row(case, kind, truth, here, size <= bound.highest)]
+
+
+def _subnormal_row(case: Case, kind: str, truth: Numbers, found: Numbers, promised: Mask) -> list[Row]:
+    """The largest error among true values below the smallest normal number, if there are any; nothing is promised of it."""
+    step = least_normal(kind) * 2.0 ** -FLOATS[kind][1]
+    small = promised & (truth != 0) & (np.abs(truth) < least_normal(kind))
+    if not small.any() or kind == "f64":
+        return []
+    with np.errstate(all="ignore"):
+        error = float(np.max(np.where(small, np.abs(found - truth), 0.0)) / step)
+    return [Row(case.name, "largest error of subnormal results", error, "steps", peer={"tuples": float(small.sum())})]
 
 
 def _within(bound: Bound, kind: str, size: Numbers, here: Numbers, there: Numbers) -> Mask:

@@ -19,7 +19,7 @@ from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Layers
-from memlane.ptx import Function, Instruction, Module
+from memlane.ptx import Function, Instruction, Module, registers_read
 
 
 def refusals(module: Module, function: Function, where: Chip | None = None) -> dict[int, str]:
@@ -28,7 +28,8 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
     body, _ = link(module, function, SERVICES, stop_at_memory=False)
     frame = place_variables(module, function, body)
     needed = live_out(body.places)
-    registers = assign_registers(body.registers, set().union(*needed), layers)
+    read = frozenset(name for place in body.places for step in place.steps for name in registers_read(step.instruction))
+    registers = assign_registers(body.registers, set().union(*needed), read, layers)
     step_function = ir.Function(Program(), ir.FunctionType(I32, [POINTER]), "kernel")
     entry = Emit(step_function.append_basic_block("entry"))
     k = Lowering(entry, step_function.args[0], registers, frame, layers, where or _any_chip())

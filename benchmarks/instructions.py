@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from memlane.ptx import SCALAR_TYPES, TABLE, Form, ScalarType
 from memlane.ptx.forms import Row as TableRow
@@ -73,8 +74,13 @@ def _begins(section: str, head: str) -> bool:
 # -- spelling --------------------------------------------------------------------------------------------------------------------
 
 
-def spellings() -> Iterator[Spelling]:
+@cache
+def spellings() -> tuple[Spelling, ...]:
     """All forms that are looked at, in the order of the table, each once."""
+    return tuple(_spellings())
+
+
+def _spellings() -> Iterator[Spelling]:
     seen: set[tuple[str, int]] = set()
     for entry in TABLE.ops:
         for row in entry.rows():

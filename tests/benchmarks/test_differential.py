@@ -261,12 +261,11 @@ def test_what_the_emulator_refuses_is_found_without_compiling() -> None:
     assert "wgmma.fence" in refusals(found, found.kernels["k"])[1]
 
 
-def test_a_quick_run_compares_with_numpy_what_it_can(quick: Callable[..., list[dict[str, Any]]]) -> None:
+def test_a_quick_run_compares_with_the_oracle(quick: Callable[..., list[dict[str, Any]]]) -> None:
     rows = {row["case"]: row for row in quick("differential", "logic")}
     assert all(row["holds"] for row in rows.values())
-    assert rows["xor.b64"]["metric"] == "operands that differ"
-    assert rows["xor.b64"]["peer"] == {"tuples": 256.0}
-    assert rows["shf.l.wrap.b32"]["note"] == "no second road without a GPU"
+    assert {row["metric"] for row in rows.values()} == {"operands that differ"}
+    assert rows["shf.l.wrap.b32"]["peer"] == {"tuples": 256.0}
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------------------

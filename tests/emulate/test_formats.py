@@ -6,24 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from benchmarks.exact import FORMATS as FORMS
+from benchmarks.exact import HALF, SINGLE, Binary, added, converted, divided, multiplied, multiplied_and_added
 
 from tests.emulate.elementwise import apply
-from tests.emulate.exact import BRAIN, DOUBLE, HALF, SINGLE, Binary
 from tests.emulate.running import run
-from tests.emulate.test_rounding import added, agrees, divided, multiplied, multiplied_and_added, negative, specimens, zero_of
+from tests.emulate.test_rounding import agrees, specimens
 
-FORMS = {"f16": HALF, "bf16": BRAIN, "f32": SINGLE, "f64": DOUBLE, "tf32": Binary(8, 10)}
 WIDTHS = {16: "h", 32: "w", 64: "l"}
 INF = 0x7F800000
-
-
-def converted(target: Binary, source: Binary, bits: int, direction: str) -> int | None:
-    if source.is_nan(bits):
-        return None
-    sign = zero_of(target, negative(source, bits))
-    if source.is_infinite(bits):
-        return target.infinity | sign
-    return target.round(source.value(bits), direction) if source.value(bits) else sign
 
 
 def near_ties(source: Binary, target: Binary, seed: int) -> list[int]:

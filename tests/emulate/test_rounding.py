@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
-from math import isqrt
 
 import numpy as np
 import pytest
+from benchmarks.exact import DOUBLE, SINGLE, Binary, added, divided, multiplied, multiplied_and_added, root
 
 from tests.emulate.elementwise import apply
-from tests.emulate.exact import DOUBLE, SINGLE, Binary
 
 DIRECTIONS = ("rn", "rz", "rm", "rp")
 
@@ -46,76 +44,6 @@ def pairs(form: Binary, seed: int) -> list[tuple[int, int]]:
     rng = np.random.default_rng(seed)
     edges = [(a, b) for a in left[:28] for b in right[:28]]
     return edges + [(left[i], right[j]) for i, j in zip(rng.permutation(len(left)), rng.permutation(len(right)), strict=True)]
-
-
-def zero_of(form: Binary, negative: bool) -> int:
-    return form.sign if negative else 0
-
-
-def exact_sum(form: Binary, terms: list[Fraction], zero_signs: list[bool], direction: str) -> int:
-    """The sum of numbers, of which `zero_signs` tells the signs: a sum of zero is -0 if all are negative zeros, or rounded down and not all
-    are positive zeros."""
-    total = sum(terms, Fraction(0))
-    if total:
-        return form.round(total, direction)
-    if any(terms):
-        return zero_of(form, direction == "rm")
-    return zero_of(form, all(zero_signs) or (direction == "rm" and any(zero_signs)))
-
-
-def negative(form: Binary, bits: int) -> bool:
-    return bool(bits & form.sign)
-
-
-def added(form: Binary, a: int, b: int, direction: str) -> int | None:
-    if form.is_nan(a) or form.is_nan(b) or (form.is_infinite(a) and form.is_infinite(b) and a != b):
-        return None
-    if form.is_infinite(a) or form.is_infinite(b):
-        return a if form.is_infinite(a) else b
-    return exact_sum(form, [form.value(a), form.value(b)], [negative(form, a), negative(form, b)], direction)
-
-
-def multiplied(form: Binary, a: int, b: int, direction: str) -> int | None:
-    sign = zero_of(form, negative(form, a) != negative(form, b))
-    sizes = a & ~form.sign, b & ~form.sign
-    if form.is_nan(a) or form.is_nan(b) or (form.infinity in sizes and 0 in sizes):
-        return None
-    if form.infinity in sizes:
-        return form.infinity | sign
-    return form.round(form.value(a) * form.value(b), direction) if all(sizes) else sign
-
-
-def divided(form: Binary, a: int, b: int, direction: str) -> int | None:
-    sign = zero_of(form, negative(form, a) != negative(form, b))
-    size, by = a & ~form.sign, b & ~form.sign
-    if form.is_nan(a) or form.is_nan(b) or size == by == 0 or size == by == form.infinity:
-        return None
-    if size == form.infinity or by == 0:
-        return form.infinity | sign
-    return form.round(form.value(a) / form.value(b), direction) if size and by != form.infinity else sign
-
-
-def multiplied_and_added(form: Binary, a: int, b: int, c: int, direction: str) -> int | None:
-    sizes = a & ~form.sign, b & ~form.sign
-    minus = negative(form, a) != negative(form, b)
-    if form.is_nan(a) or form.is_nan(b) or form.is_nan(c) or (form.infinity in sizes and 0 in sizes):
-        return None
-    if form.infinity in sizes:
-        return added(form, form.infinity | zero_of(form, minus), c, direction)
-    if form.is_infinite(c):
-        return c
-    return exact_sum(form, [form.value(a) * form.value(b), form.value(c)], [minus, negative(form, c)], direction)
-
-
-def root(form: Binary, a: int, direction: str) -> int | None:
-    if form.is_nan(a) or (negative(form, a) and a != form.sign):
-        return None
-    if a in (0, form.sign, form.infinity):
-        return a
-    scaled = form.value(a) * 4 ** (form.bias + form.mantissa + 8)
-    whole = isqrt(scaled.numerator)  # scaled is an integer, and its root has more bits than the format
-    inexact = Fraction(1, 2) if whole * whole != scaled else Fraction(0)
-    return form.round((whole + inexact) / Fraction(2) ** (form.bias + form.mantissa + 8), direction)
 
 
 def agrees(form: Binary, expected: int | None, found: int) -> bool:
