@@ -301,5 +301,5 @@ def test_fetches_are_traced(kernels: LoadedModule) -> None:
     call, arguments = call_of(kernels, 40)
     recorded = trace(call, *arguments)
     (site,) = [site for site in recorded.sites if site.space == "tex"]
-    assert (site.kind, site.op, site.nbytes) == ("load", "tex.2d.v4.f32.f32", 16)
+    assert (site.kind, site.op, site.nbytes, site.line) == ("load", "tex.2d.v4.f32.f32", 16, line_of("READ(read_2d,"))
     assert sum(recorded.table["site"].to_numpy() == site.id) == 2

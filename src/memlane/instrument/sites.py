@@ -10,6 +10,7 @@ from memlane.ptx import (
     Function,
     Instruction,
     Liveness,
+    Location,
     Module,
     Operand,
     Pair,
@@ -127,9 +128,16 @@ def _registers(operand: Operand) -> Iterator[str]:
 
 
 def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:
-    """File, line and column in the user's source, or in the PTX where there is no line information."""
+    """File, line and column in the user's source, or in the PTX where there is no line information.
+
+    For what the header of a library does, whose text is not the user's, it is the place of the user's that called it, if that is known.
+    """
     at = instruction.location
     if at is not None and at.file in module.files:
+        own: Location | None = at
+        while own is not None and module.files.get(own.file) not in module.sources:
+            own = own.inlined_into
+        at = own or at
         return module.files[at.file], at.line, at.column
     span = instruction.span
     return (module.name, span.line, span.column) if span is not None else (module.name, 0, 0)
