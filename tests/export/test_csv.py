@@ -21,6 +21,7 @@ HEADER = (
     "launch kernel file line op space site bytes_per_lane block sm warp active_mask execution "
     "start_cycles end_cycles completeness sectors wavefronts"
 )
+TIMES = " start_ns end_ns"
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -32,19 +33,29 @@ def test_every_row_and_column_is_there(tmp_path: Path) -> None:
     trace = transpose()
     export(trace, "csv", tmp_path / "t.csv")
     rows = read(tmp_path / "t.csv")
-    assert list(rows[0]) == HEADER.split()
+    assert list(rows[0]) == (HEADER + TIMES).split()
     expected = [
         {name: "" if value is None else str(value) for name, value in zip(HEADER.split(), row.values(), strict=True)}
         for row in trace.table.to_pylist()
     ]
-    assert rows == expected
+    assert [{name: row[name] for name in HEADER.split()} for row in rows] == expected
     assert {row["wavefronts"] for row in rows} == {"", "1", "32"}
+
+
+def test_times_in_ns_are_those_of_the_common_axis(tmp_path: Path) -> None:
+    trace = transpose()
+    export(trace, "csv", tmp_path / "t.csv")
+    for row in read(tmp_path / "t.csv"):
+        cycles = int(row["end_cycles"]) - int(row["start_cycles"])
+        assert float(row["end_ns"]) - float(row["start_ns"]) == pytest.approx(cycles / 1.98, abs=0.11)
+    export(replace(trace, warps=trace.warps[:0]), "csv", tmp_path / "bare.csv")
+    assert {(row["start_ns"], row["end_ns"]) for row in read(tmp_path / "bare.csv")} == {("", "")}
 
 
 def test_the_first_line_is_the_header_and_lines_end_in_line_feeds(tmp_path: Path) -> None:
     export(transpose(), "csv", tmp_path / "t.csv")
     data = (tmp_path / "t.csv").read_bytes()
-    assert data.split(b"\n", 1)[0].decode().replace('"', "").split(",") == HEADER.split()
+    assert data.split(b"\n", 1)[0].decode().replace('"', "").split(",") == (HEADER + TIMES).split()
     assert b"\r" not in data
     assert data.endswith(b"\n")
 
@@ -98,7 +109,7 @@ def test_an_existing_file_stays_without_force(tmp_path: Path) -> None:
 
 
 def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    broken = replace(transpose(), table=transpose().table.drop_columns(["sm"]))
+    broken = replace(transpose(), table=transpose().table.drop_columns(["op"]))
     with pytest.raises((pa.ArrowInvalid, ValueError)):
         export(broken, "csv", tmp_path / "t.csv")
     assert os.listdir(tmp_path) == []
