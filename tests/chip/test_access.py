@@ -4,7 +4,7 @@ and many accesses at once against one at a time."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,15 +18,9 @@ H200 = chip.load("h200")
 ALL = 0xFFFFFFFF
 LANE = np.arange(32, dtype=np.uint64)
 
-TESLA = replace(  # half warps over 16 banks with one broadcast word, and segments: compute capability 1.3
-    H200,
-    banks=replace(H200.banks, banks=16, lanes_4=16, lanes_8=16, lanes_16=16, merge="never", broadcast="one word"),
-    coalescing=replace(H200.coalescing, transactions="segments", lanes_4=16, lanes_8=16, lanes_16=16),
-)
-KEPLER_8 = replace(H200, banks=replace(H200.banks, bank_bytes=8, lanes_8=32, lanes_16=16, merge="never"))
-KEPLER_4 = replace(H200, banks=replace(H200.banks, row_words=2, lanes_8=32, lanes_16=16, merge="never"))
-FERMI = replace(H200, coalescing=replace(H200.coalescing, lanes_8=16, lanes_16=8, load_bytes=128))
-CHIPS = {"h200": H200, "tesla": TESLA, "kepler-8": KEPLER_8, "kepler-4": KEPLER_4, "fermi": FERMI}
+S1070, GTX480, GTX680, EIGHT = (chip.load(name) for name in ("s1070", "gtx480", "gtx680", "gtx680-8byte"))
+CHIPS = {name: chip.load(name) for name in chip.names()}
+KINDS: tuple[AccessKind, ...] = get_args(AccessKind)
 
 
 def at(pattern: Callable[[int], int], nbytes: int) -> list[int]:
@@ -195,48 +189,105 @@ def test_a_width_that_ptx_has_not_is_refused(nbytes: int) -> None:
 
 
 class TestOldChips:
-    """Examples of the CUDA C Programming Guide 4.2, appendix F (formerly G): the rules are expressible as data."""
+    """Examples of the CUDA C Programming Guide 4.2, appendix F."""
 
     def test_half_warps_over_16_banks(self) -> None:
-        assert access.wavefronts(TESLA, at(DENSE, 4), ALL, 4) == 2
-        assert access.wavefronts(TESLA, at(stride(2), 4), ALL, 4) == 4
-        assert access.wavefronts(TESLA, at(stride(3), 4), ALL, 4) == 2
-        assert access.wavefronts(TESLA, at(stride(16), 4), ALL, 4) == 32
+        assert access.wavefronts(S1070, at(DENSE, 4), ALL, 4) == 2
+        assert access.wavefronts(S1070, at(stride(2), 4), ALL, 4) == 4
+        assert access.wavefronts(S1070, at(stride(3), 4), ALL, 4) == 2
+        assert access.wavefronts(S1070, at(stride(16), 4), ALL, 4) == 32
+        assert access.wavefronts(S1070, at(DENSE, 4), mask(*range(16)), 4) == 1
 
     def test_one_word_is_broadcast_in_a_step(self) -> None:
-        assert access.wavefronts(TESLA, at(stride(0), 4), ALL, 4) == 2
+        assert access.wavefronts(S1070, at(stride(0), 4), ALL, 4) == 2
         # Two words, each for eight lanes of the half warp, in different banks: broadcasting one leaves seven lanes with the other.
-        assert access.wavefronts(TESLA, at(lambda lane: lane % 2, 4), ALL, 4) == 4
+        assert access.wavefronts(S1070, at(lambda lane: lane % 2, 4), ALL, 4) == 4
         # The same two words in one bank cost two steps as well, one broadcast each.
-        assert access.wavefronts(TESLA, at(lambda lane: 16 * (lane % 2), 4), ALL, 4) == 4
+        assert access.wavefronts(S1070, at(lambda lane: 16 * (lane % 2), 4), ALL, 4) == 4
+
+    def test_characters_side_by_side_conflict_on_the_oldest_only(self) -> None:
+        side_by_side, a_word_each = at(DENSE, 1), at(stride(4), 1)
+        assert access.conflicts(S1070, side_by_side, ALL, 1) > 0
+        assert access.conflicts(S1070, a_word_each, ALL, 1) == 0
+        assert access.conflicts(GTX480, side_by_side, ALL, 1) == 0
+
+    def test_doubles_are_two_requests_of_stride_two_on_the_oldest(self) -> None:
+        # Four half-warp requests, each with 2-way conflicts.
+        assert access.wavefronts(S1070, at(DENSE, 8), ALL, 8) == 8
+        assert access.ideal_wavefronts(S1070, at(DENSE, 8), ALL, 8) == 4
+        assert access.conflicts(GTX480, at(DENSE, 8), ALL, 8) == 0
+        assert access.conflicts(GTX480, at(stride(2), 8), ALL, 8) == 2
+
+    def test_16_bytes_take_a_wavefront_more_on_fermi(self) -> None:
+        """One more than the most lanes of a quarter warp at one bank: contiguous ones conflict in two ways."""
+        assert access.wavefronts(GTX480, at(DENSE, 16), ALL, 16) == 4 * 2
+        assert access.wavefronts(GTX480, at(stride(2), 16), ALL, 16) == 4 * 3
+        assert access.conflicts(GTX480, at(DENSE, 16), ALL, 16) == 4
+
+    @pytest.mark.parametrize(("step", "fermi", "kepler"), [(1, 1, 1), (2, 2, 1), (3, 1, 1)])
+    def test_strided_words(self, step: int, fermi: int, kepler: int) -> None:
+        """Figure F-2."""
+        assert [access.wavefronts(one, at(stride(step), 4), ALL, 4) for one in (GTX480, GTX680)] == [fermi, kepler]
+
+    def test_the_conflicts_of_the_second_reduction_are_gone_in_the_third(self) -> None:
+        """The course's steps for a block of 128 on 16 banks: `index = 2 * s * tid`, then the lower half adds the upper one."""
+        strided = [2**power for power in range(7)]
+        second = [access.conflicts(S1070, at(stride(2 * s), 4), mask(*range(min(32, 64 // s))), 4) for s in strided]
+        assert second == [2, 6, 7, 7, 3, 1, 0]
+        third = [access.conflicts(S1070, at(DENSE, 4), mask(*range(min(32, s))), 4) for s in reversed(strided)]
+        assert third == [0] * 7
 
     def test_segments_shrink_while_half_of_them_suffices(self) -> None:
-        aligned = at(DENSE, 4)
-        assert access.transactions(TESLA, aligned, ALL, 4) == 2
-        assert access.sectors(TESLA, aligned, ALL, 4) == 4
+        aligned, half = at(DENSE, 4), mask(*range(16))
+        assert access.transactions(S1070, aligned, ALL, 4) == 2
+        assert access.sectors(S1070, aligned, ALL, 4) == 4
         # Off by one element within a 128-byte segment: one transaction of 128 bytes instead of 64.
-        assert access.transactions(TESLA, [a + 4 for a in aligned], mask(*range(16)), 4) == 1
-        assert access.sectors(TESLA, [a + 4 for a in aligned], mask(*range(16)), 4) == 4
+        assert access.transactions(S1070, [a + 4 for a in aligned], half, 4) == 1
+        assert access.sectors(S1070, [a + 4 for a in aligned], half, 4) == 4
         # Across two segments: 96 bytes as 32 + 64.
         across = [128 - 32 + 4 * lane for lane in range(32)]
-        assert access.transactions(TESLA, across, mask(*range(16)), 4) == 2
-        assert access.sectors(TESLA, across, mask(*range(16)), 4) == 2
-        assert access.transactions(TESLA, at(stride(32), 4), ALL, 4) == 32
+        assert access.transactions(S1070, across, half, 4) == 2
+        assert access.sectors(S1070, across, half, 4) == 2
+        assert access.transactions(S1070, at(stride(32), 4), ALL, 4) == 32
+        # 1-byte words: segments of 32 bytes, of 2-byte words of 64.
+        assert access.sectors(S1070, at(DENSE, 1), ALL, 1) == 2
+        assert access.sectors(S1070, at(DENSE, 2), ALL, 2) == 2
 
     def test_banks_of_8_bytes(self) -> None:
-        assert access.wavefronts(KEPLER_8, at(DENSE, 8), ALL, 8) == 1
-        assert access.wavefronts(KEPLER_8, at(stride(2), 4), ALL, 4) == 1
-        assert access.wavefronts(KEPLER_8, at(stride(4), 4), ALL, 4) == 2
-        assert access.wavefronts(KEPLER_8, at(DENSE, 16), ALL, 16) == 2
+        assert access.wavefronts(EIGHT, at(DENSE, 8), ALL, 8) == 1
+        assert access.wavefronts(EIGHT, at(stride(4), 4), ALL, 4) == 2
+        assert access.wavefronts(EIGHT, at(DENSE, 16), ALL, 16) == 2
 
     def test_words_32_apart_in_one_pair_of_rows(self) -> None:
-        assert access.wavefronts(KEPLER_4, at(lambda lane: 32 * (lane % 2), 4), ALL, 4) == 1
-        assert access.wavefronts(KEPLER_4, at(lambda lane: 64 * (lane % 2), 4), ALL, 4) == 2
+        assert access.wavefronts(GTX680, at(lambda lane: 32 * (lane % 2), 4), ALL, 4) == 1
+        assert access.wavefronts(GTX680, at(lambda lane: 64 * (lane % 2), 4), ALL, 4) == 2
 
     def test_lines_of_fermi(self) -> None:
-        assert access.transactions(FERMI, at(DENSE, 4), ALL, 4) == 1
-        assert access.transactions(FERMI, at(DENSE, 8), ALL, 8) == 2
-        assert access.transactions(FERMI, at(stride(0), 8), ALL, 8) == 2
+        assert access.transactions(GTX480, at(DENSE, 4), ALL, 4) == 1
+        assert access.transactions(GTX480, at(DENSE, 8), ALL, 8) == 2
+        assert access.transactions(GTX480, at(DENSE, 16), ALL, 16) == 4
+        assert access.transactions(GTX480, at(stride(0), 8), ALL, 8) == 2
+        scattered = at(stride(64), 4)
+        assert [access.sectors(GTX480, scattered, ALL, 4, kind) for kind in KINDS[:3]] == [128, 32, 32]
+        assert access.sectors(GTX680, scattered, ALL, 4) == 32
+
+
+@pytest.mark.parametrize(
+    ("places", "nbytes", "sectors", "ideal"),
+    [
+        ([8] * 32, 4, 4, 4),
+        ([8] * 32, 8, 8, 8),
+        ([16] * 32, 16, 16, 16),
+        ([8] * 32, 1, 4, 4),
+        ([4 * lane for lane in range(32)], 4, 32, 4),
+        ([4 * (lane // 8) for lane in range(32)], 4, 4, 4),
+        ([lane % 4 for lane in range(32)], 1, 4, 4),
+    ],
+)
+def test_local_memory_is_interleaved_by_words(places: list[int], nbytes: int, sectors: int, ideal: int) -> None:
+    assert access.local_sectors(H200, places, ALL, nbytes) == sectors
+    assert access.ideal_local_sectors(H200, ALL, nbytes) == ideal
+    assert access.local_sectors(H200, places, mask(3), nbytes) == max(1, nbytes // 4)
 
 
 @st.composite
@@ -259,14 +310,15 @@ def accesses(draw: st.DrawFn) -> tuple[np.ndarray, int, int]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(accesses(), min_size=1, max_size=12), st.sampled_from(sorted(CHIPS)))
-def test_many_at_once_equal_one_at_a_time(some: list[tuple[np.ndarray, int, int]], which: str) -> None:
+@given(st.lists(accesses(), min_size=1, max_size=12), st.sampled_from(sorted(CHIPS)), st.sampled_from(KINDS))
+def test_many_at_once_equal_one_at_a_time(some: list[tuple[np.ndarray, int, int]], which: str, kind: AccessKind) -> None:
     addresses = np.stack([one[0] for one in some])
     active = np.array([one[1] for one in some], np.uint32)
     widths = np.array([one[2] for one in some])
     for count in COUNTS:
-        expected = [getattr(access, count)(CHIPS[which], *one) for one in some]
-        assert getattr(batch, count)(CHIPS[which], addresses, active, widths).tolist() == expected
+        kinds = () if count in ("ideal_sectors", "tag_wavefronts") else (kind,)
+        expected = [getattr(access, count)(CHIPS[which], *one, *kinds) for one in some]
+        assert getattr(batch, count)(CHIPS[which], addresses, active, widths, *kinds).tolist() == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -284,6 +336,8 @@ def test_no_access_beats_the_ideal(one: tuple[np.ndarray, int, int], which: str)
     spec: Chip = CHIPS[which]
     assert access.sectors(spec, *one) >= access.ideal_sectors(spec, *one)
     assert access.conflicts(spec, *one) >= 0
+    assert access.bank_cycles(spec, *one) >= access.wavefronts(spec, *one)
+    assert access.local_sectors(spec, *one) >= access.ideal_local_sectors(spec, one[1], one[2])
     assert (access.wavefronts(spec, *one) == 0) == (one[1] == 0)
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import KINDS, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.model import KINDS, OLDEST_COMPILED, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
 from memlane.errors import ChipError
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
@@ -43,7 +43,7 @@ _OPTIONAL = ("sources", *_VARIANTS)
 _HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_VARIANTS)
 _NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_VARIANTS}
 
-_MAY_BE_ZERO = ("[chip] reserved_shared_bytes",)
+_MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
 
 _ATTRIBUTES: Mapping[str, tuple[str, int]] = {
     "multiprocessor_count": ("sm_count", 1),
@@ -108,7 +108,8 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
     for chip in chips:
         if product and chip.product == product:
             return chip
-    relative = min(chips, key=lambda chip: (*_distance(chip.compute_capability, compute_capability), len(chip.assumed)))
+    living = [chip for chip in chips if chip.compute_capability >= OLDEST_COMPILED]
+    relative = min(living, key=lambda chip: (*_distance(chip.compute_capability, compute_capability), len(chip.assumed)))
     facts = dict(relative.facts)
     changes: dict[str, Any] = {}
     for attribute, (name, divisor) in _ATTRIBUTES.items():

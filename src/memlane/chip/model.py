@@ -7,7 +7,7 @@ where it comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from memlane.errors import ChipError
@@ -23,6 +23,9 @@ PerClock = Annotated[float, "results/clock/SM"]
 
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
+
+OLDEST_COMPILED = (5, 0)
+"""The oldest compute capability that PTX of today is compiled for; those before it are history, emulated for their counts."""
 
 AccessKind = Literal["load", "load_past_l1", "store", "atomic", "compare_swap", "increment"]
 """What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions;
@@ -236,6 +239,21 @@ class Chip:
     """False for a GPU that has no data file and borrows the rules of its nearest relative."""
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
     """Each number with its origin: `l2_bytes`, `latency.l2`, ..."""
+
+    @property
+    def launch_limits(self) -> Chip:
+        """The chip whose limits an emulated launch is held to: this one, but no less than what every chip allows that PTX of today can
+        be compiled for. So a chip older than those can count for programs that it could never have run."""
+        if self.compute_capability >= OLDEST_COMPILED:
+            return self
+        return replace(
+            self,
+            max_threads_per_block=max(self.max_threads_per_block, 1024),
+            max_block_dim=(max(self.max_block_dim[0], 1024), max(self.max_block_dim[1], 1024), max(self.max_block_dim[2], 64)),
+            max_grid_dim=(max(self.max_grid_dim[0], (1 << 31) - 1), max(self.max_grid_dim[1], 65535), max(self.max_grid_dim[2], 65535)),
+            max_static_shared_bytes=max(self.max_static_shared_bytes, 49152),
+            max_shared_bytes=max(self.max_shared_bytes, 49152),
+        )
 
     @property
     def max_warps_per_sm(self) -> int:

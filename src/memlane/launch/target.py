@@ -208,7 +208,7 @@ class Target(ABC):
 
     def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
         """Raise BadLaunch if the chip cannot launch `kernel` with this grid, block and dynamic shared memory."""
-        chip, threads = self.chip, block[0] * block[1] * block[2]
+        chip, threads = self.chip.launch_limits if self.modelled else self.chip, block[0] * block[1] * block[2]
         for axis, extent, limit in zip("xyz", block, chip.max_block_dim, strict=True):
             if extent > limit:
                 raise BadLaunch(f"block.{axis} is {extent}; {chip.name} allows at most {limit}")
