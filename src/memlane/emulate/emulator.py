@@ -70,8 +70,8 @@ class Emulator(Target):
         self.shadows = Shadows()
         """What the checker knows of the memory between launches."""
         self.memory = Memory(self.shadows)
-        self.cycles = 0
         self.textures = Textures()
+        self.cycles = 0
         """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
         self._l2: Level | None = None
         self._streams = 0
@@ -99,7 +99,6 @@ class Emulator(Target):
         """No foreign object has memory here."""
         return None
 
-    # -- modules -----------------------------------------------------------------------------------------------------------------
     # -- textures and surfaces: images lie in device memory, in C order ------------------------------------------------------------
 
     def allocate_image(self, texels: Texels, writable: bool) -> object:
@@ -123,6 +122,7 @@ class Emulator(Target):
     def _host(self, address: int, texels: Texels) -> int:
         return int(self.memory.view(address, texels.nbytes).ctypes.data)
 
+    # -- modules -----------------------------------------------------------------------------------------------------------------
 
     def load_module(self, module: Module) -> object:
         addresses: dict[str, int] = {}
@@ -147,7 +147,7 @@ class Emulator(Target):
         return handle.addresses[name], loaded.module.variables[name].nbytes
 
     def max_shared_bytes(self, kernel: Kernel) -> int:
-        return max(0, self.chip.max_shared_bytes - static_shared_bytes(kernel.module, kernel.function))
+        return max(0, self.chip.launch_limits.max_shared_bytes - static_shared_bytes(kernel.module, kernel.function))
 
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
         """By threads, blocks and shared memory; registers are taken to be `ASSUMED_REGISTERS`, or fewer where a block must fit."""
@@ -198,14 +198,14 @@ class Emulator(Target):
         return ScheduleGraph(self, schedule)
 
 
-_Key = tuple[str, Compiled, Chip | None]
-_kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
-"""By name, layers, and the chip where they depend on one."""
-
-
 def _address_of(image: object) -> int:
     assert isinstance(image, tuple)
     return int(image[0])
+
+
+_Key = tuple[str, Compiled, Chip | None]
+_kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
+"""By name, layers, and the chip where they depend on one."""
 
 
 def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
