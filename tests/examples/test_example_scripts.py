@@ -20,10 +20,22 @@ from memlane.launch import Launch
 from memlane.measure import Counter, Tracer
 from memlane.record import ISSUE_ONLY, Counts, Trace
 
+pytestmark = pytest.mark.memlane_check(seed=1)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SIZES = {"chase": 40, "copies": 2016, "histogram": 3000, "matmul": 40, "reduction": 1500, "spmv": 150, "stencil": 18, "transpose": 72}
+SIZES = {
+    "chase": 40,
+    "copies": 2016,
+    "histogram": 3000,
+    "matmul": 40,
+    "reduction": 1500,
+    "rotation": 60,
+    "spmv": 150,
+    "stencil": 18,
+    "transpose": 72,
+}
 """Small, and no multiples of a block, so that the guards at the edges have work to do."""
-LAUNCHES = {"chase": 5, "copies": 4, "histogram": 2, "matmul": 1, "reduction": 8, "spmv": 2, "stencil": 2, "transpose": 3}
+LAUNCHES = {"chase": 5, "copies": 4, "histogram": 2, "matmul": 1, "reduction": 8, "rotation": 1, "spmv": 2, "stencil": 2, "transpose": 3}
 Rows = npt.NDArray[Any]
 
 

@@ -85,6 +85,12 @@ def test_who_checks_himself_gets_the_reports(pytester: pytest.Pytester) -> None:
     run(pytester, checks).assert_outcomes(passed=1)
 
 
+def test_probes_are_not_blamed_for_what_they_do_among_themselves(pytester: pytest.Pytester) -> None:
+    """The threads of a block share the word of shared memory to which `consume` stores."""
+    traced = "def test_trace():\n    call, *arrays = shift(33)\n    assert ml.trace(call, *arrays, scheme='consume').table.num_rows == 2\n"
+    run(pytester, traced).assert_outcomes(passed=1)
+
+
 def test_the_marker_is_registered(pytester: pytest.Pytester) -> None:
     run(pytester, "def test_nothing():\n    pass\n", "--markers").stdout.fnmatch_lines(["@pytest.mark.memlane_check(*"])
 

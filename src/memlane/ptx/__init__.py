@@ -55,7 +55,7 @@ from memlane.ptx.ir import (
 )
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.ops import TABLE
-from memlane.ptx.parser import parse
+from memlane.ptx.parser import INSERTED, parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
 from memlane.ptx.registers import (
     names_in,
@@ -73,6 +73,7 @@ from memlane.ptx.verify import verify
 
 __all__ = [
     "GRID_WORKSPACE",
+    "INSERTED",
     "SCALAR_TYPES",
     "SPACES",
     "SPECIAL_REGISTERS",

@@ -60,7 +60,11 @@ def parse(text: str, name: str = "<ptx>") -> Module:
         raise parser.cursor.error("braces or brackets are nested too deeply") from None
 
 
-def parse_statements(text: str, name: str = "<statements>") -> tuple[Statement, ...]:
+INSERTED = "<statements>"
+"""What the text is called that a pass inserts."""
+
+
+def parse_statements(text: str, name: str = INSERTED) -> tuple[Statement, ...]:
     """Read statements as they stand in a function body, without the braces around them. Raises as `parse` does."""
     parser = _Parser(Source(name, text))
     statements = parser.statements()

@@ -28,7 +28,7 @@ from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
 from memlane.launch import Launch, Report
 from memlane.launch.reports import Actor
-from memlane.ptx import Instruction, demangle
+from memlane.ptx import INSERTED, Instruction, demangle
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -76,7 +76,10 @@ class Findings:
         merged: dict[tuple[Any, ...], Report] = {}
         # The example that is shown is the first of threads as far apart as there are: what orders them orders the others.
         for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> APART_SHIFT & 3), int(row["turn"]))):
-            report = self._report(self._decode(row))
+            note = self._decode(row)
+            report = self._report(note)
+            if _inserted(note.instruction) or (report.other is not None and _inserted(note.other_instruction)):
+                continue  # probes in a kernel share memory among themselves, which is none of the user's
             places = [report.place, *([report.other.place] if report.other else [])]
             key = (report.kind, report.space, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
@@ -243,6 +246,11 @@ class Findings:
             if argument.memory is not None and allocation.low <= argument.memory[0] < allocation.high:
                 return f"argument {number} ({argument.text})"
         return ""
+
+
+def _inserted(instruction: Instruction) -> bool:
+    """Whether a pass wrote it."""
+    return instruction.span is not None and instruction.span.source.name == INSERTED
 
 
 def _thread(actor: Actor) -> str:
