@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
+from memlane.emulate.code.build import VOID
 from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, STOPPED
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
@@ -23,7 +24,7 @@ from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.progress import Progress
-from memlane.emulate.runtime.helper import address_of
+from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.errors import CheckFailed
 from memlane.launch import Launch, Observation
@@ -67,13 +68,13 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
     """What each worker does from its first block to its last: it comes back with FINISHED or BROKEN."""
     contexts = [state.context.ctypes.data + number * state.context.strides[0] for number in range(len(state.context))]
     if compiled.layers.clock:
-        _function(address_of(begin_timeline), None, 1)(contexts[0])
-        advance = _function(address_of(run_timeline), ctypes.c_uint32, 2)
+        _function(begin_timeline)(contexts[0])
+        advance = _function(run_timeline)
     else:
-        prepare, slot_bytes = _function(address_of(prepare_slot), None, 2), int(state.context[0]["slot_bytes"])
+        prepare, slot_bytes = _function(prepare_slot), int(state.context[0]["slot_bytes"])
         for number, context in enumerate(contexts):
             prepare(context, state.slots.ctypes.data + number * slot_bytes)
-        advance = _function(address_of(run), ctypes.c_uint32, 2)
+        advance = _function(run)
 
     def work(context: int) -> int:
         while (status := advance(context, compiled.code.address)) == PAUSED:
@@ -87,8 +88,11 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
     return [partial(work, context) for context in contexts]
 
 
-def _function(address: int, result: Any, arguments: int) -> Any:
-    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * arguments)(address)
+@cache
+def _function(helper: Helper) -> Any:
+    """A helper that takes pointers, to be called from Python."""
+    result = None if helper.result == VOID else ctypes.c_uint32
+    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * len(helper.arguments))(address_of(helper))
 
 
 class _State:
@@ -116,13 +120,12 @@ class _State:
         self.crew[0] = (0, slot_count if compiled.layers.clock else workers, 0, workers, self.context.ctypes.data, *self.context.strides)
         values = {
             "crew": self.crew.ctypes.data,
-            "number": np.arange(workers),
             "parallel": workers > 1,
             "working": True,
             "params": self.params.ctypes.data,
             "params_bytes": frame.params_bytes,
             "symbols": self.symbols.ctypes.data,
-            "sites": self.sites.ctypes.data + np.arange(workers, dtype=np.uint64) * self.sites.strides[0],
+            "sites": self.sites.ctypes.data,
             "allocations": self.table.ctypes.data,
             "allocation_count": len(self.table),
             "textures": self.textures.ctypes.data,
@@ -151,8 +154,13 @@ class _State:
             "orders": self.orders.ctypes.data,
             "order_mask": len(self.orders) - 1,
         }
+        first = self.context[0]
         for name, value in values.items():
-            self.context[name] = value
+            first[name] = value
+        for number in range(1, workers):
+            self.context[number] = first
+            self.context[number]["number"] = number
+            self.context[number]["sites"] = self.sites[number].ctypes.data
 
 
 def _wanted_workers(emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> int:
