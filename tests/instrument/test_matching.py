@@ -10,6 +10,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import trace
 from memlane.instrument.matching import EXACT, HINT, MERGED, SiteExactness, changes, exactness
 from memlane.instrument.proof import prove
+from memlane.instrument.sites import site_table
 from memlane.ptx import parse
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.sass.code import cubin_of
@@ -30,7 +31,9 @@ def test_the_examples_are_exact(path: Path) -> None:
     module = example(path)
     found = exactness(module, cubin_of(module))
     assert [one.site for one in found] == list(range(len(found)))
-    assert {(one.verdict, one.reason) for one in found} == {(EXACT, "")}
+    fetches = {site.id for sites in site_table(module).of_kernel.values() for site in sites.values() if site.space == "tex"}
+    assert {(one.verdict, one.reason) for one in found if one.site not in fetches} == {(EXACT, "")}
+    assert {one.reason for one in found if one.site in fetches} <= {"the assembled code does not tell which texture fetch is this one"}
 
 
 WORDS = ".shared .align 16 .b8 words[4096];"
