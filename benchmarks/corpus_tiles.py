@@ -76,6 +76,18 @@ def _asynchronous(n: int, random: np.random.Generator) -> Problem:
     return Problem(n // BLOCK, BLOCK, (np.zeros_like(a), a), {0: a[:, np.arange(BLOCK) ^ 8]})
 
 
+def _rows_of_eight(n: int, random: np.random.Generator) -> Problem:
+    a = random.integers(0, 100, (n // BLOCK, 32, 8)).astype("f4")
+    result = np.tile(a.sum(axis=2), (1, 8))
+    return Problem(n // BLOCK, BLOCK, (np.zeros_like(result), a), {0: result})
+
+
+def _product(n: int, random: np.random.Generator) -> Problem:
+    side = _side(n)
+    a, b = (random.integers(0, 8, (side, side)).astype("f4") for _ in range(2))
+    return Problem((side // 16, side // 16), (16, 16), (np.zeros_like(a), a, b, side), {0: a @ b})
+
+
 GROUP = Group(
     "tiles",
     (
@@ -96,6 +108,8 @@ GROUP = Group(
         Case("reverse_in_shared", "good: side by side, in the other direction", _reverse),
         Case("stencil_line", "good: a line with its halo", _line),
         Case("stencil_plane", "a plane with its halo, rows of 34 words", _plane),
+        Case("rows_of_eight", "bad: 32 bytes a lane, which the assembler fetches 16 at a time", _rows_of_eight),
+        Case("product_of_tiles", "16 loads of a row, of which the assembler makes four", _product),
         Case("asynchronous", "16-byte copies from global to shared memory", _asynchronous),
     ),
 )

@@ -1,37 +1,51 @@
 """Are the transactions that memlane counts those that the hardware counts?
 
-Every example script runs three times: under memlane's counter on the GPU (kernels that reduce the addresses of their accesses
-themselves), on the emulator, and plain under Nsight Compute. For each launch and kind of access the sectors of global memory and the
-wavefronts of shared memory are compared, with the requests beside them. They must be equal wherever the assembled code has the same
-accesses as the PTX that memlane counts: the profiler sees what ptxas made of it, which may merge neighbouring loads into a wider one or
-drop one of two that are alike. Whether it did is decided by the requests (equal requests are the same accesses) and by the memory
-instructions of the disassembled kernel; where they differ both numbers stand there with the instructions and no reach. Neither have
-atomics, whose transactions are the choice of units that add for themselves.
+All launches of the examples and of a corpus of 61 small kernels, good and bad ones (`corpus*.py`), three ways: under memlane's counter on
+the GPU (kernels that reduce the addresses of their accesses themselves), on the emulator, and plain under Nsight Compute, all of them in
+one process. They are compared
 
-Prediction: all sectors equal; shared wavefronts equal for the transposes, the reductions and the chase; the matrix product
-is equal too if the assembler leaves its loads alone (ptxas 13.0 has been seen to read four neighbours of a row of the first tile at
-once); histograms in shared memory differ, as ptxas has an instruction of its own for counting.
+- site by site: the active lanes, the sectors of global memory and the wavefronts of shared memory of each instruction of the PTX with what
+  the profiler counted for the instructions that the assembler made of it. Where the assembled code has the accesses of the PTX, the site is
+  `exact`, and all three must be equal. Sites that the assembler merged into a wider access, and those that are a hint for another reason,
+  stand there with the reason if they differ.
+- launch by launch, with the hardware's own counters of sectors and requests, which see atomics as the units that add for themselves serve
+  them. These must be equal where the requests are, and no atomics take part.
+- and the two ways of memlane with each other, in all fields of each site.
+
+Prediction. Of the examples, written before the first run: all sectors equal; shared wavefronts equal for the transposes, the reductions and
+the chase; the matrix product is equal too if the assembler leaves its loads alone (ptxas 13.0 has been seen to read four neighbours of a
+row of the first tile at once); histograms in shared memory differ, as ptxas has an instruction of its own for counting.
+Of the corpus, and of single sites, written before the first run: four sites of five are exact. Lanes and sectors of every exact site
+are equal, those of atomics too. Wavefronts of exact sites are equal for loads of up to 4 bytes and for all stores and atomics, once these
+have rules of their own (`shared_rule.json`); loads of 8 and 16 bytes differ where a warp is partly idle, as the profiler does not count
+a pass without an active lane. Hints that differ: loops that were unrolled or split (`csr_scalar`), additions of floats in shared memory,
+local tables. The ideal sectors are equal; the ideal wavefronts are where neither lanes are idle nor addresses equal.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from assembled import GROUPS, Instructions, describe, disassemble, group_of, in_ptx, in_sass, same
 from harness import Row
-from ncu import Profiled, find, profile, usable
-from running import EXAMPLES, example, example_arguments, failed, measure, parser
+from ncu import LABELS, Counted, Disassembled, Profiled, Report, find, report
+from running import failed, measure, parser
+from sitewise import COMPARED, IDEALS, Code, Compared
+from workload import ABOUT, NAMES, labels, launch_all
 
-from memlane.cli.programs import run_script
+from memlane.compile import architecture, assemble
 from memlane.launch import Launch, LoadedModule, plain_name, unobserved
 from memlane.measure import Counter
 from memlane.measure.tallied import Tally
 from memlane.record import Counts
-from memlane.record.site import kernel_label
 
 SOURCES = [
     "src/memlane/instrument",
@@ -39,23 +53,30 @@ SOURCES = [
     "src/memlane/chip",
     "src/memlane/measure",
     "examples",
-    "benchmarks/counts.py",
     "benchmarks/assembled.py",
+    "benchmarks/corpus.py",
+    "benchmarks/corpus_atomics.py",
+    "benchmarks/corpus_blocks.py",
+    "benchmarks/corpus_copies.py",
+    "benchmarks/corpus_tiles.py",
+    "benchmarks/counts.py",
+    "benchmarks/kernels",
     "benchmarks/ncu.py",
+    "benchmarks/sitewise.py",
+    "benchmarks/workload.py",
 ]
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _SHARED_WAVEFRONTS = "memory_l1_wavefronts_shared"
-_SHARED_FALLBACK = tuple(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st"))
 _SHARED_REQUESTS = tuple(f"smsp__inst_executed_op_shared_{op}.sum" for op in ("ld", "st"))
-REQUIRED = [_GLOBAL.format(what, op) for what in ("sectors", "requests") for op in ("ld", "st")]
-OPTIONAL = [
-    _SHARED_WAVEFRONTS,
-    "memory_l1_wavefronts_shared_ideal",
-    *_SHARED_FALLBACK,
+BY_LAUNCH = (
     *_SHARED_REQUESTS,
-    *(_GLOBAL.format(what, op) for what in ("sectors", "requests") for op in ("red", "atom")),
-]
+    *(_GLOBAL.format(what, op) for what in ("sectors", "requests") for op in ("ld", "st", "red", "atom")),
+)
+"""Counters of the hardware. The others, `ncu.LABELS`, the profiler has for each instruction."""
+
+
+ROADS, SITES = "sites counted otherwise by the emulator", "exact sites that differ from the profiler"
 
 
 # -- what was counted ----------------------------------------------------------------------------------------------------------
@@ -88,26 +109,24 @@ def of_profiler(metrics: dict[str, float]) -> Totals:
         _put(totals.requests, group, metrics, [_GLOBAL.format("requests", op) for op in ops])
         _put(totals.transactions, group, metrics, [_GLOBAL.format("sectors", op) for op in ops])
     _put(totals.requests, "shared", metrics, _SHARED_REQUESTS)
-    if not _put(totals.transactions, "shared", metrics, [_SHARED_WAVEFRONTS]):
-        _put(totals.transactions, "shared", metrics, _SHARED_FALLBACK)
+    _put(totals.transactions, "shared", metrics, [_SHARED_WAVEFRONTS])
     return totals
 
 
-def _put(table: dict[str, float], group: str, metrics: dict[str, float], names: Sequence[str]) -> bool:
-    if not all(name in metrics for name in names):
-        return False
-    table[group] = sum(metrics[name] for name in names)
-    return True
+def _put(table: dict[str, float], group: str, metrics: dict[str, float], names: Sequence[str]) -> None:
+    if all(name in metrics for name in names):
+        table[group] = sum(metrics[name] for name in names)
 
 
-def matched(kernels: Sequence[str], profiled: Sequence[Profiled]) -> list[Profiled | None]:
-    """For each launch by memlane, in order, the one that the profiler saw; it may have seen others in between."""
-    found: list[Profiled | None] = []
+def matched(kernels: Sequence[str], seen: Sequence[str]) -> list[int | None]:
+    """For each launch by memlane, in order, the position of the one that the profiler saw; it may have seen others in between."""
+    found: list[int | None] = []
     position = 0
+    names = [plain_name(one) for one in seen]
     for kernel in kernels:
         name = plain_name(kernel)
-        place = next((i for i in range(position, len(profiled)) if name in profiled[i].kernel), None)
-        found.append(None if place is None else profiled[place])
+        place = next((i for i in range(position, len(names)) if names[i] == name), None)
+        found.append(place)
         position = position if place is None else place + 1
     return found
 
@@ -151,7 +170,27 @@ def compare_roads(case: str, device: Counts, emulated: Counts) -> Row:
         site not in one or site not in other or any(getattr(one[site], name) != getattr(other[site], name) for name in fields)
         for site in one.keys() | other.keys()
     )
-    return Row(case, "sites counted otherwise by the emulator", float(differing), "sites", 0.0, peer={"sites": float(len(other))})
+    return Row(case, ROADS, float(differing), "sites", 0.0, peer={"sites": float(len(other))})
+
+
+def compare_sites(case: str, compared: list[Compared]) -> Row:
+    """How many exact sites differ from the profiler; the others that do stand in the note, with the reason."""
+    exact = [one for one in compared if one.verdict == "exact"]
+    off = [one for one in exact if one.differing()]
+    others = [one for one in compared if one.verdict != "exact" and one.differing()]
+    peer = {"sites": sum(one.sites for one in compared)}
+    peer |= {verdict: sum(one.sites for one in compared if one.verdict == verdict) for verdict in ("exact", "merged", "hint")}
+    peer |= {"others that differ": sum(one.sites for one in others)}
+    peer |= {f"exact with other {name}": sum(bool(one.differing([name])) for one in exact) for name in IDEALS}
+    for name in COMPARED[1:]:
+        peer |= {name: sum(one.ours.get(name, 0) for one in exact), f"{name}, profiler": sum(int(one.theirs.get(name, 0)) for one in exact)}
+    notes = [f"exact: {one}: {one.explanation() or 'not explained'}" for one in off]
+    notes += [f"{one.verdict}: {one}: {one.explanation()}" for one in others]
+    about = f"{ABOUT[case]}. " if case in ABOUT else ""
+    return Row(case, SITES, float(len(off)), "sites", 0.0, peer={k: float(v) for k, v in peer.items()}, note=about + "; ".join(notes))
+
+
+# -- running -------------------------------------------------------------------------------------------------------------------
 
 
 class OnDevice:
@@ -177,28 +216,48 @@ class OnDevice:
         return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
 
 
+class Log:
+    """An observer that writes down which launches were made."""
+
+    def __init__(self) -> None:
+        self.kernels: list[str] = []
+
+    def launching(self, launch: Launch) -> Launch:
+        self.kernels.append(launch.kernel.title)
+        return launch
+
+
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """All launches of one example."""
-    script, arguments = example(name), example_arguments(name, options.quick)
+    """All launches of an example, or of one file of the corpus."""
     device, emulator = OnDevice(), Counter()
-    run_script(script, arguments, options.target, device)
-    run_script(script, arguments, "emulator", emulator)
-    pairs = list(zip(device.launches, device.finish(), emulator.finish(), strict=True))
-    cases = [f"{name} {number}: {kernel_label(launch.kernel.title)}" for number, (launch, _, _) in enumerate(pairs)]
-    rows = [compare_roads(case, counted, emulated) for case, (_, counted, emulated) in zip(cases, pairs, strict=True)]
-    program = find() if options.target.startswith("cuda") else None
-    if program is None:
+    launch_all(name, options.target, device, options.quick)
+    launch_all(name, "emulator", emulator, options.quick)
+    launches, counted = device.launches, device.finish()
+    cases = labels(name, launches)
+    rows = [compare_roads(case, *pair) for case, *pair in zip(cases, counted, emulator.finish(), strict=True)]
+    if options.profile is None:
         return rows
-    try:
-        seen = profile(program, options.metrics.split(","), command(name, options), environment(options), options.limit / 2)
-    except Exception as error:
-        return [*rows, failed(f"{name}, Nsight Compute", f"{type(error).__name__}: {error}")]
-    for case, (launch, counted, _), profiled in zip(cases, pairs, matched([p[0].kernel.title for p in pairs], seen), strict=True):
+    seen = read_profile(options.profile, name)
+    if seen is None:
+        return [*rows, failed(f"{name}, Nsight Compute", "the profiler did not come to these launches")]
+    codes: dict[LoadedModule, Code] = {}
+    for case, launch, counts, profiled in zip(cases, launches, counted, seen, strict=True):
         if profiled is None:
             rows.append(failed(case, "the profiler did not see this launch"))
-        else:
-            rows += compare(case, of_memlane(counted), of_profiler(profiled.metrics), *instructions(launch))
+            continue
+        whole, by_instruction = profiled
+        loaded = launch.kernel.loaded
+        if loaded not in codes:
+            codes[loaded] = Code.of(loaded.module, code_of(loaded))
+        rows.append(compare_sites(case, codes[loaded].compared(launch.kernel.name, counts.sites, by_instruction)))
+        rows += compare(case, of_memlane(counts), of_profiler(whole.metrics), *instructions(launch))
     return rows
+
+
+def code_of(loaded: LoadedModule) -> bytes:
+    """The cubin that runs; on the emulator that which would."""
+    module, chip = loaded.module, loaded.target.chip
+    return loaded.target.assembled(loaded) or assemble(module, arch=architecture(module, chip.compute_capability)).data
 
 
 def instructions(launch: Launch) -> tuple[Instructions, Instructions | None]:
@@ -213,24 +272,76 @@ def instructions(launch: Launch) -> tuple[Instructions, Instructions | None]:
     return in_ptx(module, kernel), sass
 
 
-def command(name: str, options: argparse.Namespace) -> list[str]:
-    return [sys.executable, str(example(name)), *example_arguments(name, options.quick)]
+# -- the profiler's run --------------------------------------------------------------------------------------------------------
 
 
-def environment(options: argparse.Namespace) -> dict[str, str]:
-    return {**os.environ, "MEMLANE_TARGET": options.target}
+def launch_plainly(options: argparse.Namespace) -> None:
+    """What is profiled: every launch of every case, as it is. Leaves the names of the kernels by case in the file `--plain`."""
+    logs: dict[str, list[str]] = {}
+    for name in NAMES:
+        log = Log()
+        try:
+            launch_all(name, options.target, log, options.quick)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+        logs[name] = log.kernels
+        options.plain.write_text(json.dumps(logs))
+
+
+def profile(program: str, options: argparse.Namespace, folder: Path) -> Path:
+    """Profile every launch in one process; the file with what was seen, for `read_profile`."""
+    plain, path = folder / "plain.json", folder / "profile.json"
+    script = [sys.executable, sys.argv[0], "--target", options.target, "--plain", str(plain), *(["--quick"] if options.quick else [])]
+    seen = report(program, [*LABELS, *BY_LAUNCH], script, dict(os.environ), 180)
+    path.write_text(json.dumps(by_case(json.loads(plain.read_text()), seen)))
+    return path
+
+
+def by_case(logs: dict[str, list[str]], seen: Report) -> dict[str, list[object]]:
+    """The launches of each case with their metrics, as plain data; None for one that the profiler missed."""
+    places = iter(matched([kernel for kernels in logs.values() for kernel in kernels], [one.kernel for one in seen.disassembled]))
+    found: dict[str, list[object]] = {}
+    for name, kernels in logs.items():
+        of_case = [next(places) for _ in kernels]
+        found[name] = [None if place is None else [asdict(seen.launches[place]), asdict(seen.disassembled[place])] for place in of_case]
+    return found
+
+
+def read_profile(path: Path, name: str) -> list[tuple[Profiled, Disassembled] | None] | None:
+    """What the profiler saw of the launches of a case; None if it never came to the case."""
+    stored = json.loads(path.read_text()).get(name)
+    if stored is None:
+        return None
+    return [None if one is None else (Profiled(**one[0]), _disassembled(one[1])) for one in stored]
+
+
+def _disassembled(stored: dict[str, object]) -> Disassembled:
+    instructions = stored["instructions"]
+    assert isinstance(instructions, list)
+    return Disassembled(str(stored["kernel"]), tuple(Counted(**one) for one in instructions))
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.set_defaults(limit=120.0)
-    arguments.add_argument("--metrics", default="", help=argparse.SUPPRESS)
+    arguments.add_argument("--keep", type=Path, help="file in which to keep what the profiler saw of each instruction, as JSON")
+    arguments.add_argument("--plain", type=Path, help=argparse.SUPPRESS)
+    arguments.add_argument("--profile", type=Path, help=argparse.SUPPRESS)
     options = arguments.parse_args()
-    program = find() if options.target.startswith("cuda") else None
-    if program and not options.metrics:
-        options.metrics = ",".join(usable(program, REQUIRED, OPTIONAL, command("matmul", options), environment(options)))
-    forward = ["--metrics", options.metrics] if options.metrics else []
-    measure("counts", EXAMPLES, run_case, options, forward)
+    if options.plain is not None:
+        launch_plainly(options)
+        return
+    program = find() if options.target.startswith("cuda") and options.profile is None else None
+    with TemporaryDirectory() as folder:
+        if program is not None:
+            try:
+                options.profile = profile(program, options, Path(folder))
+                if options.keep is not None:
+                    shutil.copy(options.profile, options.keep)
+            except Exception as error:
+                print(f"Nsight Compute: {type(error).__name__}: {error}", file=sys.stderr)
+        forward = [] if options.profile is None else ["--profile", str(options.profile)]
+        measure("counts", NAMES, run_case, options, forward)
 
 
 if __name__ == "__main__":

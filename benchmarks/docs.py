@@ -26,6 +26,9 @@ DOCS = ROOT / "docs"
 Document = Mapping[str, Any]
 ResultRow = Mapping[str, Any]
 
+ROADS, SITES = "sites counted otherwise by the emulator", "exact sites that differ from the profiler"
+"""Metrics of the result of `counts`."""
+
 _BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -93,22 +96,68 @@ def little(document: Document) -> str:
 
 
 def counts(document: Document) -> str:
-    lines = []
+    """A line for each launch, the sum of all first."""
+    by_case: dict[str, list[ResultRow]] = {}
     for row in document["rows"]:
-        if "memlane" not in row["peer"]:
-            continue
-        peer = row["peer"]
-        group = row["metric"].removesuffix(": difference")
-        cells = [number(peer.get(name)) for name in ("requests", "its requests", "memlane", "Nsight Compute")]
-        lines.append([row["case"], group, *cells, verdict(row), row["note"]])
-    head = ["launch", "accesses", "requests (PTX)", "requests (SASS)", "memlane", "Nsight Compute", "reach", "what the assembler changed"]
-    return table(head, lines)
+        by_case.setdefault(row["case"], []).append(row)
+    launches = {case: _launch(rows) for case, rows in by_case.items() if any(row["metric"] == ROADS for row in rows)}
+    known = {name: [value for one in launches.values() if (value := one[name]) is not None] for name in LAUNCH_COLUMNS}
+    total = [_cell(sum(values) if values else None) for values in known.values()]
+    notes = {case: "; ".join(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
+    lines = [[case, *(_cell(one[name]) for name in LAUNCH_COLUMNS), notes.get(case, "")] for case, one in launches.items()]
+    return table(["launch", *LAUNCH_COLUMNS, "what it is, and what differs"], [["**all**", *total, ""], *lines])
 
 
-def roads(document: Document) -> str:
-    rows = [row for row in document["rows"] if row["metric"] == "sites counted otherwise by the emulator"]
-    lines = [[row["case"], number(row["peer"].get("sites")), number(row["value"]), verdict(row)] for row in rows]
-    return table(["launch", "sites", "counted otherwise by the emulator", "reach"], lines)
+LAUNCH_COLUMNS = (
+    "sites",
+    "exact",
+    "emulator differs",
+    "exact, profiler differs",
+    "others, profiler differs",
+    "totals differ",
+    "sectors",
+    "sectors, profiler",
+    "wavefronts",
+    "wavefronts, profiler",
+)
+
+
+def _launch(rows: Sequence[ResultRow]) -> dict[str, float | None]:
+    """The numbers of one launch; None where the profiler said nothing of it."""
+    roads = next(row for row in rows if row["metric"] == ROADS)
+    by_site = next((row for row in rows if row["metric"] == SITES), None)
+    totals = [row for row in rows if row["metric"].endswith(": difference")]
+    peer = by_site["peer"] if by_site else {}
+    return {
+        **{name: peer.get(name) for name in LAUNCH_COLUMNS},
+        "sites": roads["peer"].get("sites"),
+        "emulator differs": roads["value"],
+        "exact, profiler differs": by_site["value"] if by_site else None,
+        "others, profiler differs": peer.get("others that differ"),
+        "totals differ": float(sum(not row["holds"] for row in totals)) if totals else None,
+    }
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def shared_rule(document: Document) -> str:
+    by_case: dict[str, list[ResultRow]] = {}
+    for row in document["rows"]:
+        by_case.setdefault(row["case"], []).append(row)
+    lines = []
+    for case, (time, *count) in by_case.items():
+        cycles = time["peer"]
+        chosen = [_cell(cycles.get(name)) for name in RULE_COLUMNS]
+        lines.append(
+            [case, *chosen, f"{_cell(time['value'])} of {len(cycles)}", *(_cell(row["value"]) for row in count or [{"value": None}])]
+        )
+    return table(["operation, bytes or type", *RULE_COLUMNS, "off the rule", "counted otherwise by the profiler"], lines)
+
+
+RULE_COLUMNS = ("stride 1", "stride 2", "stride 32", "all the same", "lane/2", "lanes 0-15", "lanes 0-15, stride 32")
+"""Patterns whose cycles are shown; the result file has all of them."""
 
 
 def overhead(document: Document) -> str:
@@ -126,8 +175,13 @@ def outputs(document: Document) -> str:
     return table(["example, road", "bytes compared", "bytes that differ", "reach"], lines)
 
 
+_PEER = "thread-instructions of the PTX over the time of "
+"""How the metric of a row begins that tells of another way to run a kernel."""
+
+
 def emulator(document: Document) -> str:
-    lines = [[row["case"], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in document["rows"]]
+    rows = [row for row in document["rows"] if not row["metric"].startswith(_PEER)]
+    lines = [[row["case"], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in rows]
     machine = next((row["note"] for row in document["rows"] if row["note"]), "")
     return table(["what", "", "value", "reach"], lines) + (f"\nThe machine: {machine}.\n" if machine else "")
 
@@ -139,16 +193,31 @@ def rates(document: Document) -> str:
     return table(["example", *(f"{metric}, millions a second" for metric in rows)], lines)
 
 
+def peers(document: Document) -> str:
+    rows = [row for row in document["rows"] if row["metric"].startswith(_PEER)]
+    if not rows:
+        return "*Not measured yet.*\n"
+    lines = []
+    for row in rows:
+        rate = row["note"] if row["value"] is None else number(row["value"] / 1e6)
+        times = [row["peer"].get(name) for name in ("seconds", "seconds of the emulator")]
+        cells = [number(None if value is None else 1e3 * value) for value in times]
+        lines.append([row["metric"].removeprefix(_PEER), row["case"], rate, *cells, number(row["peer"].get("the emulator is faster by"))])
+    head = ["road", "what", "thread-instructions, millions a second", "its time, ms", "the emulator's, ms", "the emulator is faster by"]
+    return table(head, lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
     "counts": ("h200/counts", counts),
-    "roads": ("h200/counts", roads),
+    "shared-rule": ("h200/shared_rule", shared_rule),
     "overhead": ("h200/overhead", overhead),
     "outputs-h200": ("h200/outputs", outputs),
     "outputs-cpu": ("cpu/outputs", outputs),
     "emulator": ("cpu/emulator", emulator),
     "rates": ("cpu/emulator", rates),
+    "peers": ("cpu/emulator", peers),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
 

@@ -92,10 +92,12 @@ _OPCODE = re.compile(r"^(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 class Counted:
     """One instruction of a launch."""
 
+    offset: int
+    """Bytes from the first instruction of its kernel."""
     opcode: str
     """With modifiers: `LDG.E.64`."""
     metrics: dict[str, float]
-    """By name, as in `LABELS`; those that this instruction has."""
+    """By name, as in `LABELS`; those that the profiler's table has."""
 
 
 @dataclass(frozen=True)
@@ -106,23 +108,32 @@ class Disassembled:
     instructions: tuple[Counted, ...]
 
 
-def instruction_counts(
-    program: str, metrics: Sequence[str], script: Sequence[str], environment: dict[str, str], timeout: float
-) -> list[Disassembled]:
-    """Run `script` under the profiler; the metrics of every instruction of its launches. RuntimeError with what the profiler said if it
-    gave no table."""
+@dataclass(frozen=True)
+class Report:
+    """The launches of one program in their order, each seen as a whole and by instruction."""
+
+    launches: tuple[Profiled, ...]
+    disassembled: tuple[Disassembled, ...]
+
+
+def report(program: str, metrics: Sequence[str], script: Sequence[str], environment: dict[str, str], timeout: float) -> Report:
+    """Run `script` under the profiler once. RuntimeError with what the profiler said if it gave no table of instructions."""
     with tempfile.TemporaryDirectory() as folder:
-        report = str(Path(folder) / "report")
-        collect = [program, *UNTOUCHED, "--force-overwrite", "--export", report, "--metrics", ",".join(metrics), *script]
+        file = str(Path(folder) / "report.ncu-rep")
+        collect = [program, *UNTOUCHED, "--force-overwrite", "--export", file, "--metrics", ",".join(metrics), *script]
         done = subprocess.run(collect, capture_output=True, text=True, env=environment, timeout=timeout)
-        show = [program, "--import", f"{report}.ncu-rep", "--csv", "--page", "source", "--print-source", "sass", "--print-units", "base"]
-        shown = subprocess.run(show, capture_output=True, text=True, env=environment, timeout=timeout)
-    found = parse_source(shown.stdout)
+        show = [program, "--import", file, "--csv", "--print-units", "base", "--page"]
+        raw, source = (
+            subprocess.run([*show, *page], capture_output=True, text=True, env=environment, timeout=timeout)
+            for page in (["raw"], ["source", "--print-source", "sass"])
+        )
+    found = parse_source(source.stdout)
     if not found:
-        lines = [line for line in (done.stdout + done.stderr + shown.stdout + shown.stderr).splitlines() if line.strip()]
+        said = "".join(one.stdout + one.stderr for one in (done, source))
+        lines = [line for line in said.splitlines() if line.strip()]
         wrong = [line for line in lines if "ERROR" in line or "Error" in line]
         raise RuntimeError(f"the profiler gave no table of instructions: {' | '.join((wrong or lines)[-4:])}")
-    return found
+    return Report(tuple(parse(raw.stdout)), tuple(found))
 
 
 def parse_source(output: str) -> list[Disassembled]:
@@ -133,7 +144,7 @@ def parse_source(output: str) -> list[Disassembled]:
     """
     names = {label: metric for metric, label in LABELS.items()} | {metric: metric for metric in LABELS}
     launches: list[tuple[str, list[Counted]]] = []
-    kernel, head = "", []
+    kernel, head, first = "", [], 0
     for cells in csv.reader(line for line in output.splitlines() if line.startswith('"')):
         if cells[0] == "Kernel Name":
             kernel, head = cells[1], []
@@ -143,10 +154,12 @@ def parse_source(output: str) -> list[Disassembled]:
         elif head and len(cells) == len(head):
             opcode = _OPCODE.match(cells[head.index("Source")].strip())
             if opcode:
+                address = int(cells[head.index("Address")], 16)
+                first = address if not launches[-1][1] else first
                 pairs = [
                     (names[title], value) for title, cell in zip(head, cells, strict=True) if title in names for value in _number(cell)
                 ]
-                launches[-1][1].append(Counted(opcode[1], dict(pairs)))
+                launches[-1][1].append(Counted(address - first, opcode[1], dict(pairs)))
     return [Disassembled(name, tuple(instructions)) for name, instructions in launches]
 
 

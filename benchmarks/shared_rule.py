@@ -32,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row, store
-from ncu import find, instruction_counts
+from ncu import find, report
 from patterns import Pattern, patterns
 from running import failed, machine, parser
 
@@ -177,7 +177,7 @@ def profiled(program: str, chosen: Setting, options: argparse.Namespace) -> Prof
     """What Nsight Compute counts."""
     script = [sys.executable, str(Path(__file__)), "--target", options.target, "--once", *(["--quick"] if options.quick else [])]
     found: Profile = {}
-    for launch in instruction_counts(program, [WAVEFRONTS, IDEAL], script, dict(os.environ), options.limit):
+    for launch in report(program, [WAVEFRONTS, IDEAL], script, dict(os.environ), options.limit).disassembled:
         by_opcode = found.setdefault(launch.kernel.removeprefix("once_"), {})
         for instruction in launch.instructions:
             if instruction.metrics.get(WAVEFRONTS):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from assembled import GROUPS, describe, disassemble, in_ptx, in_sass, same
-from counts import REQUIRED, Totals, compare, matched, of_profiler
+from counts import BY_LAUNCH, Totals, by_case, compare, compare_sites, matched, of_profiler, read_profile
 from harness import ROOT, Row
-from ncu import Profiled, command, parse
+from ncu import UNTOUCHED, Counted, Disassembled, Profiled, Report, parse
+from sitewise import METRICS, Code
 
-from memlane.compile import cuda
+import memlane as ml
+from memlane.compile import assemble, cuda
 from memlane.ptx import Module
+from memlane.record import Counts
+from memlane.targets import target
 
 LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 OUTPUT = f"""\
@@ -51,19 +57,18 @@ def test_output_without_a_table_has_no_launches() -> None:
 
 
 def test_the_profiler_leaves_the_clocks_alone() -> None:
-    line = " ".join(command("ncu", REQUIRED, ["python", "x.py"]))
-    assert "--clock-control none" in line
-    assert line.endswith(f"--metrics {','.join(REQUIRED)} python x.py")
+    assert "--clock-control none" in " ".join(UNTOUCHED)
 
 
 def test_launches_are_matched_in_order_and_strangers_passed_over() -> None:
-    seen = [Profiled(name, {}) for name in ("memset(int)", "void block_sum<int>(T1 *)", "tiled(float *)", "void block_sum<float>(T1 *)")]
-    found = matched(["void block_sum<int>(int*, int)", "void block_sum<float>(float*, int)", "naive(float*)"], seen)
-    assert found == [seen[1], seen[3], None]
+    seen = ["memset(int)", "void block_sum<int>(T1 *)", "copy_16", "tiled(float *)", "void block_sum<float>(T1 *)"]
+    kernels = ["void block_sum<int>(int*, int)", "copy_1", "copy_16", "void block_sum<float>(float*, int)", "naive(float*)"]
+    assert matched(kernels, seen) == [1, None, 2, 4, None]
 
 
 def test_the_profilers_sums_are_grouped() -> None:
-    metrics = {LOADS: 10.0, STORES: 20.0} | {f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum": 3.0 for op in ("ld", "st")}
+    assert {LOADS, STORES} <= set(BY_LAUNCH)
+    metrics = {LOADS: 10.0, STORES: 20.0, "memory_l1_wavefronts_shared": 6.0}
     totals = of_profiler(metrics)
     assert totals.transactions == {"global load": 10.0, "global store": 20.0, "shared": 6.0}
     assert totals.requests == {}
@@ -123,3 +128,92 @@ def test_a_loop_that_the_assembler_unrolls_is_not() -> None:
     sass = in_sass(disassemble(module, "sm_90"))[name]
     assert not same(in_ptx(module, name)["global load"], sass["global load"])
     assert same(in_ptx(module, name)["global store"], sass["global store"])
+
+
+# -- site by site --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def code(transpose: Module) -> Code:
+    return Code.of(transpose, assemble(transpose, arch="sm_90").data)
+
+
+@pytest.fixture(scope="module")
+def counted(transpose: Module) -> Counts:
+    emulator = target("emulator:h200")
+    a = emulator.zeros((64, 64))
+    return ml.count(emulator.load(transpose)["tiled"][(2, 2), (32, 32)], a, emulator.zeros((64, 64)), 64)
+
+
+@pytest.fixture(scope="module")
+def name(transpose: Module) -> str:
+    return next(name for name in transpose.kernels if "tiled" in name)
+
+
+def profile_like(code: Code, name: str, counted: Counts) -> Disassembled:
+    """The page of instructions that agrees with what was counted: one access for each site, as the assembler leaves these kernels."""
+    metrics: dict[int, dict[str, float]] = {}
+    for entry in counted.sites:
+        (node,) = code.assembled.accesses(name, entry.site.instruction, entry.site.space)
+        metrics[code.assembled.flow.nodes[node].offset] = {metric: getattr(entry, field) or 0 for field, metric in METRICS.items()}
+    instructions = code.assembled.program.functions[name].instructions
+    return Disassembled("tiled", tuple(Counted(one.offset, one.name, metrics.get(one.offset, {})) for one in instructions))
+
+
+def changed(profiled: Disassembled, opcode: str, metric: str, by: float) -> Disassembled:
+    instructions = [
+        Counted(one.offset, one.opcode, one.metrics | {metric: one.metrics[metric] + by}) if one.opcode == opcode else one
+        for one in profiled.instructions
+    ]
+    return Disassembled(profiled.kernel, tuple(instructions))
+
+
+def test_sites_that_agree_hold(code: Code, name: str, counted: Counts) -> None:
+    row = compare_sites("tiled", code.compared(name, counted.sites, profile_like(code, name, counted)))
+    assert (row.value, row.note) == (0.0, "")
+    assert {key: row.peer[key] for key in ("sites", "exact", "merged", "hint", "others that differ")} == {
+        "sites": 4.0, "exact": 4.0, "merged": 0.0, "hint": 0.0, "others that differ": 0.0
+    }  # fmt: skip
+    assert row.peer["wavefronts"] == row.peer["wavefronts, profiler"] == 4 * 32 * (1 + 32)
+
+
+def test_one_wavefront_more_is_found(code: Code, name: str, counted: Counts) -> None:
+    profiled = changed(profile_like(code, name, counted), "LDS", METRICS["wavefronts"], 1)
+    row = compare_sites("tiled", code.compared(name, counted.sites, profiled))
+    assert row.value == 1.0
+    assert not row.holds
+    assert row.note.startswith("exact: line ")
+    assert row.note.endswith("ld.shared.f32 (LDS): wavefronts 4096, profiler 4097: not explained")
+
+
+def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, counted: Counts) -> None:
+    profiled = profile_like(code, name, counted)
+    shifted = Disassembled("tiled", tuple(Counted(one.offset + 16, one.opcode, one.metrics) for one in profiled.instructions))
+    with pytest.raises(RuntimeError, match="and the profiler saw"):
+        code.compared(name, counted.sites, shifted)
+
+
+def test_accesses_that_were_merged_are_counted_together() -> None:
+    module = cuda(ROOT / "benchmarks" / "kernels" / "tiles.cu")
+    code = Code.of(module, assemble(module, arch="sm_90").data)
+    emulator = target("emulator:h200")
+    counts = ml.count(emulator.load(module)["rows_of_eight"][1, 256], emulator.zeros(256), emulator.zeros(256))
+    nothing = tuple(Counted(one.offset, one.name, {}) for one in code.assembled.program.functions["rows_of_eight"].instructions)
+    compared = code.compared("rows_of_eight", counts.sites, Disassembled("rows_of_eight", nothing))
+    merged = [one for one in compared if one.verdict == "merged"]
+    assert sum(one.sites for one in compared) == len(counts.sites) == 11
+    assert [(one.sites, one.opcodes) for one in merged] == [(4, ("LDS.128",)), (4, ("LDS.128",))]
+    assert all(one.label.endswith("4 x ld.shared.f32") for one in merged)
+    assert [one.ours for one in merged] == [{"wavefronts": 4 * 8 * 8, "ideal_wavefronts": 4 * 8}] * 2
+
+
+def test_the_profile_of_a_case_survives_its_file(tmp_path: Path) -> None:
+    kernels = {"one": ["copy_1"], "two": ["copy_1", "copy_16"], "three": []}
+    launches = [Profiled(kernel, {"x": number}) for number, kernel in enumerate(("copy_1", "memset", "copy_1"))]
+    pages = [Disassembled(one.kernel, (Counted(16, "LDG.E", {"y": 2.0}),)) for one in launches]
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(by_case(kernels, Report(tuple(launches), tuple(pages)))))
+    assert read_profile(path, "one") == [(launches[0], pages[0])]
+    assert read_profile(path, "two") == [(launches[2], pages[2]), None]
+    assert read_profile(path, "three") == []
+    assert read_profile(path, "four") is None

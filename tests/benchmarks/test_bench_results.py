@@ -70,7 +70,6 @@ def test_every_table_stands_in_a_page() -> None:
 
 PEERS: dict[str, dict[str, float]] = {
     "accuracy": {"recorded": 42.0, "window": 6.5, "net": 35.5, "truth": 34.25, "error": 1.25, "error, half interval": 0.1, "error, %": 3.6},
-    "counts": {"memlane": 4096.0, "Nsight Compute": 4096.0, "requests": 1024.0, "its requests": 1024.0},
 }
 
 
@@ -88,15 +87,43 @@ def test_a_table_shows_numbers_reaches_and_where_they_come_from(tmp_path: Path) 
     assert "Measured on h200, driver 580, CUDA 13.0, 2026-11-21, commit `000000000000`, by `python benchmarks/counts.py`." in text
 
 
+SEEN = {"sites": 4.0, "exact": 3.0, "others that differ": 1.0, "sectors": 8.0, "sectors, profiler": 8.0}
+"""The numbers of a launch whose sites were compared with the profiler."""
+
+
 def test_a_miss_is_explained_below_its_table(tmp_path: Path) -> None:
     rows = (
-        Row("naive", "shared, wavefronts: difference", 3.0, "", 0.0, peer=PEERS["counts"], note="a bank too many"),
+        Row("naive", docs.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}),
+        Row("naive", docs.SITES, 1.0, "sites", 0.0, peer=SEEN, note="a bank too many"),
         Row("spmv", "not measured", None, "", 0.0, note="no room"),
     )
     write_result(tmp_path, "counts", *rows)
     text = docs.content("counts", tmp_path)
-    assert "| at most 0: **no** |" in text
-    assert "- naive, shared, wavefronts: difference: a bank too many\n- spmv, not measured: no room\n" in text
+    assert "| naive | 4 | 3 | 0 | 1 | 1 | - | 8 | 8 | - | - | a bank too many |" in text
+    assert f"- naive, {docs.SITES}: a bank too many\n- spmv, not measured: no room\n" in text
+
+
+def test_the_launches_are_added_up(tmp_path: Path) -> None:
+    difference = "global load, sectors: difference"
+    rows = [Row(case, docs.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}) for case in ("naive", "tiled", "padded")]
+    rows += [Row(case, docs.SITES, 0.0, "sites", 0.0, peer=SEEN) for case in ("naive", "tiled")]
+    rows += [Row("naive", difference, 0.0, "", 0.0), Row("naive", difference.replace("load", "store"), 3.0, "", 0.0, note="?")]
+    write_result(tmp_path, "counts", *rows)
+    text = docs.content("counts", tmp_path)
+    assert "| **all** | 12 | 6 | 0 | 0 | 2 | 1 | 16 | 16 | - | - |  |" in text
+    assert "| padded | 4 | - | 0 | - | - | - | - | - | - | - |  |" in text
+
+
+def test_the_shared_rule_shows_some_patterns_of_each_operation(tmp_path: Path) -> None:
+    rows = (
+        Row("st_8", "time", 1.0, "patterns", None, peer={"stride 1": 2.01, "stride 2": 4.0, "reversed": 2.0}),
+        Row("st_8", "count", 2.0, "patterns", None),
+        Row("atom_add_f32", "time", None, "", None, peer={"stride 1": 11.63}),
+    )
+    write_result(tmp_path, "shared-rule", *rows)
+    text = docs.content("shared-rule", tmp_path)
+    assert "| st_8 | 2.01 | 4 | - | - | - | - | - | 1 of 3 | 2 |" in text
+    assert "| atom_add_f32 | 11.63 | - | - | - | - | - | - | - of 1 | - |" in text
 
 
 def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:

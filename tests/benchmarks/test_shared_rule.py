@@ -18,19 +18,19 @@ PAGE = """\
 ==PROF== Disconnected from process 4711
 "Kernel Name","once_ld_4(const unsigned int *, unsigned int)"
 "#","Address","Source","Instructions Executed","L1 Wavefronts Shared","L1 Wavefronts Shared Ideal","Address Space"
-"1","7f01","      @!P0 LDS.U.64 R4, [R2]","1","1,024","16","Shared"
-"2","7f02","      IMAD R4, R2, R1, R0","1","-","-",""
+"1","0x7f00","      @!P0 LDS.U.64 R4, [R2]","1","1,024","16","Shared"
+"2","0x7f10","      IMAD R4, R2, R1, R0","1","-","-",""
 "Kernel Name","twice(int *)"
 "Address","Source","memory_l1_wavefronts_shared"
-"8000","@UP0 ATOMS.POPC.INC.32 RZ, [R0]","3"
+"0x8000","@UP0 ATOMS.POPC.INC.32 RZ, [R0]","3"
 """
 
 
 def test_the_profilers_page_of_instructions_is_read_by_launch() -> None:
-    first = Counted("LDS.U.64", {"inst_executed": 1, "memory_l1_wavefronts_shared": 1024, "memory_l1_wavefronts_shared_ideal": 16})
+    first = Counted(0, "LDS.U.64", {"inst_executed": 1, "memory_l1_wavefronts_shared": 1024, "memory_l1_wavefronts_shared_ideal": 16})
     once, twice = parse_source(PAGE)
-    assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, Counted("IMAD", {"inst_executed": 1})))
-    assert twice.instructions == (Counted("ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}),)
+    assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, Counted(16, "IMAD", {"inst_executed": 1})))
+    assert twice.instructions == (Counted(0, "ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}),)
     assert parse_source("==ERROR== nothing\n") == []
 
 

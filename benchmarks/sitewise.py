@@ -1,0 +1,130 @@
+"""Site by site: what memlane counts beside what the profiler counted for the instructions that were assembled from the site."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ncu import Counted, Disassembled
+
+from memlane.instrument import exactness
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.matching import SiteExactness
+from memlane.ptx import Module
+from memlane.record import SiteCounts
+from memlane.sass import disassemble
+
+METRICS = {
+    "lanes": "thread_inst_executed_true",
+    "sectors": "memory_l2_theoretical_sectors_global",
+    "wavefronts": "memory_l1_wavefronts_shared",
+    "ideal_sectors": "memory_l2_theoretical_sectors_global_ideal",
+    "ideal_wavefronts": "memory_l1_wavefronts_shared_ideal",
+}
+"""By field of `SiteCounts`: the profiler's metric of the same meaning."""
+
+COMPARED = ("lanes", "sectors", "wavefronts")
+"""Fields that must be equal for an exact site. What is ideal is a definition, and compared for itself."""
+IDEALS = ("ideal_sectors", "ideal_wavefronts")
+
+_SPACES = {"sectors": "global", "ideal_sectors": "global", "wavefronts": "shared", "ideal_wavefronts": "shared"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One site, or the sites that the assembler made one access of."""
+
+    label: str
+    """`line 12, ld.global.f32`."""
+    verdict: str
+    """`exact`, `merged` or `hint`."""
+    reason: str
+    ours: Mapping[str, int]
+    """By field of `SiteCounts`, what memlane counted."""
+    theirs: Mapping[str, float]
+    """The same by the profiler; empty where nothing was assembled from the site."""
+    opcodes: tuple[str, ...]
+    """What was."""
+    idle_lanes: bool
+    """Whether some request had lanes that took no part."""
+    nbytes: int
+    sites: int = 1
+
+    def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
+        """The fields that are not equal."""
+        return [name for name in fields if name in self.ours and self.ours[name] != self.theirs.get(name, 0)]
+
+    def explanation(self) -> str:
+        """Why they may differ; empty if nothing explains it."""
+        if self.verdict != "exact":
+            return self.reason
+        wider = self.nbytes >= 8 and self.idle_lanes and self.differing() == ["wavefronts"]
+        if wider and self.ours["wavefronts"] > self.theirs["wavefronts"]:
+            return "a pass without an active lane takes a cycle (shared_rule.json); the profiler does not count it"
+        return ""
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{name} {self.ours[name]:g}, profiler {self.theirs.get(name, 0):g}" for name in self.differing())
+        return f"{self.label} ({' + '.join(dict.fromkeys(self.opcodes)) or 'nothing'}): {numbers}"
+
+
+class Code:
+    """A module and its assembled code."""
+
+    def __init__(self, assembled: Assembled) -> None:
+        self.assembled = assembled
+        self.verdicts: Mapping[int, SiteExactness] = {one.site: one for one in exactness(assembled.module, assembled.program)}
+
+    @classmethod
+    def of(cls, module: Module, cubin: bytes) -> Code:
+        return cls(Assembled(module, disassemble(cubin)))
+
+    def compared(self, kernel: str, counts: Sequence[SiteCounts], profiled: Disassembled) -> list[Compared]:
+        """The sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code."""
+        at = {one.offset: one for one in profiled.instructions}
+        groups: dict[tuple[int, ...], list[SiteCounts]] = defaultdict(list)
+        for entry in counts:
+            groups[self.verdicts[entry.site.id].merged or (entry.site.id,)].append(entry)
+        return [self._compare(kernel, entries, at) for entries in groups.values()]
+
+    def _compare(self, kernel: str, entries: list[SiteCounts], at: Mapping[int, Counted]) -> Compared:
+        made = [one for entry in entries for one in self._made(kernel, entry, at)]
+        first, verdict = entries[0], self.verdicts[entries[0].site.id]
+        several = f"{len(entries)} x " if len(entries) > 1 else ""
+        return Compared(
+            label=f"line {first.site.line}, {several}{first.site.op}",
+            verdict=verdict.verdict,
+            reason=verdict.reason,
+            ours=_ours(entries),
+            theirs={name: sum(one.metrics.get(metric, 0) for one in made) for name, metric in METRICS.items()} if made else {},
+            opcodes=tuple(one.opcode for one in made),
+            idle_lanes=any(entry.lanes < 32 * entry.requests for entry in entries),
+            nbytes=first.site.nbytes,
+            sites=len(entries),
+        )
+
+    def _made(self, kernel: str, entry: SiteCounts, at: Mapping[int, Counted]) -> list[Counted]:
+        """The profiled instructions that were assembled from a site."""
+        found = []
+        for node in self.assembled.accesses(kernel, entry.site.instruction, entry.site.space):
+            instruction = self.assembled.flow.nodes[node]
+            if self.assembled.flow.function_of[node] != kernel:
+                continue
+            seen = at.get(instruction.offset)
+            if seen is None or seen.opcode.partition(".")[0] != instruction.opcode:
+                raise RuntimeError(f"at {instruction.offset:#x} of {kernel} is {instruction.name}, and the profiler saw {seen}")
+            found.append(seen)
+        return found
+
+
+def _ours(entries: list[SiteCounts]) -> dict[str, int]:
+    """Fields that can be compared, summed; lanes only of a single site, as a merged access has each lane once."""
+    space = entries[0].site.space
+    ours = {}
+    for name in METRICS:
+        values = [getattr(entry, name) for entry in entries]
+        wanted = len(entries) == 1 if name == "lanes" else space in (_SPACES[name], "generic")
+        if wanted and None not in values:
+            ours[name] = sum(values)
+    return ours
