@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import shared_variables
-from memlane.launch import Launch, Target
+from memlane.launch import Launch, Surface, Target
 
 
 class Snapshot:
-    """A copy of the arrays that a launch was given, and of the variables of its module.
+    """A copy of the arrays and surfaces that a launch was given, and of the variables of its module.
 
     Memory that the kernel reaches by other ways (pointers stored in arrays) is not in it.
     """
@@ -26,8 +26,12 @@ class Snapshot:
             host = np.empty(nbytes, np.uint8)
             self._target.read(address, host)
             self._saved.append((address, host))
+        surfaces = {argument.owner for argument in launch.arguments if isinstance(argument.owner, Surface)}
+        self._surfaces = [(surface, surface.numpy()) for surface in surfaces]
 
     def restore(self) -> None:
         """Put the contents back, after everything launched since has finished."""
         for address, host in self._saved:
             self._target.write(address, host)
+        for surface, host in self._surfaces:
+            surface.copy_from(host)
