@@ -171,7 +171,7 @@ def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple
             text, _ = cuda.compile_ptx(function, types, **options)
     except DynamicLibNotFoundError as cause:
         raise MissingDependency("compiling Numba kernels", "numba") from cause
-    except (core.errors.NumbaError, TypeError, RuntimeError) as cause:
+    except (core.errors.NumbaError, TypeError, RuntimeError, AttributeError) as cause:
         raise CompileError(f"Numba does not compile {function.__name__}", str(cause)) from cause
     return str(text)
 

@@ -107,9 +107,9 @@ class _Builder:
         node.kernelParams = parameters.address
         added = done(driver.cuGraphAddKernelNode(self.definition.handle, after, len(after), node))
         if launch.kernel.cooperative:
-            value = driver.CUlaunchAttributeValue()
+            value = driver.CUkernelNodeAttrValue()
             value.cooperative = 1
-            done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+            done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
         return added
 
     def _copy(self, copy: Copy, after: list[Any]) -> Any:
