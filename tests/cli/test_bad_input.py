@@ -502,6 +502,14 @@ def test_two_streams_and_a_replayed_graph_tracing_at_once(memlane: Command, writ
     assert sum(one.lost for one in trace.launches) == 0
 
 
+def test_two_formats_at_once(memlane: Command, written: Write) -> None:
+    refused(
+        memlane("count", written("mixed.py", TWO_STREAMS_AND_A_GRAPH), "--json", "--csv"),
+        "--json and --csv are two formats; name one",
+        code=2,
+    )
+
+
 def test_counting_two_streams_and_a_replayed_graph(memlane: Command, written: Write) -> None:
     answer = memlane("count", written("mixed.py", TWO_STREAMS_AND_A_GRAPH), "--json")
     assert answer.code == 0, answer.err

@@ -109,7 +109,7 @@ def test_every_command_is_in_the_help_and_has_its_own(memlane: Command, command:
     [
         ("trace", "--kernel --grid --block --arg --shared --scheme --space --kind --line --launch --define --instantiate --std --arch"),
         ("trace", "--target --output --force"),
-        ("count", "--kernel --grid --block --arg --shared --launch --define --instantiate --std --arch --target --json"),
+        ("count", "--kernel --grid --block --arg --shared --launch --define --instantiate --std --arch --target --json --csv"),
         ("export", "--to --output --force"),
         ("explain", "--json"),
     ],

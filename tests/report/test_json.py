@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 
 from memlane.diagnose import explain
 from memlane.record import LineSummary, Site, SiteCounts
+from memlane.record.counts import DERIVED
 from memlane.report import counts_document, findings_document, summary_document, to_json
 from tests.synthetic import counts, launch, site, transpose
 
@@ -31,7 +32,10 @@ def test_counts(golden: Golden) -> None:
     assert (only["grid"], only["how"], only["thread_instructions"]) == ([32, 32, 1], "emulated", None)
     store = only["sites"][1]
     assert set(store) == {field.name for field in fields(Site)} | {"counts"}
-    assert set(store["counts"]) == {field.name for field in fields(SiteCounts)} - {"site"} | {"conflicts"}
+    assert set(store["counts"]) == {field.name for field in fields(SiteCounts)} - {"site"} | set(DERIVED)
+    assert (store["counts"]["bytes_moved"], store["counts"]["excess_sectors"]) == (640 * 32, 640 - store["counts"]["ideal_sectors"])
+    assert only["total"]["sectors"] == sum(one["counts"]["sectors"] or 0 for one in only["sites"])
+    assert only["total"]["divergent_branches"] == 1
     assert (store["counts"]["sectors"], store["counts"]["wavefronts"]) == (640, None)
     assert only["branches"][0]["divergent"] == 1
     assert len(json.loads(to_json(counts_document([made, made])))["launches"]) == 2

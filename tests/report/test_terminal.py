@@ -34,6 +34,19 @@ def test_counts(golden: Golden, width: int) -> None:
     golden(f"counts-{width}.txt", to_text(tiled_counts(), width))
 
 
+def test_totals_tell_what_moved_and_where_lanes_meet() -> None:
+    spill = replace(counted(site(6, "st.local.f32", 7, TILED), 3), sectors=12, ideal_sectors=12)
+    bins = replace(
+        counted(site(7, "atom.shared.u32", 9, TILED), 4, wavefronts=5, ideal_wavefronts=1), addresses=32, most_lanes_at_address=9
+    )
+    alone = replace(counted(site(8, "red.global.u32", 10, TILED), 4, sectors=4, ideal_sectors=4), addresses=128, most_lanes_at_address=1)
+    text = " ".join(to_text(render_counts(counts(*transpose().launches[0].counts, spill, bins, alone)), 120).split())
+    assert "Global memory: 5,632 bytes asked for, 23,552 moved (736 sectors, ideal 176)." in text
+    assert "Shared memory: 20 wavefronts, ideal 4; 16 are conflicts." in text
+    assert "Local memory, as in PTX (a hint: the assembler may keep it in registers): 3 requests, 12 sectors, 384 bytes moved." in text
+    assert "Lanes per address of atomics, in the mean request: transpose.cu:9 4 (at most 9)." in text
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_findings(golden: Golden, width: int) -> None:
     golden(f"findings-{width}.txt", to_text(render_findings(explain(transpose())), width))

@@ -12,7 +12,7 @@ from memlane.cli.programs import CompileOptions, LaunchOptions, Program
 from memlane.cli.progress import progress
 from memlane.errors import CommandError
 from memlane.measure import Counter
-from memlane.report import counts_document, render_counts, to_json
+from memlane.report import counts_csv, counts_document, render_counts, to_json
 
 
 def count(
@@ -32,8 +32,11 @@ def count(
     target: o.TargetName = "",
     deterministic: o.Deterministic = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table, one line for each access of the PTX.")] = False,
 ) -> None:
     """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
+    if as_json and as_csv:
+        raise CommandError("--json and --csv are two formats; name one")
     counter = Counter(only_launch=launch)
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
@@ -47,6 +50,8 @@ def count(
     results = counter.finish()
     if as_json:
         typer.echo(to_json(counts_document(results)))
+    elif as_csv:
+        typer.echo(counts_csv(results), nl=False)
     else:
         console = Console()
         for number, counts in enumerate(results):

@@ -5,7 +5,7 @@ Order inside: site <- counts <- schema, plain <- header <- file <- trace <- buil
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
-from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, total_by_place
+from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
 from memlane.record.file import save
 from memlane.record.output import check_output, replacing
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
@@ -51,6 +51,7 @@ __all__ = [
     "Skipped",
     "SmClock",
     "TimeAxis",
+    "Totals",
     "Trace",
     "build_trace",
     "check_output",

@@ -103,14 +103,20 @@ class SiteCounts(_Derived):
         )
 
     def as_row(self) -> dict[str, Any]:
-        """Fields of the site, fields of the counts and what follows from them, side by side under names that differ."""
-        site = {f"site_{name}" if name in ("id", "kind") else name: value for name, value in _plain(self.site).items()}
+        """What the site is, the fields of the counts and what follows from them, side by side."""
+        site = {column: getattr(self.site, name) for column, name in _SITE_COLUMNS.items()}
         return {**site, **{name: value for name, value in _plain(self).items() if name != "site"}, **self.derived()}
 
     def derived(self) -> dict[str, Any]:
         """What follows from the fields, by name."""
         return {name: getattr(self, name) for name in DERIVED}
 
+
+_SITE_COLUMNS = {
+    **{name: name for name in ("kernel", "file", "line", "column", "instruction", "op", "kind", "space")},
+    "bytes_per_lane": "nbytes",
+}
+"""Of a site, what a table of counts shows, by its name there."""
 
 DERIVED = ("lanes_per_request", "bytes_moved", "excess_sectors", "conflicts", "lanes_per_address")
 """Properties of `SiteCounts` that tables and documents show beside its fields."""
@@ -279,9 +285,9 @@ class Counts:
         return sorted(entries, key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
 
     def to_table(self) -> list[dict[str, Any]]:
-        """One row for each site with plain values, for `pandas.DataFrame(counts.to_table())` or a CSV file: the launch's chip, then the
-        fields of `Site`, those of `SiteCounts` and what follows from them. None: without meaning for this site."""
-        return [{"chip": self.chip, "how": self.how, **entry.as_row()} for entry in self.sites]
+        """One row for each site with plain values, for `pandas.DataFrame(counts.to_table())`: whose rules it was counted by, the site, the
+        fields of `SiteCounts` and what follows from them. None: without meaning for this site."""
+        return [{"chip": self.chip, "how": self.how, **entry.as_row()} for entry in self.checked.sites]
 
     def __repr__(self) -> str:
         return f"<Counts: {self}>"

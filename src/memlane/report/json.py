@@ -10,9 +10,11 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "findings"   findings: list, worst first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
                       `ratio`, `excess_transactions`, `cost` and the paragraph as `text`; uncounted_launches: ids of the launches that
                       nobody could look at; clean_kernels: titles of the kernels in which nothing was found
-    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, sites, branches}; sites
-                      carry the fields of `Site` and, under `counts`, the totals over the launch (`bytes` asked for by the lanes,
-                      `sectors` of 32 bytes) and `exactness`: "exact", "merged", "hint" or "not checked" against the assembled code
+    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, total, sites, branches};
+                      `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
+                      `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
+                      `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
+                      "not checked" against the assembled code
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
@@ -95,6 +97,7 @@ def _counts(counts: Counts) -> Document:
         "block": list(counts.block),
         "thread_instructions": counts.thread_instructions,
         "exact_share": counts.exact_share,
+        "total": counts.total().as_dict(),
         "sites": [_site(entry) for entry in counts.sites],
         "branches": [asdict(branch) for branch in counts.branches],
         "skipped": [asdict(one) for one in counts.skipped],
@@ -104,4 +107,4 @@ def _counts(counts: Counts) -> Document:
 def _site(entry: SiteCounts) -> Document:
     totals = asdict(entry)
     site = totals.pop("site")
-    return {**site, "counts": {**totals, "conflicts": entry.conflicts}}
+    return {**site, "counts": {**totals, **entry.derived()}}

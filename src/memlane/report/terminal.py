@@ -12,11 +12,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.diagnose import Finding
-from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
+from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise
 from memlane.report.assembled import completeness_notes, exactness_notes, mark
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
+from memlane.report.totals import total_notes
 
 ALARMING = 1.5
 """Transactions over ideal from which on a number is shown in red. Only a colour: what is a finding, `diagnose` says."""
@@ -141,7 +142,7 @@ def _reasons(trace: Trace) -> str:
 
 
 _TRANSACTIONS = (
-    "Sectors: 32 bytes of global memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
+    "Sectors: 32 bytes of global or local memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
     "A dash: not known, or without meaning.",
 )
 
@@ -150,17 +151,17 @@ _TRANSACTIONS = (
 
 
 def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> RenderableType:
-    """For each source line: requests, transactions per request and their excess; then the branches that diverged, and whether the
-    assembled code has the same accesses."""
+    """For each source line: requests, transactions per request and their excess; then what moved in all, the branches that diverged, and
+    whether the assembled code has the same accesses."""
     counts = counts.checked
-    entries = sorted(total_by_place(counts.sites).values(), key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
+    entries = counts.by_line()
     files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
     facts = [", ".join(files), f"grid {extents(counts.grid)}, block {extents(counts.block)}"]
     table = LineTable(
         counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, [_counts_row(entry) for entry in entries], sources or {}
     )
     origin = f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."
-    notes = [*_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), origin]
+    notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), origin]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
     if counts.skipped:
