@@ -16,8 +16,11 @@ What the first run said: all of that, with two corrections. An access of 8 or 16
 passes, whichever is more: a pass without an active lane is not paid for where the others have conflicts enough. And compare and swap takes
 twice the wavefronts of the other atomics, whatever its width. The profiler counts the same wavefronts without that least number.
 
-Prediction for the patterns added then, of loads of 16 bytes where the neighbours of one half of a warp agree and those of the other do
-not: the time is that of passes that are not joined, and so is the profiler's count, unless all lanes of the joined half are active.
+Those rules are data of the chip now: `bank_cycles` is held against the time, `wavefronts` against the profiler.
+
+Prediction for the patterns added then, loads of 16 bytes whose neighbours agree in one half of the warp: the profiler joins the passes of
+each half in which every lane agrees with lane^1, those of agreement with lane^2 only where all lanes of the warp agree; the time is less
+only where the passes of both halves are joined.
 """
 
 from __future__ import annotations
@@ -63,20 +66,18 @@ class Operation:
     name: str
     nbytes: int
     kind: AccessKind | None = None
-    """Whose rule is held against the time; None where nothing is claimed."""
-    times: int = 1
-    """How often the wavefronts of that rule are needed."""
+    """Whose rule is held against what was measured; None where nothing is claimed."""
 
 
 OPERATIONS = (
     *(Operation(f"ld_{nbytes}", nbytes, "load") for nbytes in (1, 2, 4, 8, 16)),
     *(Operation(f"st_{nbytes}", nbytes, "store") for nbytes in (1, 2, 4, 8, 16)),
-    Operation("red_add_one", 4, "load"),
+    Operation("red_add_one", 4, "increment"),
     *(Operation(name, 4, "atomic") for name in ("red_add_u32", "red_max_u32")),
     *(Operation(name, 4, "atomic") for name in ("atom_add_u32", "atom_max_u32", "atom_and_b32", "atom_inc_u32", "atom_exch_b32")),
     Operation("atom_exch_b64", 8, "atomic"),
-    Operation("atom_cas_b32", 4, "atomic", times=2),
-    Operation("atom_cas_b64", 8, "atomic", times=2),
+    Operation("atom_cas_b32", 4, "compare_swap"),
+    Operation("atom_cas_b64", 8, "compare_swap"),
     Operation("red_add_f32", 4),
     Operation("atom_add_f32", 4),
     Operation("red_add_u64", 8),
@@ -189,52 +190,62 @@ def profiled(program: str, chosen: Setting, options: argparse.Namespace) -> Prof
 
 
 @dataclass(frozen=True)
+class Expected:
+    """By the rule of the operation's kind."""
+
+    cycles: int
+    wavefronts: int
+
+
+@dataclass(frozen=True)
 class Measured:
     """One operation under one pattern."""
 
     pattern: Pattern
     cycles: float
-    expected: int | None
-    """Wavefronts by the rule of the operation's kind."""
+    expected: Expected | None
     profiler: Mapping[str, float] = field(default_factory=dict)
     """Wavefronts by SASS opcode."""
 
 
-def expected(chip: Chip, op: Operation, pattern: Pattern) -> int | None:
-    """The wavefronts that memlane counts."""
+def expected(chip: Chip, op: Operation, pattern: Pattern) -> Expected | None:
+    """What memlane says; None where it claims nothing."""
     if op.kind is None:
         return None
-    return op.times * access.wavefronts(chip, pattern.offsets(op.nbytes).astype(np.uint64), pattern.mask, op.nbytes, op.kind)
+    access_of = (chip, pattern.offsets(op.nbytes).astype(np.uint64), pattern.mask, op.nbytes, op.kind)
+    return Expected(access.bank_cycles(*access_of), access.wavefronts(*access_of))
 
 
-def agrees(cycles: float, wavefronts: float) -> bool:
+def agrees(cycles: float, wanted: float) -> bool:
     """Within what the loop costs: 5 %, or a tenth of a cycle."""
-    return abs(cycles - wavefronts) <= max(0.05 * wavefronts, 0.1)
+    return abs(cycles - wanted) <= max(0.05 * wanted, 0.1)
 
 
 def rows(op: Operation, measured: list[Measured], modelled: bool) -> Iterator[Row]:
     """How many patterns take other than the expected time, and are counted otherwise by the profiler; with the cycles of each, and with
     the counts of each that differs."""
     cycles = {one.pattern.name: round(one.cycles, 2) for one in measured}
-    if op.kind is None:
+    known = [(one, one.expected) for one in measured if one.expected is not None]
+    if not known:
         yield Row(op.name, TIME, None, "", peer=cycles, note="a loop of compare and swap: no rule is claimed")
         return
-    off = [one for one in measured if one.expected is not None and not agrees(one.cycles, one.expected)]
-    note = f"rule: {op.times} x that of {op.kind}" + "".join(f"; {one.pattern.name}: {one.cycles:.2f}, not {one.expected}" for one in off)
-    yield Row(op.name, TIME, float(len(off)), "patterns", None if modelled else 0.0, peer=cycles, note=note)
+    reach = None if modelled else 0.0
+    off = [f"{one.pattern.name}: {one.cycles:.2f}, not {wanted.cycles}" for one, wanted in known if not agrees(one.cycles, wanted.cycles)]
+    yield Row(op.name, TIME, float(len(off)), "patterns", reach, peer=cycles, note="; ".join([f"rule: {op.kind}", *off]))
     if any(one.profiler for one in measured):
-        counts = {one.pattern.name: sum(one.profiler.values()) for one in measured if sum(one.profiler.values()) != one.expected}
-        listed = "; ".join(f"{one.pattern.name}: {one.expected}" for one in measured if one.pattern.name in counts)
-        yield Row(op.name, COUNT, float(len(counts)), "patterns", peer=counts, note=f"by the rule: {listed}" if counts else "")
+        other = [(one.pattern.name, sum(one.profiler.values()), wanted.wavefronts) for one, wanted in known]
+        other = [(name, seen, wanted) for name, seen, wanted in other if seen != wanted]
+        note = "; ".join([f"rule: {op.kind}", *(f"{name}: {seen:g}, not {wanted}" for name, seen, wanted in other)])
+        yield Row(op.name, COUNT, float(len(other)), "patterns", reach, peer={name: seen for name, seen, _ in other}, note=note)
 
 
 def table(op: Operation, measured: list[Measured]) -> Iterator[str]:
     opcodes = sorted({opcode for one in measured for opcode in one.profiler})
-    yield f"\n{op.name}: {'pattern':64} {'cycles':>8} {'rule':>6}  {'  '.join(opcodes)}"
+    yield f"\n{op.name}: {'pattern':70} {'cycles':>8} {'rule':>5} {'wavefronts':>11}  {'  '.join(opcodes)}"
     for one in measured:
         counted = "  ".join(f"{one.profiler[opcode]:{len(opcode)}g}" for opcode in opcodes if opcode in one.profiler)
-        rule = "-" if one.expected is None else one.expected
-        yield f"{op.name}: {one.pattern.name:64} {one.cycles:8.2f} {rule:>6}  {counted}"
+        rule = f"{one.expected.cycles:5} {one.expected.wavefronts:11}" if one.expected else f"{'-':>5} {'-':>11}"
+        yield f"{op.name}: {one.pattern.name:70} {one.cycles:8.2f} {rule}  {counted}"
 
 
 def main() -> None:

@@ -40,29 +40,18 @@ class Compared:
     verdict: str
     """`exact`, `merged` or `hint`."""
     reason: str
+    """Why it is not exact."""
     ours: Mapping[str, int]
     """By field of `SiteCounts`, what memlane counted."""
     theirs: Mapping[str, float]
     """The same by the profiler; empty where nothing was assembled from the site."""
     opcodes: tuple[str, ...]
     """What was."""
-    idle_lanes: bool
-    """Whether some request had lanes that took no part."""
-    nbytes: int
     sites: int = 1
 
     def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
         """The fields that are not equal."""
         return [name for name in fields if name in self.ours and self.ours[name] != self.theirs.get(name, 0)]
-
-    def explanation(self) -> str:
-        """Why they may differ; empty if nothing explains it."""
-        if self.verdict != "exact":
-            return self.reason
-        wider = self.nbytes >= 8 and self.idle_lanes and self.differing() == ["wavefronts"]
-        if wider and self.ours["wavefronts"] > self.theirs["wavefronts"]:
-            return "a pass without an active lane takes a cycle (shared_rule.json); the profiler does not count it"
-        return ""
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {self.ours[name]:g}, profiler {self.theirs.get(name, 0):g}" for name in self.differing())
@@ -99,8 +88,6 @@ class Code:
             ours=_ours(entries),
             theirs={name: sum(one.metrics.get(metric, 0) for one in made) for name, metric in METRICS.items()} if made else {},
             opcodes=tuple(one.opcode for one in made),
-            idle_lanes=any(entry.lanes < 32 * entry.requests for entry in entries),
-            nbytes=first.site.nbytes,
             sites=len(entries),
         )
 

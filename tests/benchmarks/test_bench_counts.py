@@ -183,7 +183,7 @@ def test_one_wavefront_more_is_found(code: Code, name: str, counted: Counts) -> 
     assert row.value == 1.0
     assert not row.holds
     assert row.note.startswith("exact: line ")
-    assert row.note.endswith("ld.shared.f32 (LDS): wavefronts 4096, profiler 4097: not explained")
+    assert row.note.endswith("ld.shared.f32 (LDS): wavefronts 4096, profiler 4097")
 
 
 def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, counted: Counts) -> None:
