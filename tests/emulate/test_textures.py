@@ -202,6 +202,15 @@ def test_whole_coordinates_of_an_image() -> None:
     assert run_ptx(body, texture) == [11, 0, 0, 0]
 
 
+def test_results_as_halves() -> None:
+    texture = emulator().texture(np.array([[1.5, 1 / 3, -2, 1e6]], np.float32), channels=4)
+    single, both = "tex.1d.v4.f16.s32 {%h1, %h2, %h3, %h4}", "tex.1d.v2.f16x2.s32 {%r2, %r3}"
+    body = f"""mov.u32 %r1, 0; {single}, [%rd1, {{%r1}}]; st.global.u16 [%out], %h1; st.global.u16 [%out+2], %h2;
+        {both}, [%rd1, {{%r1}}]; st.global.u32 [%out+4], %r2; st.global.u32 [%out+8], %r3;"""
+    halves = np.array(run_ptx(body, texture), np.int32).view(np.float16)
+    assert halves.tolist() == [1.5, np.float16(1 / 3), 1.5, np.float16(1 / 3), -2, np.inf, 0, 0]
+
+
 def test_queries() -> None:
     names = ("width", "height", "depth", "array_size")
     body = "".join(f"txq.{name}.b32 %r1, [%rd1]; st.global.u32 [%out+{4 * place}], %r1;" for place, name in enumerate(names))
@@ -215,7 +224,7 @@ def test_queries() -> None:
     ("instruction", "named"),
     [
         ("tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2, %f3, %f3}]", "tex.cube.v4.f32.f32"),
-        ("tex.2d.v2.f16x2.f32 {%r1, %r2}, [%rd1, {%f1, %f2}]", "tex.2d.v2.f16x2.f32"),
+        ("tex.2d.v2.f32.f32 {%f1, %f2}, [%rd1, {%f1, %f2}]", "tex.2d.v2.f32.f32"),
         ("txq.channel_order.b32 %r1, [%rd1]", "txq.channel_order.b32"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, %rd2, {%f1, %f2}]", "tex.2d.v4.f32.f32 with a sampler of its own"),
     ],

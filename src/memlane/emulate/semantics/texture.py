@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from memlane.emulate.code.build import I32, INTEGERS, Value, constant
+from memlane.emulate.code.build import F32, I32, INTEGERS, Value, constant, vector
+from memlane.emulate.code.formats import narrow
 from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_texture
 from memlane.emulate.runtime.helper import Helper
-from memlane.emulate.runtime.texture import GEOMETRIES, QUERIES, axes_of, gather, query, sample
+from memlane.emulate.runtime.texture import CHANNELS, GEOMETRIES, QUERIES, axes_of, gather, query, sample
 from memlane.emulate.runtime.texture_surface import Place, load, reduce, store, store_texel
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, TextureAddress, Vector
@@ -62,15 +63,21 @@ def _items(operand: Operand | None) -> tuple[Operand, ...]:
 
 
 def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
-    """Let a helper read, and put its four words into the registers of `d`."""
-    targets, type_name = _items(k.instruction.operand("d")), k.slot_of("dtype")
-    if SCALAR_TYPES[type_name].bits != 32 or SCALAR_TYPES[type_name].lanes != 1 or len(targets) != 4:
+    """Let a helper read, and put its four words into the registers of `d`: as they are, or as halves, alone or in pairs."""
+    e, targets, type_name = k.e, _items(k.instruction.operand("d")), k.slot_of("dtype")
+    scalar = SCALAR_TYPES[type_name]
+    if len(targets) * scalar.lanes != CHANNELS:
         raise k.unsupported()
     out = k.scratch("data")
     k.call(helper, k.warp, _handles(k), coordinates, k.active, constant(I32, k.index), out)
-    account_texture(k, 4 * len(targets))
-    for number, target in enumerate(targets):
-        k.write_operand(target, k.e.load_lanes(k.e.at(out, number * _WORD), I32), type_name)
+    account_texture(k, scalar.nbytes * len(targets))
+    words = [e.load_lanes(e.at(out, number * _WORD), I32) for number in range(CHANNELS)]
+    if type_name.startswith("f16"):
+        words = [narrow(e, e.bitcast(word, vector(F32)), "f16") for word in words]
+    if scalar.lanes == 2:
+        words = [e.or_(low, e.shl(high, constant(low.type, 16))) for low, high in zip(words[::2], words[1::2], strict=True)]
+    for target, word in zip(targets, words, strict=True):
+        k.write_operand(target, word if scalar.bits == 32 else e.trunc(word, vector(INTEGERS[scalar.bits])), type_name)
 
 
 @semantics(_TEXTURE + "tex")
