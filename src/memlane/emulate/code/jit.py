@@ -12,7 +12,7 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from memlane.emulate.code.store import sources_digest
+from memlane.emulate.code.store import SOURCES
 
 QUICK_ABOVE = 2_000_000
 """Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
@@ -45,7 +45,7 @@ def fingerprint() -> str:
     """What decides the machine code of any text: versions, the processor with its features, and memlane's own code."""
     version = ".".join(map(str, llvm.llvm_version_info))
     processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()
-    return "\n".join((llvmlite.__version__, version, *processor, sources_digest()))
+    return "\n".join((llvmlite.__version__, version, *processor, SOURCES))
 
 
 class Code:

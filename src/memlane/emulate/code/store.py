@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,23 +147,48 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("".join(f"{len(part)} {part}\n" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@cache
 def sources_digest() -> str:
     """Of the code of memlane that decides what machine code is made; empty where it cannot be read."""
-    package = Path(__file__).resolve().parents[2]
     found = hashlib.sha256()
     try:
-        paths = sorted(path for name in _COVERED for path in _python_files(package / name))
+        paths = _sources()
         for path in paths:
             content = path.read_bytes()
-            found.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+            found.update(f"{path.relative_to(_package()).as_posix()} {len(content)}\n".encode() + content)
     except OSError:
         return ""
     return found.hexdigest() if paths else ""
 
 
-def _python_files(place: Path) -> list[Path]:
-    return [place] if place.is_file() else list(place.rglob("*.py"))
+def _package() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+def _sources() -> list[Path]:
+    places = [_package() / name for name in _COVERED]
+    return sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py")))
+
+
+def _changes() -> list[tuple[str, int]]:
+    """When each of the sources was changed."""
+    try:
+        return [(str(path), path.stat().st_mtime_ns) for path in _sources()]
+    except OSError:
+        return []
+
+
+# Now, not when the first kernel is compiled: an upgrade may have replaced what this process has loaded by then.
+_LOADED = _changes()
+SOURCES = sources_digest()
+"""The digest of the sources that this process has loaded."""
+
+
+def keep(key: str, entry: Entry) -> None:
+    """Put an entry into the present store, unless memlane's code has been changed since this process loaded it: part of the process may
+    have come from after the change."""
+    store = present_store()
+    if store is not None and _changes() == _LOADED:
+        store.put(key, entry)
 
 
 _stores: dict[Path, Store] = {}
@@ -173,7 +197,7 @@ _stores: dict[Path, Store] = {}
 def present_store() -> Store | None:
     """The store that the environment names, or None where it is switched off, or code could not be told from that of other versions."""
     folder = None if os.environ.get("MEMLANE_CACHE") == "0" else default_folder()
-    if folder is None or not sources_digest():
+    if folder is None or not SOURCES:
         return None
     return _stores.setdefault(folder, Store(folder))
 

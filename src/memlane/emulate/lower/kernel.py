@@ -9,7 +9,7 @@ import llvmlite.ir as ir
 from memlane.chip import Chip
 from memlane.emulate.code.build import I32, POINTER, Emit
 from memlane.emulate.code.jit import Code, fingerprint, translated
-from memlane.emulate.code.store import Entry, digest, present_store
+from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.layers import Compiled
 from memlane.emulate.lower.body import Body, Step, live_out
 from memlane.emulate.lower.flow import Flow
@@ -54,7 +54,7 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     kernel = _restored(store.get(key), module, function, layers)
     if kernel is None:
         kernel, entry = _build(module, function, layers, chip)
-        store.put(key, entry)
+        keep(key, entry)
     return kernel
 
 

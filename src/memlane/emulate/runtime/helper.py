@@ -9,7 +9,7 @@ import llvmlite.ir as ir
 
 from memlane.emulate.code.build import Emit, Value
 from memlane.emulate.code.jit import LOCK, engine, fingerprint, optimised
-from memlane.emulate.code.store import Entry, digest, present_store
+from memlane.emulate.code.store import Entry, digest, keep, present_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,7 @@ def _object_file(one: Helper) -> bytes:
     entry = None if store is None else store.get(_key(one.name))
     if entry is None:
         entry = Entry({"name": one.name}, optimised(_text(one)))
-        if store is not None:
-            store.put(_key(one.name), entry)
+        keep(_key(one.name), entry)
     return entry.code
 
 
