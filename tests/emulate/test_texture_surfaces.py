@@ -177,3 +177,17 @@ def test_a_texture_is_no_surface(kernels: LoadedModule) -> None:
     texture, surface = target.texture(pixels(), channels=4), target.surface(pixels(), channels=4)
     with pytest.raises(BadAccess, match=r"of a 2d texture \(2d image of u1 x 4, 7 x 5\); it takes a 2d surface$"):
         kernels["copy_2d"][1, 32](texture, surface, 7, 5, 0)
+
+
+# -- on several cores ----------------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_on_several_cores_share_a_surface() -> None:
+    target = emulator(threads=3)
+    surface, blocks = target.surface(np.zeros(16, np.uint32)), 200
+    body = """ld.param.u64 %rd1, [image]; mov.u32 %r1, %ctaid.x; add.u32 %r1, %r1, %tid; and.b32 %r1, %r1, 15; shl.b32 %r1, %r1, 2;
+        sured.b.add.1d.u32.trap [%rd1, {%r1}], %tid; ret;"""
+    text = program(body, params=".param .u64 out, .param .u64 image")
+    target.load(parse(text, "test.ptx"))["k"][blocks, 64](target.zeros(1), surface)
+    block, thread = np.divmod(np.arange(blocks * 64), 64)
+    assert surface.numpy().tolist() == np.bincount((block + thread) % 16, weights=thread).tolist()
