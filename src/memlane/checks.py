@@ -13,14 +13,19 @@ class Check:
 
     seed: int | None = None
     """Shuffles the order in which warps take their turns."""
+    insist: bool = False
+    """Whether a launch on a target that cannot check is an error."""
 
 
 _wishes: list[Check] = []
 
 
 @contextmanager
-def checking(wish: Check) -> Iterator[None]:
-    """Inside the `with` block, in all threads. Of several wishes the last counts."""
+def checking(wish: Check | None) -> Iterator[None]:
+    """Inside the `with` block, in all threads. Of several wishes the last counts; None is no wish."""
+    if wish is None:
+        yield
+        return
     _wishes.append(wish)
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,14 @@ __global__ void k(int* out) {
     assert answer.code == 1
     assert "out of bounds, k" in answer.out
     assert "cannot go on" in answer.err
+
+
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_other_commands_check_on_request(memlane: Command, racy: Path, command: str) -> None:
+    answer = memlane(command, racy, *ARGUMENTS, "--check")
+    assert answer.code == 1
+    assert re.search(r"racy\.cu:[56]  data race in k\(int\*, int const\*, int\): ", answer.err)
+    assert "     5 | if (i < n) values[threadIdx.x] = in[i];" in answer.err
+    assert "     6 | if (i < n) out[i] = values[threadIdx.x ^ 32];" in answer.err
+    assert memlane(command, racy, *ARGUMENTS).code == 0
+    assert memlane(command, EXAMPLES / "copies.py", "--check", "--", "1024").code == 0

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
 from memlane.cli.progress import progress
@@ -30,6 +31,7 @@ def count(
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
     target: o.TargetName = "",
+    check: o.Checked = False,
     deterministic: o.Deterministic = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table, one line for each access of the PTX.")] = False,
@@ -41,7 +43,7 @@ def count(
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )
-    with progress("counting"):
+    with progress("counting"), checking(Check(insist=True) if check else None):
         program.run(target, counter, deterministic)
     if not counter.seen:
         raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to count", exit_code=1)

@@ -44,6 +44,7 @@ Include = Annotated[list[Path], typer.Option("-I", "--include", metavar="DIR", h
 Standard = Annotated[str, typer.Option("--std", help="C++ standard.")]
 Arch = Annotated[str, typer.Option("--arch", help="Architecture to compile for; default: that of the target.")]
 Instantiate = Annotated[list[str], typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.")]
+Checked = Annotated[bool, typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.")]
 LaunchNumber = Annotated[
     int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.console import Console
 
+from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.output import output_path
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
@@ -46,6 +47,7 @@ def trace(
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
     target: o.TargetName = "",
+    check: o.Checked = False,
     deterministic: o.Deterministic = False,
     output: o.Output = None,
     force: o.Force = False,
@@ -61,7 +63,7 @@ def trace(
     tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
     failure, launched = None, LaunchedKernels(launch)
     try:
-        with progress("tracing"), observing(launched, everywhere=True):
+        with progress("tracing"), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):
             program.run(target, tracer, deterministic)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
         if not tracer.traced:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.checks import wished
-from memlane.errors import CheckFailed
+from memlane.errors import CheckFailed, MemlaneError
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import Launch, Layers, Observation
 
@@ -17,9 +17,15 @@ def checked(launch: Launch) -> Launch:
     """The launch with the checker where that is wished. It raises CheckFailed at the end of the launch if something was found.
 
     It is `launch` itself where nobody wishes it, where the target has no checker, and where someone else has asked for the checker.
+    MemlaneError where the target has none and the wish is firm.
     """
     wish = wished()
-    if wish is None or launch.layers.check or not launch.kernel.target.observes:
+    if wish is None or launch.layers.check:
+        return launch
+    target = launch.kernel.target
+    if not target.observes:
+        if wish.insist:
+            raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
         return launch
 
     def judge(seen: Observation) -> None:

@@ -33,10 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """The fixtures of a test are checked with it."""
-    wish = _wish(item)
-    if wish is None:
-        return (yield)
-    with checking(wish):
+    with checking(_wish(item)):
         return (yield)
 
 
