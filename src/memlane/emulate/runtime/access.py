@@ -3,7 +3,7 @@
 Addresses come as a pointer to 32 i64 and a distance that is added to each; data goes through a pointer to `count` times 32 elements,
 component by component. Two shapes are quick: all lanes at one address, and lane i at `first + i * size`. Others go lane by lane.
 
-Other workers may be at the same memory. No element is torn: alone it is moved as one, and in a vector too, because it is aligned.
+Other workers may be at the same global memory. No element is torn: alone it is moved as one, and in a vector too, because it is aligned.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, 
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
+
+_SEVERAL_WORKERS = ("global", "generic")
+"""Spaces in which another worker may write meanwhile."""
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
 """warp, addresses, distance, lanes, site, data"""
@@ -35,13 +38,24 @@ def load(space: str, bits: int, count: int) -> Helper:
         window = Window(e, warp, space, site, first, nbytes)
         if space != "local":
             with e.if_then(e.icmp_unsigned("==", mask, constant(I32, FULL))):
-                _load_at_once(e, window, addresses, first, element, count, out)
+                _load_at_once(e, window, space, addresses, first, element, count, out)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
-                value = load_whole(e, e.at(pointer, part * bits // 8), element)
+                value = _load_element(e, space, e.at(pointer, part * bits // 8), element)
                 e.store(value, e.element(e.at(out, part * LANES * bits // 8), lane, element))
 
     return Helper(f"memlane_load_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
+
+
+def _load_element(e: Emit, space: str, pointer: Value, element: ir.Type) -> Value:
+    return load_whole(e, pointer, element) if space in _SEVERAL_WORKERS else e.load(pointer, typ=element)
+
+
+def _store_element(e: Emit, space: str, value: Value, pointer: Value) -> None:
+    if space in _SEVERAL_WORKERS:
+        store_whole(e, value, pointer)
+    else:
+        e.store(value, pointer)
 
 
 def _differences(e: Emit, addresses: Value) -> Value:
@@ -54,7 +68,7 @@ def _is_zero(e: Emit, lanes: Value) -> Value:
     return e.icmp_unsigned("==", e.reduce("or", lanes), constant(I64, 0))
 
 
-def _load_at_once(e: Emit, window: Window, addresses: Value, first: Value, element: ir.Type, count: int, out: Value) -> None:
+def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, first: Value, element: ir.Type, count: int, out: Value) -> None:
     """Return from the helper after a load of one of the quick shapes; fall through otherwise."""
     steps = _differences(e, addresses)
     nbytes = element.width // 8 * count
@@ -71,7 +85,7 @@ def _load_at_once(e: Emit, window: Window, addresses: Value, first: Value, eleme
         allowed, pointer = window.whole(first, 1)
         with e.if_then(allowed, likely=True):
             for part in range(count):
-                value = load_whole(e, e.at(pointer, part * element.width // 8), element)
+                value = _load_element(e, space, e.at(pointer, part * element.width // 8), element)
                 e.store_lanes(e.splat(value), e.at(out, part * LANES * element.width // 8))
             e.ret_void()
 
@@ -92,7 +106,7 @@ def store(space: str, bits: int, count: int) -> Helper:
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = e.load(e.element(e.at(data, part * LANES * bits // 8), lane, element), typ=element)
-                store_whole(e, value, e.at(pointer, part * bits // 8))
+                _store_element(e, space, value, e.at(pointer, part * bits // 8))
 
     return Helper(f"memlane_store_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
 
