@@ -39,7 +39,7 @@ def count(
     """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
     if as_json and as_csv:
         raise CommandError("--json and --csv are two formats; name one")
-    counter = Counter(only_launch=launch)
+    counter = Counter(only_launch=launch, merged=True)
     program = Program(
         source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
     )

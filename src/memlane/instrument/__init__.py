@@ -9,6 +9,7 @@ tracing         the pass that puts it together: `trace`
 buffer, decode  the trace buffer: its layout in bytes, and back to rows
 transactions    the PTX that counts what an access costs
 rebind          the pass that lets a twin use the variables of its original
+widen           the pass that puts the access that the assembler makes of several beside these: `widen`
 counting        the pass that puts it in, and its counters back to counts: `count`, `read_counters`
 
 and what the assembler made of them:
@@ -39,6 +40,7 @@ from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.sites import SiteTable, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER
+from memlane.instrument.widen import Widened, widen
 from memlane.record import EXACT, HINT, MERGED
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "SiteTable",
     "TraceOptions",
     "Traced",
+    "Widened",
     "buffer_layout",
     "changes",
     "copied_variables",
@@ -80,4 +83,5 @@ __all__ = [
     "shared_variables",
     "site_table",
     "trace",
+    "widen",
 ]

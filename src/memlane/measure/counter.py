@@ -12,7 +12,8 @@ from memlane.measure.judging import judge_of
 from memlane.measure.observed import branch_counts, site_counts
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.record import Counts
+from memlane.measure.widened import widened_twin
+from memlane.record import Counts, SiteCounts
 
 
 class Counter(Watching):
@@ -22,7 +23,12 @@ class Counter(Watching):
     each access to its transactions; that is slow, and its time means nothing.
     """
 
-    def __init__(self, *, only_launch: int | None = None) -> None:
+    def __init__(self, *, only_launch: int | None = None, merged: bool = False) -> None:
+        """`only_launch`: count the launch of that number, from 0, and leave the others alone.
+
+        `merged`: count the accesses that the assembler made of several too (`Counts.merged`); each module is then compared with its
+        assembled code before its first launch.
+        """
         self.seen = 0
         """Launches that were observed."""
         self.counted = 0
@@ -30,7 +36,8 @@ class Counter(Watching):
         self.sources: dict[str, str] = {}
         """Texts of the source files of their modules, by the names that sites use."""
         self._only = only_launch
-        self._observations: list[tuple[int, Observation]] = []
+        self._merged = merged
+        self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
         self._target: Target | None = None
 
@@ -44,13 +51,24 @@ class Counter(Watching):
         self.sources.update(launch.kernel.module.sources)
         self._target = launch.kernel.target
         if launch.kernel.target.observes:
-            mine = Layers(counts=True, report=lambda seen: self._observations.append((number, seen)))
-            return replace(launch, layers=launch.layers.merged(mine))
+            return self._to_be_observed(number, launch)
         with unobserved():
             loaded = launch.kernel.loaded
             if loaded not in self._tallies:
-                self._tallies[loaded] = Tally(loaded)
+                self._tallies[loaded] = Tally(loaded, merged=self._merged)
             return self._tallies[loaded].counting(number, launch)
+
+    def _to_be_observed(self, number: int, launch: Launch) -> Launch:
+        """On a target that sees by itself. Who asked to observe before has to see the plain kernel, so there nothing is widened."""
+        alone = launch.layers == Layers() and launch.layers.report is None
+        with unobserved():
+            wide = widened_twin(launch.kernel.loaded) if self._merged and alone else None
+        if wide is None:
+            mine = Layers(counts=True, report=lambda seen: self._observations.append((number, seen, ())))
+            return replace(launch, layers=launch.layers.merged(mine))
+        wide.twin.copy_constants()
+        mine = Layers(counts=True, report=lambda seen: self._observations.append((number, *wide.plain(launch, seen))))
+        return replace(launch, kernel=wide.twin.loaded[launch.kernel.name], layers=mine)
 
     def finish(self) -> list[Counts]:
         """Wait for the counted launches and return what each cost, in the order in which they were made."""
@@ -59,7 +77,7 @@ class Counter(Watching):
         with unobserved():
             self._target.sync()
             counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
-        counted += [(number, counts_of(observation)) for number, observation in self._observations]
+        counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
         return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
 
 
@@ -83,12 +101,12 @@ def counts_of(observation: Observation) -> Counts:
     )
 
 
-def count(call: KernelCall, *args: object) -> Counts:
+def count(call: KernelCall, *args: object, merged: bool = False) -> Counts:
     """Launch `call(*args)` once, counting: the sectors, wavefronts and lanes of each memory access, and the least that would do.
 
-    Memory is left as the plain launch would leave it.
+    Memory is left as the plain launch would leave it. `merged` as for `Counter`.
     """
-    counter, launch = Counter(), call.bind(*args)
+    counter, launch = Counter(merged=merged), call.bind(*args)
     with apart(launch):
         with observing(counter):
             launch.kernel.target.launch(observed(launch))

@@ -13,7 +13,7 @@ from functools import cache
 from memlane.chip import Chip
 from memlane.compile import architecture, assemble
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.instrument import changes, exactness, prove, proved, site_table
+from memlane.instrument import SiteExactness, changes, exactness, prove, proved, site_table
 from memlane.launch import LoadedModule
 from memlane.measure.probed import ProbedModule
 from memlane.ptx import Module
@@ -29,26 +29,41 @@ _OLDEST_ASSEMBLED = (7, 5)
 
 
 def judge_of(loaded: LoadedModule) -> Judge:
-    """What says, by the numbers of the module's sites, whether counts on its PTX are those of its assembled code.
+    """What says, by the numbers of the module's sites, whether counts on its PTX are those of its assembled code."""
+    module, read = loaded.module, _reader_of(loaded)
 
-    It does not hold the loaded module; what it finds is kept with that for the next who asks.
-    """
-    if "judge" not in loaded.attached:
-        loaded.attached["judge"] = _judge(loaded.module, loaded.target.assembled(loaded), loaded.target.chip)
-    judge: Judge = loaded.attached["judge"]
-    return judge
-
-
-def _judge(module: Module, assembled: bytes | None, chip: Chip) -> Judge:
-    @cache
     def judge() -> Mapping[int, Exactness]:
-        try:
-            found = exactness(module, _assembled_for(module, chip) if assembled is None else assembled)
-        except MemlaneError as error:
-            return {site.id: Exactness(NOT_CHECKED, _first_line(error)) for site in site_table(module).sites}
-        return {one.site: Exactness(one.verdict, one.reason, one.assembled) for one in found}
+        found = read()
+        if isinstance(found, str):
+            return {site.id: Exactness(NOT_CHECKED, found) for site in site_table(module).sites}
+        return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged) for one in found}
 
     return judge
+
+
+def merged_sites(loaded: LoadedModule) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the sites that the assembler made one access of, a tuple for each such access; empty where the code cannot be read."""
+    found = _reader_of(loaded)()
+    return () if isinstance(found, str) else tuple(dict.fromkeys(one.merged for one in found if one.merged))
+
+
+def _reader_of(loaded: LoadedModule) -> Callable[[], tuple[SiteExactness, ...] | str]:
+    """What compares the module with its assembled code, or says why it cannot. It does not hold the loaded module."""
+    if "exactness" not in loaded.attached:
+        loaded.attached["exactness"] = _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip)
+    reader: Callable[[], tuple[SiteExactness, ...] | str] = loaded.attached["exactness"]
+    return reader
+
+
+def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], tuple[SiteExactness, ...] | str]:
+    @cache
+    def read() -> tuple[SiteExactness, ...] | str:
+        try:
+            return exactness(module, _assembled_for(module, chip) if assembled is None else assembled)
+        except MemlaneError as error:
+            return _first_line(error)
+
+    return read
 
 
 def _assembled_for(module: Module, chip: Chip) -> bytes:

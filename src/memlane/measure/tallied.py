@@ -11,7 +11,8 @@ from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.judging import judge_of
 from memlane.measure.twin import Twin, load_twin, rebound_to
-from memlane.record import Counts
+from memlane.measure.widened import split, widened_of
+from memlane.record import Counts, SiteCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,12 @@ class Tally:
     start adds to the same counters).
     """
 
-    def __init__(self, loaded: LoadedModule) -> None:
+    def __init__(self, loaded: LoadedModule, *, merged: bool = False) -> None:
+        """`merged`: count the accesses that the assembler made of several sites too."""
         self._loaded, self._target = loaded, loaded.target
-        self._counted: Counted = instrument(loaded.module, loaded.target.chip)
+        self._widened = widened_of(loaded) if merged else None
+        module = loaded.module if self._widened is None else self._widened.module
+        self._counted: Counted = instrument(module, loaded.target.chip)
         self._rebound = rebound_to(loaded, self._counted.module)
         self._launches: list[_Tallied] = []
 
@@ -60,6 +64,9 @@ class Tally:
         self._target.read(tallied.counters, counters)
         kernel = tallied.launch.kernel
         sites, branches = read_counters(self._counted, counters, kernel.title)
+        merged: tuple[SiteCounts, ...] = ()
+        if self._widened is not None:
+            sites, merged = split(self._loaded, self._widened, kernel.name, sites)
         return Counts(
             chip=self._target.chip.name,
             target=self._target.name,
@@ -71,4 +78,5 @@ class Tally:
             how="counted on the device",
             skipped=tuple(one for one in self._counted.skipped if kernel.title in one.kernels),
             judge=judge_of(self._loaded),
+            merged=merged,
         )

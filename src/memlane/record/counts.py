@@ -77,6 +77,8 @@ class SiteCounts(_Derived):
     """Why it is not exact, in words."""
     assembled: str = ""
     """The assembled accesses of which the site is made or part, as `1 x 16 B shared load`; empty where there is none or it was not read."""
+    merged: tuple[int, ...] = ()
+    """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
 
     @property
     def lanes_per_address(self) -> float | None:
@@ -150,6 +152,7 @@ class Exactness:
     exactness: str
     exactness_reason: str = ""
     assembled: str = ""
+    merged: tuple[int, ...] = ()
 
 
 def _plain(entry: Any) -> dict[str, Any]:
@@ -252,6 +255,9 @@ class Counts:
     """PTX instructions executed by active lanes; only the emulator knows."""
     skipped: tuple[Skipped, ...] = ()
     """Accesses of the kernel that are no sites, so that nothing here tells of them."""
+    merged: tuple[SiteCounts, ...] = ()
+    """Where asked for: the accesses that the assembler made of merged sites, counted as the wide accesses that they are, under the first of
+    those sites. What they replace is in `sites` too."""
     judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)
     """What reads the assembled code, by the numbers of the sites; it may take a second, so it is asked when somebody wants to know."""
 

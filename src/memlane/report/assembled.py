@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, NOT_CHECKED, Site, SiteCounts, Trace
+from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
 
 MARK = "~"
 """Behind the operation in a table of counts: the hardware accesses memory otherwise."""
@@ -19,8 +19,13 @@ def mark(entry: SiteCounts) -> str:
     return "" if entry.exactness in (EXACT, NOT_CHECKED) else f" {MARK}"
 
 
-def exactness_notes(entries: Sequence[SiteCounts]) -> list[str]:
-    """How many of the operations, summed by place, are exact, and why the others are not."""
+def wide_label(entry: SiteCounts) -> str:
+    """What stands in the place of the operation for an access that the assembler made of several."""
+    return f"= {entry.site.nbytes} B {entry.site.kind}"
+
+
+def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] = ()) -> list[str]:
+    """How many of the operations, summed by place, are exact, and why the others are not; `merged`: the assembled accesses shown too."""
     checked = [entry for entry in entries if entry.exactness != NOT_CHECKED]
     notes = []
     if checked:
@@ -29,6 +34,10 @@ def exactness_notes(entries: Sequence[SiteCounts]) -> list[str]:
     told = [f"{_place(entry.site)} {entry.exactness}, {_reason(entry)}" for entry in checked if entry.exactness != EXACT]
     if told:
         notes.append(f"{MARK} {_listed(told)}.")
+    if merged:
+        notes.append("=: the access that the assembler made of merged ones (~), counted as it is; it stands for these.")
+    elif any(entry.exactness == MERGED for entry in checked):
+        notes.append("What the assembled access of merged ones costs was not counted.")
     absent = Counter(entry.exactness_reason for entry in entries if entry.exactness == NOT_CHECKED)
     for reason in absent:
         notes.append(f"Not compared with the assembled code{f': {reason}' if reason else ''}.")

@@ -14,7 +14,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
                       `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
                       `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
-                      "not checked" against the assembled code
+                      "not checked" against the assembled code;
+                      `merged`: the same for the accesses that the assembler made of several sites, where it was asked for
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
@@ -99,6 +100,7 @@ def _counts(counts: Counts) -> Document:
         "exact_share": counts.exact_share,
         "total": counts.total().as_dict(),
         "sites": [_site(entry) for entry in counts.sites],
+        "merged": [_site(entry) for entry in counts.merged],
         "branches": [asdict(branch) for branch in counts.branches],
         "skipped": [asdict(one) for one in counts.skipped],
     }

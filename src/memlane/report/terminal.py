@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import PurePath
 
@@ -12,8 +13,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.diagnose import Finding
-from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise
-from memlane.report.assembled import completeness_notes, exactness_notes, mark
+from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
+from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
@@ -158,15 +159,22 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
     facts = [", ".join(files), f"grid {extents(counts.grid)}, block {extents(counts.block)}"]
     table = LineTable(
-        counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, [_counts_row(entry) for entry in entries], sources or {}
+        counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, _counts_rows(entries, counts.merged), sources or {}
     )
     origin = f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."
-    notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries), origin]
+    notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries, counts.merged), origin]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
     if counts.skipped:
         notes.append(skipped_note(counts.skipped))
     return Group(table, Text(), *(plain(note, "dim") for note in notes))
+
+
+def _counts_rows(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts]) -> list[Row]:
+    """Those of the sites, and under those of each line the accesses that the assembler made of merged ones."""
+    rows = [_counts_row(entry) for entry in entries]
+    rows += [replace(_counts_row(entry), op=wide_label(entry)) for entry in total_by_place(merged).values()]
+    return sorted(rows, key=lambda row: (row.file, row.line))
 
 
 def _counts_row(entry: SiteCounts) -> Row:

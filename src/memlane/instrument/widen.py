@@ -1,0 +1,129 @@
+"""The pass that puts the wider access beside neighbours of which the assembler makes one, so that it can be counted as such.
+
+    ld.shared.f32 %f1, [%r1];              {
+    ld.shared.f32 %f2, [%r1+4];              .reg .b64 %ml_wide0, %ml_wide1;
+    ld.shared.f32 %f3, [%r1+8];     ->       ld.shared.v2.b64 {%ml_wide0, %ml_wide1}, [%r1];
+    ld.shared.f32 %f4, [%r1+12];           }
+                                           ld.shared.f32 %f1, [%r1]; ...
+
+Valid module in, valid module out. Nobody reads what the wide load gives, and what it reads the others read too, so the kernel
+computes what it did. Only loads from shared and global memory without a guard are widened: a store would be made twice, and a guard is for
+each its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memlane.instrument.insert import alias, placed, positions_of, rewrite_body
+from memlane.instrument.registers import Scope, free_prefix
+from memlane.instrument.sites import site_table
+from memlane.ptx import Address, Block, Function, Instruction, Module, Register, Statement, Symbol
+from memlane.record import Site
+
+_FORMS = {2: "b16", 4: "b32", 8: "b64", 16: "v2.b64"}
+"""By bytes for each lane: vector and type of the wide load."""
+
+
+@dataclass(frozen=True)
+class Widened:
+    """A module with wide loads in it."""
+
+    module: Module
+    wide: Mapping[str, Mapping[int, Site]]
+    """By the PTX name of the kernel and the index of an instruction now: the wide access, under the number and place of the first site that
+    it stands for."""
+    kept: Mapping[str, Mapping[int, int]]
+    """The same for all others: their index in the original kernel."""
+
+
+def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
+    """The module with a wide load for each group that can have one; None if none can.
+
+    `groups`: numbers of sites whose bytes lie side by side, in that order; each group in one basic block, with one base throughout.
+    """
+    table = site_table(module)
+    kernels: dict[str, _WidenedKernel] = {}
+    wanted = [[table.sites[number] for number in group] for group in groups]
+    for name, sites in table.of_kernel.items():
+        kernel = module.kernels[name]
+        mine = [group for group in wanted if all(sites.get(site.instruction) is site for site in group)]
+        mine = [group for group in mine if _can_be_widened(kernel, group)]
+        if mine:
+            kernels[name] = _widened(kernel, mine)
+    if not kernels:
+        return None
+    items = tuple(kernels[item.name].function if isinstance(item, Function) and item.name in kernels else item for item in module.items)
+    identity = {name: {index: index for index in range(_length(module.kernels[name]))} for name in module.kernels}
+    return Widened(
+        replace(module, items=items),
+        {name: kernel.wide for name, kernel in kernels.items()},
+        {name: kernels[name].kept if name in kernels else identity[name] for name in module.kernels},
+    )
+
+
+@dataclass(frozen=True)
+class _WidenedKernel:
+    function: Function
+    wide: Mapping[int, Site]
+    kept: Mapping[int, int]
+
+
+def _length(kernel: Function) -> int:
+    assert kernel.body is not None
+    return len(list(kernel.body.instructions()))
+
+
+def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
+    assert kernel.body is not None
+    instructions = list(kernel.body.instructions())
+    first = group[0]
+    return (
+        sum(site.nbytes for site in group) in _FORMS
+        and all((site.kind, site.space) == ("load", first.space) for site in group)
+        and first.space in ("global", "shared")
+        and all(instructions[site.instruction].guard is None for site in group)
+        and isinstance(_address(instructions[first.instruction]).base, Register | Symbol)
+    )
+
+
+def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKernel:
+    assert kernel.body is not None
+    originals = list(kernel.body.instructions())
+    prefix = free_prefix(kernel)
+    before = {min(site.instruction for site in group): group for group in groups}
+    placed_loads: list[tuple[Instruction, Site]] = []
+
+    def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        if index not in before:
+            return (instruction,)
+        block, load, site = _wide_load(originals, before[index], prefix)
+        placed_loads.append((load, site))
+        return (block, instruction)
+
+    function = rewrite_body(kernel, "", rewrite)
+    wide = dict(zip(positions_of(function, [load for load, _ in placed_loads]), (site for _, site in placed_loads), strict=True))
+    others = [index for index in range(len(originals) + len(wide)) if index not in wide]
+    return _WidenedKernel(function, wide, {now: was for was, now in enumerate(others)})
+
+
+def _wide_load(originals: Sequence[Instruction], group: Sequence[Site], prefix: str) -> tuple[Block, Instruction, Site]:
+    """The block with the load, the load, and its site."""
+    first, nbytes = group[0], sum(site.nbytes for site in group)
+    original = originals[first.instruction]
+    address, form = _address(original), _FORMS[nbytes]
+    base = address.base
+    text = alias(base.name) if isinstance(base, Register) else base.name if isinstance(base, Symbol) else str(base)
+    names = [f"%{prefix}wide{number}" for number in range(2 if nbytes == 16 else 1)]
+    target = f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
+    statements = placed(
+        f".reg .{form.rpartition('.')[2]} {', '.join(names)};\nld.{first.space}.{form} {target}, [{text}+{address.offset}];",
+        original.location,
+    )
+    (load,) = (one for one in statements if isinstance(one, Instruction))
+    return Block(tuple(statements)), load, replace(first, op=load.name, nbytes=nbytes)
+
+
+def _address(instruction: Instruction) -> Address:
+    return next(operand for operand in instruction.operands if isinstance(operand, Address))

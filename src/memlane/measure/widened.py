@@ -1,0 +1,63 @@
+"""Modules in which the accesses that the assembler made of several stand beside these, to be counted as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memlane.instrument import Rebound, Widened, site_table, widen
+from memlane.launch import Launch, LoadedModule, Observation
+from memlane.measure.judging import merged_sites
+from memlane.measure.observed import site_counts
+from memlane.measure.twin import Twin, load_twin, rebound_to
+from memlane.record import SiteCounts
+
+
+def widened_of(loaded: LoadedModule) -> Widened | None:
+    """The module with wide accesses, made once; None where the assembler merged nothing that could be counted so."""
+    if "widened" not in loaded.attached:
+        loaded.attached["widened"] = widen(loaded.module, merged_sites(loaded))
+    widened: Widened | None = loaded.attached["widened"]
+    return widened
+
+
+@dataclass(frozen=True, eq=False)
+class WidenedTwin:
+    """The twin of a loaded module with wide accesses in it, for a target that observes."""
+
+    widened: Widened
+    twin: Twin
+
+    def plain(self, launch: Launch, seen: Observation) -> tuple[Observation, tuple[SiteCounts, ...]]:
+        """What would have been seen of `launch` on the original, and the counts of the wide accesses, from what was seen of the twin."""
+        name = launch.kernel.name
+        before = self.twin.preceding[name]
+        kept, wide = self.widened.kept[name], self.widened.wide.get(name, {})
+        merged = site_counts(seen, {before + index: site for index, site in wide.items()})
+        counts = {kept[index - before]: fields for index, fields in seen.counts.items() if index - before in kept}
+        executed = seen.thread_instructions
+        if executed is not None:
+            threads = launch.block[0] * launch.block[1] * launch.block[2] * launch.blocks
+            executed -= before * threads + sum(one.lanes for one in merged)
+        return replace(seen, launch=launch, counts=counts, thread_instructions=executed), merged
+
+
+def widened_twin(loaded: LoadedModule) -> WidenedTwin | None:
+    """The twin, loaded once; None where there is nothing to widen."""
+    if "widened twin" not in loaded.attached:
+        widened = widened_of(loaded)
+        loaded.attached["widened twin"] = None if widened is None else _load(loaded, widened)
+    twin: WidenedTwin | None = loaded.attached["widened twin"]
+    return twin
+
+
+def _load(loaded: LoadedModule, widened: Widened) -> WidenedTwin:
+    rebound: Rebound = rebound_to(loaded, widened.module)
+    return WidenedTwin(widened, load_twin(loaded, rebound))
+
+
+def split(loaded: LoadedModule, widened: Widened, kernel: str, counts: tuple[SiteCounts, ...]) -> tuple[tuple[SiteCounts, ...], ...]:
+    """Counts under the sites of the widened module: those of the original sites, and those of the wide accesses."""
+    originals = site_table(loaded.module).of_kernel[kernel]
+    kept, wide = widened.kept[kernel], widened.wide.get(kernel, {})
+    plain = tuple(replace(one, site=originals[kept[one.site.instruction]]) for one in counts if one.site.instruction not in wide)
+    return plain, tuple(replace(one, site=wide[one.site.instruction]) for one in counts if one.site.instruction in wide)
