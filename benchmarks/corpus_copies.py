@@ -141,7 +141,7 @@ GROUP = Group(
         Case("misaligned_8", "bad: 8-byte stores, base 8 bytes off a sector", _misaligned_8),
         Case("reversed", "good: side by side, in the other direction", _reversed),
         Case("strided", "bad: a sector for each lane", _strided(32)),
-        Case("strided_16", "bad: 16-byte stores to four places", _strided_16),
+        Case("strided_16", "good: 16-byte stores to four places, whole sectors each", _strided_16),
         Case("broadcast", "good: one word for all lanes", _broadcast),
         Case("gather", "bad: loads from random places", _gather("f4")),
         Case("gather_8", "bad: 8-byte loads from random places", _gather("f8")),

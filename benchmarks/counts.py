@@ -184,7 +184,7 @@ def compare_sites(case: str, compared: list[Compared]) -> Row:
     peer |= {f"exact with other {name}": sum(bool(one.differing([name])) for one in exact) for name in IDEALS}
     for name in COMPARED[1:]:
         peer |= {name: sum(one.ours.get(name, 0) for one in exact), f"{name}, profiler": sum(int(one.theirs.get(name, 0)) for one in exact)}
-    notes = [f"exact: {one}" for one in off]
+    notes = [f"exact: {one}: {one.split() or 'not explained'}" for one in off]
     notes += [f"{one.verdict}: {one}: {one.reason}" for one in others]
     about = f"{ABOUT[case]}. " if case in ABOUT else ""
     return Row(case, SITES, float(len(off)), "sites", 0.0, peer={k: float(v) for k, v in peer.items()}, note=about + "; ".join(notes))

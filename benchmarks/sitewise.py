@@ -24,6 +24,8 @@ METRICS = {
 }
 """By field of `SiteCounts`: the profiler's metric of the same meaning."""
 
+EXECUTIONS = "inst_executed"
+
 COMPARED = ("lanes", "sectors", "wavefronts")
 """Fields that must be equal for an exact site. What is ideal is a definition, and compared for itself."""
 IDEALS = ("ideal_sectors", "ideal_wavefronts")
@@ -47,6 +49,10 @@ class Compared:
     """The same by the profiler; empty where nothing was assembled from the site."""
     opcodes: tuple[str, ...]
     """What was."""
+    requests: int
+    """Executions by a warp with an active lane, by memlane."""
+    executions: float
+    """Executions by a warp, by the profiler; also those without an active lane."""
     sites: int = 1
 
     def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
@@ -56,6 +62,13 @@ class Compared:
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {self.ours[name]:g}, profiler {self.theirs.get(name, 0):g}" for name in self.differing())
         return f"{self.label} ({' + '.join(dict.fromkeys(self.opcodes)) or 'nothing'}): {numbers}"
+
+    def split(self) -> str:
+        """What is known where the lanes are as many and only their transactions are more: they came in smaller groups."""
+        same_lanes = "lanes" in self.ours and not self.differing(["lanes"])
+        if same_lanes and self.differing() and self.executions > self.requests:
+            return f"the same lanes in {self.executions:g} executions, not {self.requests}: the assembled code did not bring them together"
+        return ""
 
 
 class Code:
@@ -88,6 +101,8 @@ class Code:
             ours=_ours(entries),
             theirs={name: sum(one.metrics.get(metric, 0) for one in made) for name, metric in METRICS.items()} if made else {},
             opcodes=tuple(one.opcode for one in made),
+            requests=sum(entry.requests for entry in entries),
+            executions=sum(one.metrics.get(EXECUTIONS, 0) for one in made),
             sites=len(entries),
         )
 

@@ -11,7 +11,7 @@ from assembled import GROUPS, describe, disassemble, in_ptx, in_sass, same
 from counts import BY_LAUNCH, Totals, by_case, compare, compare_sites, matched, of_profiler, read_profile
 from harness import ROOT, Row
 from ncu import UNTOUCHED, Counted, Disassembled, Profiled, Report, parse
-from sitewise import METRICS, Code
+from sitewise import EXECUTIONS, METRICS, Code
 
 import memlane as ml
 from memlane.compile import assemble, cuda
@@ -183,7 +183,15 @@ def test_one_wavefront_more_is_found(code: Code, name: str, counted: Counts) -> 
     assert row.value == 1.0
     assert not row.holds
     assert row.note.startswith("exact: line ")
-    assert row.note.endswith("ld.shared.f32 (LDS): wavefronts 4096, profiler 4097")
+    assert row.note.endswith("ld.shared.f32 (LDS): wavefronts 4096, profiler 4097: not explained")
+
+
+def test_lanes_that_come_in_smaller_groups_are_an_explanation(code: Code, name: str, counted: Counts) -> None:
+    profiled = changed(profile_like(code, name, counted), "LDS", METRICS["wavefronts"], 1)
+    instructions = [Counted(one.offset, one.opcode, one.metrics | {EXECUTIONS: 130.0}) for one in profiled.instructions]
+    row = compare_sites("tiled", code.compared(name, counted.sites, Disassembled("tiled", tuple(instructions))))
+    assert row.value == 1.0
+    assert row.note.endswith(": the same lanes in 130 executions, not 128: the assembled code did not bring them together")
 
 
 def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, counted: Counts) -> None:
