@@ -134,10 +134,10 @@ def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expect
     assert callable_of(counting(H200).wavefronts)(addresses.ctypes.data, 0, FULL, width) & 0xFFFF == expected
 
 
-@settings(max_examples=60, deadline=None)
-@given(order=orders, mask=masks)
-def test_lanes_that_meet_at_an_address(order: np.ndarray, mask: int) -> None:
-    addresses = np.uint64(1 << 46) + order.astype(np.uint64) * np.uint64(4)
+@settings(max_examples=120, deadline=None)
+@given(order=orders, mask=masks, far=st.sampled_from([0, 1 << 28, 1 << 29, 1 << 40]))
+def test_lanes_that_meet_at_an_address(order: np.ndarray, mask: int, far: int) -> None:
+    addresses = np.uint64(1 << 46) + order.astype(np.uint64) * np.uint64(4) + order.astype(np.uint64) % 3 * np.uint64(far)
     assert pair(callable_of(meeting)(addresses.ctypes.data, mask)) == access.distinct_addresses(addresses, mask, 4)
 
 

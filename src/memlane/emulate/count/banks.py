@@ -4,10 +4,11 @@ Accesses are naturally aligned, so a lane's words lie in neighbouring banks, and
 of the others as well: it is enough to count *cells*, one a lane, as wide as the access. A cell is a number whose remainder is its bank
 and whose quotient is its row.
 
-How often the fullest bank is asked is counted for all banks at once: each lane is a word with one bit set, that of its bank, and a tree of
-bitwise adders sums them into a few words, of which the k-th holds bit k of every bank's count. That takes some 60 cycles whatever the
-conflict. Lanes with the same cell must count once: those next to each other are left out beforehand; if others can remain, the cells are
-sorted and counted again.
+Of a full warp whose cells are equally far apart the fullest bank follows from how far. Of the others, how often the fullest bank is asked
+is counted for all banks at once: each lane is a word with one bit set, that of its bank, and a tree of bitwise adders sums them into a
+few words, of which the k-th holds bit k of every bank's count. That takes some 60 cycles whatever the conflict. Lanes with the same cell
+must count once: those next to each other, or half a pass apart, are left out beforehand; if others can remain, the cells are sorted and
+counted again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import AccessKind, BankRule, Chip
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import descents, distinct, permute, sort
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -79,6 +80,8 @@ class _Way:
 
     def _build(self, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         lanes = e.add(e.trunc(e.load_lanes(addresses, I64), _VECTOR), e.splat(e.trunc(distance, I32)))
+        if self._has_affine_form():
+            self._affine(e, lanes, mask)
         if self.rule.merge == "neighbours" and self.group < LANES:
             merged = self._merged(e, lanes, mask)
             with e.if_then(e.icmp_unsigned("==", merged, constant(I32, FULL)), likely=False):
@@ -89,6 +92,33 @@ class _Way:
                     others = self._passes(e, lanes, e.and_(mask, e.not_(merged)), nbytes, self.group)
                     e.ret(self._result(e, e.add(some, others), LANES // self.group))
         e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, self.group), LANES // self.group))
+
+    def _has_affine_form(self) -> bool:
+        rule = self.rule
+        plain = rule.row_words == 1 and (rule.broadcast == "every word" or rule.same_word == "one by one")
+        return plain and self.width >= rule.bank_bytes and self.group * self.width <= self.row_bytes and self.cells.bit_count() == 1
+
+    def _affine(self, e: Emit, lanes: Value, mask: Value) -> None:
+        """Return for a full warp whose addresses are equally far apart in whole cells: what is counted follows from how far."""
+        first = e.extract_element(lanes, constant(I32, 0))
+        step = e.sub(e.extract_element(lanes, constant(I32, 1)), first)
+        row = e.add(e.splat(first), e.mul(e.splat(step), lane_numbers(I32)))
+        off = e.reduce("or", e.xor(lanes, row))
+        off = e.or_(off, e.and_(step, constant(I32, self.cell_bytes - 1)))
+        passes, extra = LANES // self.group, self.rule.extra(self.width)
+        with e.if_then(e.icmp_unsigned("==", e.or_(off, e.not_(mask)), constant(I32, 0))):
+            with e.if_then(e.icmp_unsigned("==", step, constant(I32, 0))):
+                merged = self.rule.merge == "neighbours" and self.group < LANES
+                paid, together = passes // 2 if merged else passes, self.rule.same_word == "together"
+                wavefronts = paid * extra + (paid if together else LANES)
+                e.ret(self._result(e, constant(I64, wavefronts | paid << 32), paid))
+            # The lanes of a pass fall on cells / 2^d banks, where 2^d divides both the step and the number of cells.
+            step_cells = e.udiv(step, constant(I32, self.cell_bytes))
+            d = e.lowest_bit(e.or_(step_cells, constant(I32, self.cells)))
+            degree = e.lshr(constant(I32, self.group), e.sub(constant(I32, self.cells.bit_length() - 1), d))
+            degree = e.add(e.intrinsic("umax", [degree, constant(I32, 1)]), constant(I32, extra))
+            wavefronts = e.zext(e.mul(degree, constant(I32, passes)), I64)
+            e.ret(self._result(e, e.or_(wavefronts, constant(I64, passes << 32)), passes))
 
     def _result(self, e: Emit, cost: Value, passes: int) -> Value:
         """What the helper returns, from wavefronts and `ideal << 32` of an access that takes at least so many cycles."""
@@ -151,7 +181,11 @@ class _Way:
         meet in a cell are served together."""
         counted = e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1)))
         if self.rule.same_word == "together":
-            counted = e.and_(distinct(e, cells, group), counted)
+            # Also left out are lanes that repeat the one half a group before: two rows of a tile that read the same.
+            half_before = [lane - group // 2 if lane % group >= group // 2 else lane for lane in range(LANES)]
+            repeats = e.mask_of(e.icmp_unsigned("==", cells, permute(e, cells, half_before)))
+            second_halves = sum(1 << lane for lane in range(LANES) if lane % group >= group // 2)
+            counted = e.and_(distinct(e, cells, group), e.and_(counted, e.not_(e.and_(repeats, constant(I32, second_halves)))))
         bits = I32 if self.cells <= 32 else I64
         bank = e.urem(cells, constant(_VECTOR, self.cells))
         bank = bank if bits is I32 else e.zext(bank, vector(bits))

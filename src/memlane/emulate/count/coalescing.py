@@ -1,8 +1,9 @@
 """Sectors of one warp access to global-like memory, counted by generated code. `memlane.chip.access` defines the numbers.
 
-The addresses of a warp mostly ascend with the lane (contiguous, strided, uniform, two rows of a tile): then neighbours that differ are
-all that has to be counted. Any other order is sorted first. Both work on 32-bit distances from the first address; a warp whose lanes lie
-more than 2^30 bytes apart goes the same way with 64 bits.
+Of a full warp whose addresses are equally far apart (contiguous, strided, uniform) everything follows from the first and the step. Other
+addresses mostly ascend with the lane as well (two rows of a tile): then neighbours that differ are all that has to be counted. Any other
+order is sorted first. Both work on 32-bit distances from the first address; a warp whose lanes lie more than 2^30 bytes apart goes the
+same way with 64 bits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache, partial
 import llvmlite.ir as ir
 
 from memlane.chip import AccessKind, Chip, CoalescingRule
-from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import before, descents, sort
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -73,6 +74,7 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     first = e.add(e.load(e.element(addresses, first_lane, I64), typ=I64), distance)
     base = e.and_(e.sub(first, constant(I64, _REACH)), constant(I64, -sector_bytes))
     distances = e.add(e.load_lanes(addresses, I64), e.splat(e.sub(distance, base)))
+    _touched_in_steps(sector_bytes, e, distances, mask, nbytes)
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
@@ -86,6 +88,26 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     with e.if_then(e.icmp_unsigned("!=", descents(e, near), constant(I32, 0)), likely=False):
         ordered.set(sort(e, near))
     e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
+
+
+def _touched_in_steps(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nbytes: Value) -> None:
+    """Return for a full warp whose aligned addresses are equally far apart, upwards: all sectors from the first to the last, or one for
+    each lane where the steps are longer than a sector."""
+    first = e.extract_element(lanes, constant(I32, 0))
+    step = e.sub(e.extract_element(lanes, constant(I32, 1)), first)
+    width = e.zext(nbytes, I64)
+    row = e.add(e.splat(first), e.mul(e.splat(step), lane_numbers(I64)))
+    off = e.reduce("or", e.xor(lanes, row))
+    off = e.or_(off, e.and_(e.or_(first, step), e.sub(width, constant(I64, 1))))
+    off = e.or_(off, e.zext(e.not_(mask), I64))
+    near = e.icmp_unsigned("<", step, constant(I64, _REACH // LANES))
+    with e.if_then(e.and_(e.icmp_unsigned("==", off, constant(I64, 0)), near)):
+        sector = constant(I64, sector_bytes.bit_length() - 1)
+        last = e.add(first, e.mul(step, constant(I64, LANES - 1)))
+        between = e.add(e.sub(e.lshr(last, sector), e.lshr(first, sector)), constant(I64, 1))
+        touched = e.intrinsic("umin", [between, constant(I64, LANES)])
+        lanes_apart = e.select(e.icmp_unsigned("==", step, constant(I64, 0)), constant(I64, 1), constant(I64, LANES))
+        e.ret(e.or_(touched, e.shl(e.mul(lanes_apart, width), constant(I64, 32))))
 
 
 def _touched_far(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
