@@ -1,12 +1,15 @@
-"""Writes `docs/instructions.md`: which instructions the emulator knows, and which were compared with a GPU.
+"""Writes `docs/instructions.md`: which instructions the emulator knows, and in which ways each was checked.
 
-The rows are those of the instruction table. Whether a form is emulated is found out by letting the emulator write its code; whether it was
-checked stands in the result of `differential.py`.
+The rows are those of the instruction table, and every cell is a fact found elsewhere: whether a form is emulated, by letting the emulator
+write its code; the cases by hand, in `tests/cases/instructions`; the oracle, by asking it; programs, in the texts of `tests/emulate`; the
+comparison with a GPU, in the result of `differential.py`.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,8 +19,10 @@ from typing import Any
 
 from application import HEAD, THREADS, register
 from emulated import refusals
-from harness import RESULTS
+from handmade import lines
+from harness import RESULTS, ROOT
 from instructions import Spelling, spell, spellings
+from oracle import knows
 
 from cases import SKIPPED, cases
 from memlane.emulate.semantics import TABLE as SEMANTICS
@@ -32,13 +37,19 @@ _UNPROBED = ("branch", "call")
 _COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4, "2dms": 4, "a2dms": 4}
 """By the shape of a texture or surface."""
 _SHOWN = 3
+_TABLE_HEAD = "| form | types | emulated | by hand | oracle | on hardware |\n| --- | --- | --- | --- | --- | --- |"
 
-_HEAD = """# Which instructions are emulated, and which were compared with a GPU
+_HEAD = """# Which instructions are emulated, and how each was checked
 
 Written by `make tables` from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the notation
 of the PTX manual; braces are optional. What is not emulated is refused by name (`UnsupportedPtx`); what the table does not know is refused
 when it is parsed. *Emulated* is found by handing the forms of a row to the emulator; where their operands cannot be made from their types
 alone (labels, fragments of matrices), it says only that there are semantics for the section of the manual.
+
+- *by hand*: cases in `tests/cases/instructions` with values worked out from the manual; where these have none, *programs* tells that
+  kernels in `tests/emulate` use the instruction and look at what they leave.
+- *oracle*: forms whose results on edge and random operands are those of a plain Python oracle (`benchmarks/oracle.py`).
+- *on hardware*: forms that gave the same on a GPU, on edge and random operands.
 """
 
 
@@ -194,6 +205,43 @@ def types(row: TableRow) -> str:
     return " ".join(found)
 
 
+@cache
+def _handmade() -> Mapping[tuple[str, str], int]:
+    """How many cases by hand each row has."""
+    return Counter((line.case.spelling.row.manual, line.case.spelling.row.text) for line in lines())
+
+
+@cache
+def _names_in_programs() -> frozenset[tuple[str, ...]]:
+    """The dotted words of what looks like an instruction in the tests of the emulator."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests" / "emulate").rglob("*")) if path.suffix in (".py", ".ptx"))
+    opcodes = "|".join(TABLE.opcodes)
+    dotted = rf"(?<![.\w%])(?:{opcodes})(?:(?:\.[\w:]+)+|(?=;))"
+    return frozenset(tuple(name.split(".")) for text in texts for name in re.findall(dotted, text))
+
+
+def by_hand(row: TableRow) -> str:
+    """The cell of a row: cases by hand, or programs."""
+    count = _handmade().get((row.manual, row.text), 0)
+    if count:
+        return str(count)
+    used = any(words[0] == row.opcode and row.fill(words[1:]) is not None for words in _names_in_programs())
+    return "programs" if used and row.manual in SEMANTICS else "no"
+
+
+@cache
+def _by_oracle() -> Mapping[tuple[str, str], int]:
+    """How many forms of each row the oracle knows."""
+    found = (spelling for rows in _legal_spellings().values() for spelling in rows)
+    return Counter((s.row.manual, s.row.text) for s in found if any(knows(case) for case in cases(s)))
+
+
+def by_oracle(row: TableRow) -> str:
+    """The cell of a row: how many forms the oracle knows."""
+    count = _by_oracle().get((row.manual, row.text), 0)
+    return f"{count} forms" if count > 1 else "1 form" if count else "no"
+
+
 # -- the page --------------------------------------------------------------------------------------------------------------------
 
 
@@ -201,18 +249,34 @@ def page(results: Path = RESULTS) -> str:
     """The text of the page."""
     path = results / "h200" / "differential.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    lines = [_HEAD, _compared(found), "Left out of the comparison:\n"]
-    lines.append("".join(f"- {what}: {why}\n" for what, why in SKIPPED.items()))
     rows = [row for entry in TABLE.ops for row in entry.rows()]
+    pieces = [_HEAD, _compared(found), _gaps(rows, found), "Left out of the comparison:\n"]
+    pieces.append("".join(f"- {what}: {why}\n" for what, why in SKIPPED.items()))
     for chapter, members in groupby(sorted(rows, key=lambda row: _chapter(row.manual)), key=lambda row: _chapter(row.manual)):
-        lines.append(f"## {chapter}\n\n| form | types | emulated | checked on hardware |\n| --- | --- | --- | --- |")
-        lines.append("".join(_line(row, found) for row in sorted(members, key=lambda row: row.opcode)))
-    return "\n".join(lines).rstrip() + "\n"
+        pieces.append(
+            f"## {chapter}\n\n| form | types | emulated | by hand | oracle | on hardware |\n| --- | --- | --- | --- | --- | --- |"
+        )
+        pieces.append("".join(_line(row, found) for row in sorted(members, key=lambda row: row.opcode)))
+    return "\n".join(pieces).rstrip() + "\n"
+
+
+def _gaps(rows: Sequence[TableRow], results: Mapping[str, Any] | None) -> str:
+    """How many rows are emulated, and how many of those are checked in each of the three ways."""
+    known = [row for row in rows if emulated(row) != "no"]
+    hand = sum(by_hand(row).isdigit() for row in known)
+    oracle = sum(by_oracle(row) != "no" for row in known)
+    hardware = sum(checked(row, results) != "no" for row in known)
+    programs = sum(by_hand(row) == "programs" for row in known)
+    return (
+        f"Of {len(rows)} rows {len(known)} are emulated, wholly or in part. Of those {hand} have cases by hand and {programs} more are "
+        f"used by programs in the tests, {oracle} have an oracle, {hardware} were compared on hardware.\n"
+    )
 
 
 def _line(row: TableRow, found: Mapping[str, Any] | None) -> str:
     text = row.text.replace("|", "\\|")
-    return f"| [`{text}`]({MANUAL}{row.manual}) | {types(row)} | {emulated(row)} | {checked(row, found)} |\n"
+    cells = (types(row), emulated(row), by_hand(row), by_oracle(row), checked(row, found))
+    return f"| [`{text}`]({MANUAL}{row.manual}) | {' | '.join(cells)} |\n"
 
 
 def _compared(found: Mapping[str, Any] | None) -> str:

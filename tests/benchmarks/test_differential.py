@@ -11,6 +11,7 @@ from typing import Any
 
 import differential
 import docs
+import handmade
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -286,8 +287,16 @@ def test_the_page_tells_emulated_from_not_and_checked_from_not(tmp_path: Path) -
     (tmp_path / "h200").mkdir()
     (tmp_path / "h200" / "differential.json").write_text(json.dumps(document))
     lines = {line.partition("`")[2].partition("`")[0]: line for line in support.page(tmp_path).splitlines() if line.startswith("| [")}
-    assert lines["not.type d, a"].endswith("| b16 b32 b64 pred | yes | yes, 2 forms, 2026-11-21 |")
-    assert lines["shl.type d, a, b"].endswith("| yes | **differs** in 1 of 1 forms, 2026-11-21: `shl.b64` |")
-    assert lines["and.type d, a, b"].endswith("| yes | no |")
-    assert lines["wgmma.fence.sync.aligned"].endswith("| no | no |")
+    assert lines["not.type d, a"].endswith("| 4 forms | yes, 2 forms, 2026-11-21 |")
+    assert lines["shl.type d, a, b"].endswith("| 3 forms | **differs** in 1 of 1 forms, 2026-11-21: `shl.b64` |")
+    assert lines["and.type d, a, b"].endswith("| 4 forms | no |")
+    assert lines["wgmma.fence.sync.aligned"].endswith("| no | no | no | no |")
     assert "3 forms, of which 1 differ" in support.page(tmp_path)
+
+
+def test_the_page_counts_cases_by_hand_and_knows_programs() -> None:
+    lines = {line.partition("`")[2].partition("`")[0]: line.split(" | ") for line in support.page().splitlines() if line.startswith("| [")}
+    by_hand = [line for line in handmade.lines() if line.case.spelling.row.text == "cnot.type d, a"]
+    assert lines["cnot.type d, a"][-3] == str(len(by_hand)) != "0"
+    assert lines["bra{.uni} target"][-3] == "programs"
+    assert lines["mbarrier.inval{.space}.b64 [a]"][-3] == "no"

@@ -13,7 +13,7 @@ OPS = (
     op("alloca", manual=_STACK + "alloca", types="d:type size:type align:-", effect="other")
     .form("alloca.type d, size{, align}")
     .where(type="u32 u64"),
-    op("brkpt", manual=_SECTION + "brkpt", effect="other").form("brkpt"),
+    op("brkpt", manual=_SECTION + "brkpt", effect="trap").form("brkpt"),
     op("nanosleep", manual=_SECTION + "nanosleep", effect="other", types="t:u32").form("nanosleep.u32 t"),
     op("pmevent", manual=_SECTION + "pmevent", effect="other", types="a:-").form("pmevent{.mask} a"),
     op("trap", manual=_SECTION + "trap", effect="trap").form("trap"),
