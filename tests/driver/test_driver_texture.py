@@ -31,6 +31,11 @@ def test_arrays(shape: tuple[int, ...], channels: int, layered: bool, writable: 
     assert described.Format == driver.CUarray_format.CU_AD_FORMAT_SIGNED_INT16
 
 
+def test_cubes() -> None:
+    described = array_descriptor(texels_of("a texture", (6, 4, 4), np.dtype("f4"), 1, False, cube=True), False)
+    assert (described.Width, described.Height, described.Depth, described.Flags) == (4, 4, 6, driver.CUDA_ARRAY3D_CUBEMAP)
+
+
 @pytest.mark.parametrize(
     ("dtype", "read", "normalized", "flags"),
     [

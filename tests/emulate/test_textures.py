@@ -15,7 +15,7 @@ from memlane.measure import count, trace
 from memlane.ptx import parse
 from tests.emulate.checking import check
 from tests.emulate.running import emulator, program
-from tests.emulate.texturing import expected, line_of, programs, read
+from tests.emulate.texturing import expected, line_of, on_cube, programs, read
 
 INF, NAN = np.inf, np.nan
 T = np.array([1, 2, 4, 8], np.float32)
@@ -154,6 +154,26 @@ def test_layers_are_apart_and_the_last_one_stands_for_those_behind(kernels: Load
     assert_same_bits(read(kernels, "read_a2d", texture, [0.5, 1, 4], [0.5, 0.5, 3], [1, 1, 0]), [12, 12.5, 11])
 
 
+def test_the_faces_of_a_cube(kernels: LoadedModule) -> None:
+    faces = np.arange(6 * 4, dtype=np.float32).reshape(6, 2, 2)
+    texture = kernels.target.texture(faces, cube=True)
+    ways = [(1, 0.5, 0.5), (-1, 0.5, 0.5), (0.5, 1, 0.5), (0.5, -1, 0.5), (0.5, 0.5, 1), (0.5, 0.5, -1), (3, -1, 1)]
+    # on +x, z goes to the left and y up: y = z = 1/2 is the upper left texel; and so on
+    wanted = [faces[0, 0, 0], faces[1, 0, 1], faces[2, 1, 1], faces[3, 0, 1], faces[4, 0, 1], faces[5, 0, 0], faces[0, 1, 0]]
+    assert_same_bits(read(kernels, "read_cube", texture, *np.transpose(ways)), wanted)
+
+
+@pytest.mark.parametrize("filter", ["point", "linear"])
+def test_random_directions(kernels: LoadedModule, filter: str) -> None:
+    random = np.random.default_rng(5)
+    faces = (random.integers(-500, 500, (6, 5, 5)) / 16).astype(np.float32)
+    ways = random.standard_normal((3, 200)).astype(np.float32)
+    found = read(kernels, "read_cube", kernels.target.texture(faces, cube=True, filter=filter), *ways)
+    places = [on_cube(*map(float, way)) for way in ways.T]
+    wanted = [float(expected(faces[face], ("clamp", "clamp"), filter == "linear", True, where)) for face, *where in places]
+    assert_same_bits(found, wanted)
+
+
 # -- at random ---------------------------------------------------------------------------------------------------------------------
 
 SHAPES = {"1d": (7,), "2d": (5, 6), "3d": (3, 4, 5)}
@@ -223,7 +243,7 @@ def test_queries() -> None:
 @pytest.mark.parametrize(
     ("instruction", "named"),
     [
-        ("tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2, %f3, %f3}]", "tex.cube.v4.f32.f32"),
+        ("tex.acube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1, %f2, %f3, %f3}]", "tex.acube.v4.f32.f32"),
         ("tex.2d.v2.f32.f32 {%f1, %f2}, [%rd1, {%f1, %f2}]", "tex.2d.v2.f32.f32"),
         ("txq.channel_order.b32 %r1, [%rd1]", "txq.channel_order.b32"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, %rd2, {%f1, %f2}]", "tex.2d.v4.f32.f32 with a sampler of its own"),

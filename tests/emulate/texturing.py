@@ -33,6 +33,7 @@ READ(read_2d, float, tex2D<float>(t, x[i], y[i]))
 READ(read_3d, float, tex3D<float>(t, x[i], y[i], z[i]))
 READ(read_a1d, float, tex1DLayered<float>(t, x[i], (int)z[i]))
 READ(read_a2d, float, tex2DLayered<float>(t, x[i], y[i], (int)z[i]))
+READ(read_cube, float, texCubemap<float>(t, x[i], y[i], z[i]))
 READ(read_level, float, tex2DLod<float>(t, x[i], y[i], z[i]))
 READ(read_gradient, float, tex2DGrad<float>(t, x[i], y[i], make_float2(z[i], 1), make_float2(1, z[i])))
 READ(read_float4, float4, tex2D<float4>(t, x[i], y[i]))
@@ -99,6 +100,17 @@ def expected(texels: npt.NDArray[Any], modes: tuple[str, ...], linear: bool, nor
         if None not in numbers:
             total += math.prod(weights) * Fraction(float(texels[tuple(reversed(numbers))]))
     return total
+
+
+def on_cube(x: float, y: float, z: float) -> tuple[int, float, float]:
+    """The face that a direction meets and the place on it, from 0 to 1, by the table of the guide's section on cubemap textures."""
+    if abs(x) > abs(y) and abs(x) > abs(z):
+        face, m, s, t = (0, x, -z, -y) if x >= 0 else (1, -x, z, -y)
+    elif abs(y) > abs(z):
+        face, m, s, t = (2, y, x, z) if y >= 0 else (3, -y, x, -z)
+    else:
+        face, m, s, t = (4, z, x, -y) if z >= 0 else (5, -z, -x, -y)
+    return face, (s / m + 1) / 2, (t / m + 1) / 2
 
 
 def _texels(coordinate: Fraction, extent: int, mode: str, linear: bool, normalized: bool) -> list[tuple[int | None, Fraction]]:

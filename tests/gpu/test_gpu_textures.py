@@ -18,7 +18,7 @@ from memlane.driver import Device
 from memlane.launch import LoadedModule, Target
 from memlane.ptx import parse
 from tests.emulate.running import program
-from tests.emulate.texturing import programs, read
+from tests.emulate.texturing import on_cube, programs, read
 from tests.gpu.conftest import PROGRAMS
 
 pytestmark = pytest.mark.gpu
@@ -149,6 +149,15 @@ def test_layers(both: Both) -> None:
     x, y = coordinates((7, 9), False, None)
     assert_same(on_both(both, "read_a1d", texels((4, 9)), (x, y, layer), layered=True), (x, y, layer))
     assert_same(on_both(both, "read_a2d", texels((4, 7, 9)), (x, y, layer), layered=True), (x, y, layer))
+
+
+def test_faces_of_a_cube(both: Both) -> None:
+    """Points well inside a texel: near an edge the rounding of a quotient decides."""
+    faces = texels((6, 8, 8))
+    ways = np.random.default_rng(3).standard_normal((3, SAMPLES)).astype(np.float32)
+    within = np.array([on_cube(*map(float, way))[1:] for way in ways.T]) * 8 % 1
+    ways = ways[:, ((within > 0.01) & (within < 0.99)).all(axis=1)]
+    assert_same(on_both(both, "read_cube", faces, ways, cube=True), ways)
 
 
 # -- means -------------------------------------------------------------------------------------------------------------------------

@@ -55,8 +55,14 @@ def test_the_last_axis_holds_channels_only_where_it_is_said(target: Emulator) ->
         (
             np.zeros(3, "f4"),
             {"memory": "linear", "filter": "linear"},
-            r"is read by whole numbers: it has no filter, address mode or layers",
+            r"is read by whole numbers: it has no filter, address mode, layers or faces",
         ),
+        (
+            np.zeros((6, 4, 5), "f4"),
+            {"cube": True},
+            r"a cube has the shape \(6, width, width\), a square for each of its faces, and no layers",
+        ),
+        (np.zeros((6, 4, 4), "f4"), {"cube": True, "address": "border"}, r"a cube is read by directions: it has no address modes"),
         (FLAT, {"memory": "pitched"}, r"memory of a texture is one of array, linear; got 'pitched'"),
     ],
 )

@@ -75,7 +75,7 @@ def array_descriptor(texels: Texels, writable: bool) -> Any:
     described.Depth = texels.layers or (depth if texels.dimensions > 2 else 0)
     described.Format = _FORMATS[texels.dtype.str[1:]]
     described.NumChannels = texels.channels
-    flags = driver.CUDA_ARRAY3D_LAYERED if texels.layers else 0
+    flags = driver.CUDA_ARRAY3D_CUBEMAP if texels.cube else driver.CUDA_ARRAY3D_LAYERED if texels.layers else 0
     flags |= driver.CUDA_ARRAY3D_SURFACE_LDST if writable else 0
     if texels.geometry == "2d" and max(width, height) <= _GATHER_EXTENT:
         flags |= driver.CUDA_ARRAY3D_TEXTURE_GATHER

@@ -176,16 +176,18 @@ class Target(ABC):
         normalized: bool = False,
         read: str = "element",
         layered: bool = False,
+        cube: bool = False,
         memory: str = "array",
     ) -> Texture:
         """A texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
 
         With `channels` 2 or 4 a further last axis holds the channels of each texel; with `layered` the first axis counts layers of one or
-        two dimensions. `filter`, `address` (one mode, or one each for x, y and z), `normalized` and `read` are those of `Sampling`. A
-        texture of a surface shows what the surface holds. With `memory="linear"` the texture reads a one-dimensional array where it lies,
-        by whole numbers (`tex1Dfetch`). Raises BadLaunch for what no texture can be.
+        two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y and
+        z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows what the surface holds. With `memory="linear"`
+        the texture reads a one-dimensional array where it lies, by whole numbers (`tex1Dfetch`). Raises BadLaunch for what no texture can
+        be.
         """
-        return make_texture(self, source, channels, filter, address, normalized, read, layered, memory)
+        return make_texture(self, source, channels, filter, address, normalized, read, layered, cube, memory)
 
     def surface(self, source: npt.ArrayLike | DeviceArray, *, channels: int = 1, layered: bool = False) -> Surface:
         """A surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;

@@ -31,6 +31,7 @@ READS = ("element", "normalized_float")
 MEMORIES = ("array", "linear")
 GEOMETRIES = {(1, False): "1d", (2, False): "2d", (3, False): "3d", (1, True): "a1d", (2, True): "a2d"}
 """By dimensions and whether it has layers: what PTX calls the shape of an image."""
+FACES = 6
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,13 @@ class Texels:
     """Of one layer: 1, 2 or 3."""
     layers: int = 0
     """Number of layers; 0 for an image that has none."""
+    cube: bool = False
+    """Whether the layers are the six faces of a cube: +x, -x, +y, -y, +z, -z."""
 
     @property
     def geometry(self) -> str:
-        """`1d`, `2d`, `3d`, `a1d` or `a2d`, as PTX writes it."""
-        return GEOMETRIES[self.dimensions, self.layers > 0]
+        """`1d`, `2d`, `3d`, `a1d`, `a2d` or `cube`, as PTX writes it."""
+        return "cube" if self.cube else GEOMETRIES[self.dimensions, self.layers > 0]
 
     @property
     def texel_bytes(self) -> int:
@@ -69,7 +72,7 @@ class Texels:
     def __str__(self) -> str:
         """`2d image of u1 x 4, 640 x 480`."""
         channels = f" x {self.channels}" if self.channels > 1 else ""
-        layers = f", {self.layers} layers" if self.layers else ""
+        layers = f", {self.layers} layers" if self.layers and not self.cube else ""
         return f"{self.geometry} image of {self.dtype.str[1:]}{channels}, {' x '.join(map(str, self.extents[: self.dimensions]))}{layers}"
 
 
@@ -127,7 +130,7 @@ class Surface:
         self.target.write_image(self.image, self.texels, np.ascontiguousarray(data))
 
 
-def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels: int, layered: bool) -> Texels:
+def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels: int, layered: bool, cube: bool = False) -> Texels:
     """The texels of an array. BadLaunch where no image has that shape or type; `what` is `a texture` or `a surface`."""
     if dtype.str[1:] not in DTYPES or not dtype.isnative:
         raise BadLaunch(f"{what} cannot hold {dtype}; its channels are integers of 8, 16 or 32 bits, float16 or float32")
@@ -138,6 +141,10 @@ def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels:
         if not shape or shape[-1] != channels:
             raise BadLaunch(f"with channels={channels} the last axis of {what} must be {channels} long; the array has shape {shape}")
         extents = shape[:-1]
+    if cube:
+        if layered or len(extents) != 3 or extents[0] != FACES or extents[1] != extents[2] or 0 in extents:
+            raise BadLaunch(f"a cube has the shape (6, width, width), a square for each of its faces, and no layers; got {shape}")
+        return Texels(dtype, channels, (extents[2], extents[1], 1), 2, FACES, cube=True)
     layers = 0
     if layered:
         layers, extents = (extents[0], extents[1:]) if extents else (0, ())
@@ -158,6 +165,8 @@ def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], nor
                 raise BadLaunch(f"{name} of a texture is one of {', '.join(known)}; got {one!r}")
     if len(modes) != texels.dimensions:
         raise BadLaunch(f"a {texels.geometry} texture has {texels.dimensions} address modes, for x, y and z; got {len(modes)}")
+    if texels.cube and (normalized or set(modes) != {"clamp"}):
+        raise BadLaunch("a cube is read by directions: it has no address modes and no normalized coordinates")
     repeating = [mode for mode in modes if mode in ("wrap", "mirror")]
     if repeating and not normalized:
         raise BadLaunch(f"address mode {repeating[0]!r} needs normalized coordinates: pass normalized=True, or use clamp or border")
@@ -168,7 +177,7 @@ def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], nor
         remedy = 'pass read="normalized_float", or use floats' if small else "use floats"
         raise BadLaunch(f"linear filtering gives floats, and this texture gives {texels.dtype}: {remedy}")
     x, y, z = (*modes, "clamp", "clamp")[:3]
-    return Sampling(filter, (x, y, z), normalized, read)
+    return Sampling(filter, (x, y, z), normalized or texels.cube, read)
 
 
 def make_texture(
@@ -180,6 +189,7 @@ def make_texture(
     normalized: bool,
     read: str,
     layered: bool,
+    cube: bool,
     memory: str,
 ) -> Texture:
     """See `Target.texture`."""
@@ -194,11 +204,11 @@ def make_texture(
         handle, owner = target.bind_texture(source.texels, sampling, source.image)
         return Texture(target, handle, source.texels, sampling, (owner, source))
     if memory == "linear":
-        if (filter, address, normalized, layered) != ("point", "clamp", False, False):
-            raise BadLaunch("a texture in linear memory is read by whole numbers: it has no filter, address mode or layers")
+        if (filter, address, normalized, layered, cube) != ("point", "clamp", False, False, False):
+            raise BadLaunch("a texture in linear memory is read by whole numbers: it has no filter, address mode, layers or faces")
         return _linear(target, source, channels, read)
     host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
-    texels = texels_of("a texture", host.shape, host.dtype, channels, layered)
+    texels = texels_of("a texture", host.shape, host.dtype, channels, layered, cube)
     sampling = sampling_of(texels, filter, address, normalized, read)
     image = target.allocate_image(texels, False)
     target.write_image(image, texels, np.ascontiguousarray(host))

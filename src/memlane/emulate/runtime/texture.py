@@ -21,9 +21,9 @@ from memlane.emulate.layout import BAD_TEXTURE, BLOCK, CONTEXT, LANES, SPACE_NUM
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 
-GEOMETRIES = ("1d", "2d", "3d", "a1d", "a2d")
-LINEAR_MEMORY = 1 << 5
-ANY_TEXTURE, ANY_SURFACE = 0x3F, 0x1F00
+GEOMETRIES = ("1d", "2d", "3d", "a1d", "a2d", "cube")
+LINEAR_MEMORY = 1 << 7
+ANY_TEXTURE, ANY_SURFACE = 0xFF, 0xFF00
 FORMATS = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4", "unorm1", "snorm1", "unorm2", "snorm2")
 """Of a channel, by the numbers in `TEXTURE.format`; the last four are integers that are read as floats."""
 MODES = ("wrap", "clamp", "mirror", "border")
@@ -205,6 +205,44 @@ class _Coordinates:
         return e.intrinsic("umin", [e.zext(self._word(0, I32), I64), last])
 
 
+class _OnCube(_Coordinates):
+    """Where the direction of one lane meets a cube: the face of its longest coordinate is the layer, the other two divided by that one are
+    the place on it, from 0 to 1. What lies beyond the edge of a face is the face's last texel: neighbours on other faces have no part in
+    means."""
+
+    def __init__(self, e: Emit, pointer: Value, lane: Value) -> None:
+        super().__init__(e, "cube", pointer, lane)
+        self.axes = 2  # of a face
+        x, y, z = (e.fpext(self._word(axis, F32), F64) for axis in range(3))
+        along_x, along_y, along_z = (e.intrinsic("fabs", [part]) for part in (x, y, z))
+        is_x = e.and_(e.fcmp_ordered(">=", along_x, along_y), e.fcmp_ordered(">=", along_x, along_z))
+        is_y = e.fcmp_ordered(">=", along_y, along_z)
+
+        def chosen(of_x: Value, of_y: Value, of_z: Value) -> Value:
+            return e.select(is_x, of_x, e.select(is_y, of_y, of_z))
+
+        back = e.fcmp_ordered("<", chosen(x, y, z), ir.Constant(F64, 0.0))
+        right = chosen(e.select(back, z, e.fneg(z)), x, e.select(back, e.fneg(x), x))
+        down = chosen(e.fneg(y), e.select(back, e.fneg(z), z), e.fneg(y))
+        longest = chosen(along_x, along_y, along_z)
+        self._face = e.add(chosen(*(constant(I64, face) for face in (0, 2, 4))), e.zext(back, I64))
+        self._place = [self._scaled(part, longest) for part in (right, down)]
+
+    def _scaled(self, part: Value, longest: Value) -> Value:
+        e, half = self._e, ir.Constant(F64, 0.5)
+        return e.fptrunc(e.fadd(e.fmul(e.fdiv(part, longest), half), half), F32)
+
+    def real(self, axis: int) -> Value:
+        return self._place[axis]
+
+    def layer(self, row: Value) -> Value:
+        return self._face
+
+
+def _coordinates(e: Emit, geometry: str, pointer: Value, lane: Value) -> _Coordinates:
+    return _OnCube(e, pointer, lane) if geometry == "cube" else _Coordinates(e, geometry, pointer, lane)
+
+
 _SAMPLE = (POINTER, POINTER, POINTER, I32, I32, POINTER)
 """warp, handles (32 i64), coordinates, lanes, site, results (four times 32 i32)"""
 
@@ -224,7 +262,7 @@ def sample(geometry: str, whole: bool) -> Helper:
         with e.each_lane(lanes) as lane:
             handle = e.load(e.element(handles, lane, I64), typ=I64)
             row = invoke(e, find, warp, handle, constant(I32, wanted), site, lane)
-            here = _Coordinates(e, geometry, coordinates, lane)
+            here = _coordinates(e, geometry, coordinates, lane)
             with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(row, I64), constant(I64, 0)), likely=True):
                 if whole:
                     _read_whole(e, row, here, found)
@@ -305,7 +343,7 @@ def gather(geometry: str, component: int) -> Helper:
         with e.each_lane(lanes) as lane:
             handle = e.load(e.element(handles, lane, I64), typ=I64)
             row = invoke(e, find, warp, handle, constant(I32, texture_kind(geometry)), site, lane)
-            here = _Coordinates(e, geometry, coordinates, lane)
+            here = _coordinates(e, geometry, coordinates, lane)
             with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(row, I64), constant(I64, 0)), likely=True):
                 x, y = _neighbours(e, row, here)
                 for number, (right, below) in enumerate([(0, 1), (1, 1), (1, 0), (0, 0)]):

@@ -84,6 +84,8 @@ def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
 def tex(k: Lowering) -> None:
     """Textures have one level: levels and gradients make no difference."""
     geometry, coordinate = _geometry(k), k.slot_of("ctype")
+    if geometry == "cube" and coordinate == "s32":
+        raise k.unsupported()
     _read(k, sample(geometry, coordinate == "s32"), _coordinates(k, geometry, coordinate))
 
 
