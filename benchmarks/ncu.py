@@ -34,22 +34,6 @@ def find() -> str | None:
     return shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
 
 
-def command(program: str, metrics: Sequence[str], script: Sequence[str]) -> list[str]:
-    """What to run."""
-    return [program, *UNTOUCHED, "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), *script]
-
-
-def profile(program: str, metrics: Sequence[str], script: Sequence[str], environment: dict[str, str], timeout: float) -> list[Profiled]:
-    """Run `script` under the profiler. RuntimeError with what the profiler said if it gave no table."""
-    done = subprocess.run(command(program, metrics, script), capture_output=True, text=True, env=environment, timeout=timeout)
-    found = parse(done.stdout)
-    if not found:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        wrong = [line for line in lines if "ERROR" in line or "Error" in line]
-        raise RuntimeError(f"the profiler gave no table: {' | '.join((wrong or lines)[-3:])}")
-    return found
-
-
 def parse(output: str) -> list[Profiled]:
     """The launches in the output of `--csv --page raw`.
 
@@ -170,17 +154,3 @@ def _number(cell: str) -> list[float]:
         return [float(text)]
     except ValueError:
         return []
-
-
-def usable(program: str, required: Sequence[str], optional: Sequence[str], script: Sequence[str], environment: dict[str, str]) -> list[str]:
-    """The metrics that this version of the profiler knows, found by profiling `script`: `required`, and what works of `optional`."""
-
-    def works(metrics: Sequence[str]) -> bool:
-        try:
-            return bool(profile(program, metrics, script, environment, timeout=60))
-        except (RuntimeError, subprocess.TimeoutExpired):
-            return False
-
-    if works([*required, *optional]):
-        return [*required, *optional]
-    return [*required, *(one for one in optional if works([one]))]
