@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memlane.diagnose import Finding, explain
@@ -39,8 +41,12 @@ def test_the_ways_of_a_conflict(wavefronts: float, ideal: int, words: str) -> No
     assert "lanes ask for different words of the same bank" in str(found)
 
 
-def test_atomics_at_one_word_are_no_conflict_and_are_not_called_one() -> None:
-    (found,) = findings(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=8, ideal_wavefronts=1))
+def test_atomics_conflict_in_a_bank_or_at_one_word() -> None:
+    alone = replace(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=8, ideal_wavefronts=1), addresses=320, most_lanes_at_address=1)
+    (found,) = findings(replace(alone, addresses=64, most_lanes_at_address=8))
+    expected = "lanes update different words of the same bank, or the same word one after the other (5 lanes at an address on average)."
+    assert f"because {expected}" in str(found)
+    (found,) = findings(alone)
     assert "because lanes update different words of the same bank." in str(found)
     assert "same word" not in str(found)
     assert found.remedy.startswith("Pad or permute the array, so that what is updated together falls in different banks")

@@ -41,9 +41,12 @@ def _ways(ratio: float) -> str:
 
 
 def _cause(counts: SiteCounts) -> str:
-    # Of atomics too only different words: lanes that update the same one share its wavefront.
     asked = "ask for" if counts.site.kind in ("load", "store") else VERBS[counts.site.kind]
-    return f"lanes {asked} different words of the same bank"
+    cause = f"lanes {asked} different words of the same bank"
+    if (counts.lanes_per_address or 1) <= 1:
+        return cause
+    # Most atomics go to one word lane after lane; some are put together there, so it may be either.
+    return f"{cause}, or the same word one after the other ({counts.lanes_per_address:.3g} lanes at an address on average)"
 
 
 def _remedy(counts: SiteCounts) -> str:
