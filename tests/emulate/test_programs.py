@@ -341,6 +341,13 @@ def copies__grouped(random: np.random.Generator) -> Case:
 
 
 @case
+def matrices__product(random: np.random.Generator) -> Case:
+    a, b = random.integers(-4, 5, (2, 48, 48)).astype(np.float16)
+    c = np.zeros((48, 48), np.float32)
+    return Case("product", (3, 3), 32, (c, a, np.ascontiguousarray(b.T), 48), {0: 2 * a.astype(np.float32) @ b.astype(np.float32)})
+
+
+@case
 def assembly__bits(random: np.random.Generator) -> Case:
     a, b = random.integers(0, 2**32, (2, 32), dtype=np.uint32)
     x, y = (v.view(np.uint8).reshape(32, 4) for v in (a, b))

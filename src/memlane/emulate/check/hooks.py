@@ -38,8 +38,8 @@ def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
     """What an instruction with a plain address does to memory."""
     effect = instruction.form.effect
     updates = effect in ("atomic", "reduction")
-    stores = effect == "store" or instruction.opcode == "stmatrix"
-    loads = effect == "load" or instruction.opcode == "ldmatrix"
+    stores = effect == "store" or instruction.opcode == "stmatrix" or instruction.has("store")
+    loads = effect == "load" or instruction.opcode == "ldmatrix" or instruction.has("load")
     release = instruction.has("release") or instruction.has("acq_rel")
     return Shape(
         element_bytes,

@@ -30,6 +30,7 @@ from memlane.emulate.semantics import (
     sync,
     texture,
     warp,
+    wmma,
 )
 from memlane.emulate.semantics.table import TABLE, Semantics, semantics
 
@@ -55,4 +56,5 @@ __all__ = [
     "sync",
     "texture",
     "warp",
+    "wmma",
 ]

@@ -23,7 +23,7 @@ _SECTION = "warp-level-matrix-instructions-"
 _ROW_BYTES = 16
 
 
-def _items(operand: Operand | None) -> tuple[Operand, ...]:
+def items_of(operand: Operand | None) -> tuple[Operand, ...]:
     assert operand is not None
     return operand.items if isinstance(operand, Vector) else (operand,)
 
@@ -69,7 +69,7 @@ def ldmatrix(k: Lowering) -> None:
     account(k, space, pointer, distance, _ROW_BYTES)
     k.change_mask(k.mask)
     parts = [e.load_lanes(e.at(words, 4 * LANES * number), I32) for number in range(4)]
-    for number, target in enumerate(_items(k.instruction.operand("d"))):
+    for number, target in enumerate(items_of(k.instruction.operand("d"))):
         matrix = _shuffled(k, parts, [LANES * (lane % 4) + 8 * number + lane // 4 for lane in range(LANES)])
         k.write_operand(target, _transposed(k, matrix) if k.instruction.has("trans") else matrix, "b32")
 
@@ -78,7 +78,7 @@ def ldmatrix(k: Lowering) -> None:
 def stmatrix(k: Lowering) -> None:
     e, space = k.e, state_space(k)
     lanes = _rows(k)
-    matrices = [k.bits_of(item, "b32") for item in _items(k.instruction.operand("b"))]
+    matrices = [k.bits_of(item, "b32") for item in items_of(k.instruction.operand("b"))]
     if k.instruction.has("trans"):
         matrices = [_transposed(k, matrix) for matrix in matrices]
     words = k.scratch("data")
@@ -108,18 +108,18 @@ def mma(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
-        items = _items(k.instruction.operand(letter))
+        items = items_of(k.instruction.operand(letter))
         if len(items) != registers:
             raise k.unsupported()
         bits = 64 if shape.a == "f64" else 32
         for number, item in enumerate(items):
             e.store_lanes(k.bits_of(item, f"b{bits}"), e.at(k.scratch(letter, 2048), number * LANES * bits // 8))
-    for number, value in enumerate(_accumulators(k, shape)):
+    for number, value in enumerate(accumulators(k)):
         e.store(value, e.at(k.scratch("c"), 8 * LANES * number), align=8)
     k.call(multiply(shape), k.scratch("a", 2048), k.scratch("b", 2048), k.scratch("c"), k.scratch("d"))
     kind = vector(I64 if shape.is_integer else F64)
     found = [e.load(e.at(k.scratch("d"), 8 * LANES * number), typ=kind, align=8) for number in range(shape.elements)]
-    _write_accumulators(k, found)
+    write_accumulators(k, found)
 
 
 def _shape(k: Lowering) -> Shape:
@@ -134,9 +134,9 @@ def _shape(k: Lowering) -> Shape:
     return shape
 
 
-def _accumulators(k: Lowering, shape: Shape) -> list[Value]:
+def accumulators(k: Lowering) -> list[Value]:
     """The elements of C as f64 or i64."""
-    e, items, name = k.e, _items(k.instruction.operand("c")), k.slot_of("ctype")
+    e, items, name = k.e, items_of(k.instruction.operand("c")), k.slot_of("ctype")
     if name == "f16":
         return [
             e.fpext(widen(e, e.lshr(k.bits_of(item, "b32"), constant(vector(I32), shift)), "f16"), vector(F64))
@@ -150,8 +150,8 @@ def _accumulators(k: Lowering, shape: Shape) -> list[Value]:
     return [e.sext(k.bits_of(item, "b32"), vector(I64)) for item in items]
 
 
-def _write_accumulators(k: Lowering, found: list[Value]) -> None:
-    e, items, name = k.e, _items(k.instruction.operand("d")), k.slot_of("dtype")
+def write_accumulators(k: Lowering, found: list[Value]) -> None:
+    e, items, name = k.e, items_of(k.instruction.operand("d")), k.slot_of("dtype")
     if name == "f16":
         halves = [narrow(e, value, "f16") for value in found]
         found = [e.or_(low, e.shl(high, constant(vector(I32), 16))) for low, high in zip(halves[::2], halves[1::2], strict=True)]

@@ -42,6 +42,7 @@ OPS = (
     op("wmma.mma", manual=_WARP + "wmma-mma", effect="matrix", types="d:- a:- b:- c:-")
     .form("wmma.mma.sync.aligned.alayout.blayout.shape.dtype.ctype{.satfinite}             d, a, b, c", dtype="f16 f32", ctype="f16 f32")
     .form("wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} d, a, b, c")
+    .form("wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype.rnd         d, a, b, c", rnd="rn rz rm rp")
     .form("wmma.mma.bitop.popc.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype  d, a, b, c", bitop="and xor")
     .where(
         alayout=_LAYOUTS,

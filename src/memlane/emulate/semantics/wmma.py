@@ -1,0 +1,201 @@
+"""Fragments of matrices: loads, stores, and the product `wmma.mma`.
+
+Which element lies in which register of which lane is left open by the manual. Here a fragment is made of the tiles of `mma.sync` (see
+`runtime.matrices`): those of A above each other, those of B beside each other, and those of C and D by rows. Where a fragment has more
+registers than that takes, as those of f16 have, the others repeat them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import llvmlite.ir as ir
+
+from memlane.emulate.check.hooks import check_access
+from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account
+from memlane.emulate.runtime.access import load, store
+from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
+from memlane.emulate.semantics.matrix import accumulators, items_of, write_accumulators
+from memlane.emulate.semantics.memory import state_space
+from memlane.emulate.semantics.table import semantics
+
+_SECTION = "warp-level-matrix-instructions-"
+_BITS = {**BITS, "f32": 32, "s32": 32}
+Place = tuple[list[int], list[int]]
+"""Row and column of one element of a fragment, by lane."""
+
+
+@dataclass(frozen=True)
+class _Fragments:
+    """Into what tiles a product of matrices falls."""
+
+    tile: Shape
+    down: int
+    across: int
+
+    def places(self, matrix: str) -> list[Place]:
+        """Of the elements of a fragment, in the order of the registers."""
+        rows, depth, packed = self.tile.rows, self.tile.depth, self.tile.in_register
+        groups, members = [lane // 4 for lane in range(LANES)], [lane % 4 for lane in range(LANES)]
+        found: list[Place] = []
+        if matrix == "a":
+            for tile in range(self.down):
+                for register in range(self.tile.a_registers):
+                    down, along = (register % 2, register // 2) if rows == 16 else (0, register)
+                    for element in range(packed):
+                        line = [rows * tile + 8 * down + group for group in groups]
+                        found.append((line, [packed * (member + 4 * along) + element for member in members]))
+        elif matrix == "b":
+            for tile in range(self.across):
+                for register in range(depth // (4 * packed)):
+                    for element in range(packed):
+                        line = [packed * (member + 4 * register) + element for member in members]
+                        found.append((line, [COLUMNS * tile + group for group in groups]))
+        else:
+            for tile in range(self.down * self.across):
+                for element in range(self.tile.elements):
+                    line = [rows * (tile // self.across) + 8 * (element // 2) + group for group in groups]
+                    found.append((line, [COLUMNS * (tile % self.across) + 2 * member + element % 2 for member in members]))
+        return found
+
+    def extent(self, matrix: str) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns, depth = self.tile.rows * self.down, COLUMNS * self.across, self.tile.depth
+        return {"a": (rows, depth), "b": (depth, columns)}.get(matrix, (rows, columns))
+
+
+def _fragments(k: Lowering, a: str, b: str) -> _Fragments:
+    match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", k.slot_of("shape"))
+    if match is None or BITS.get(a, 4) < 8 or BITS.get(b, 4) < 8:
+        raise k.unsupported()
+    rows, columns, depth = map(int, match.groups())
+    tile = Shape(min(rows, 16), depth, a, b)
+    if depth % (4 * tile.in_register):
+        raise k.unsupported()
+    return _Fragments(tile, rows // tile.rows, columns // COLUMNS)
+
+
+def _element(k: Lowering) -> str:
+    """The type of the factors, as far as the places of the elements depend on it."""
+    depth, name = k.slot_of("shape").partition("k")[2], k.slot_of("type")
+    return name if name in BITS and k.slot_of("matrix") in ("a", "b") else {"8": "tf32", "4": "f64"}.get(depth, "f16")
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Neighbouring elements of a fragment that one access of each lane moves."""
+
+    first: int
+    count: int
+    place: Place
+
+
+def _pieces(k: Lowering, matrix: str, bits: int) -> list[_Piece]:
+    """The elements in the order of the registers; two short ones of a register together if they are neighbours in memory."""
+    kind = _element(k)
+    places = _fragments(k, kind, kind).places(matrix)
+    packed = 32 // bits if bits < 32 else 1
+    along, across = (1, 0) if k.slot_of("layout") == "row" else (0, 1)
+    together = all(
+        places[at + 1][along] == [line + 1 for line in places[at][along]] and places[at + 1][across] == places[at][across]
+        for at in range(len(places) - 1)
+        if (at + 1) % packed
+    )
+    step = packed if together else 1
+    return [_Piece(at, step, places[at]) for at in range(0, len(places), step)]
+
+
+def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
+    """Where the elements of a piece lie: a pointer to 32 addresses."""
+    e, kind = k.e, _element(k)
+    by_rows = k.slot_of("layout") == "row"
+    rows, columns = _fragments(k, kind, kind).extent(matrix)
+    line, along = piece.place if by_rows else piece.place[::-1]
+    stride: Value = constant(vector(I64), columns if by_rows else rows)
+    if k.has("stride"):
+        stride = e.sext(k.read("stride", "s32"), vector(I64))
+    pointer, distance = k.address("a")
+    lines, columns_ = (ir.Constant(vector(I64), numbers) for numbers in (line, along))
+    elements = e.add(e.mul(lines, stride), columns_)
+    offset = e.mul(elements, constant(vector(I64), bits // 8))
+    address = e.add(e.add(e.load_lanes(pointer, I64), e.splat(distance)), offset)
+    e.store_lanes(address, k.scratch("elements", 256))
+    return k.scratch("elements", 256)
+
+
+@semantics(_SECTION + "wmma-load")
+def wmma_load(k: Lowering) -> None:
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    e, space, matrix, nothing = k.e, state_space(k), k.slot_of("matrix"), constant(I64, 0)
+    bits, targets = _BITS.get(k.slot_of("type"), 4), items_of(k.instruction.operand("d"))
+    if bits < 8:
+        raise k.unsupported()
+    width = max(32, bits)
+    registers: list[Value] = []
+    filled = 0
+    for piece in _pieces(k, matrix, bits):
+        pointer, words, size = _pointers(k, piece, matrix, bits), k.scratch("data"), bits * piece.count
+        lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
+        k.call(load(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
+        account(k, space, pointer, nothing, size // 8)
+        value = e.load_lanes(words, INTEGERS[size])
+        value = value if size == width else e.zext(value, vector(INTEGERS[width]))
+        if filled:
+            registers[-1] = e.or_(registers[-1], e.shl(value, constant(value.type, filled)))
+        else:
+            registers.append(value)
+        filled = (filled + size) % width
+    if len(targets) % len(registers):
+        raise k.unsupported()
+    for number, target in enumerate(targets):
+        k.write_operand(target, registers[number % len(registers)], f"b{width}")
+
+
+@semantics(_SECTION + "wmma-store")
+def wmma_store(k: Lowering) -> None:
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    e, space, nothing = k.e, state_space(k), constant(I64, 0)
+    bits = _BITS[k.slot_of("type")]
+    width = max(32, bits)
+    registers = [k.bits_of(item, f"b{width}") for item in items_of(k.instruction.operand("b"))]
+    for piece in _pieces(k, "d", bits):
+        pointer, words, size = _pointers(k, piece, "d", bits), k.scratch("data"), bits * piece.count
+        register, begin = divmod(piece.first * bits, width)
+        value = e.lshr(registers[register], constant(registers[register].type, begin))
+        e.store_lanes(value if size == width else e.trunc(value, vector(INTEGERS[size])), words)
+        lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
+        k.call(store(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
+        account(k, space, pointer, nothing, size // 8)
+
+
+@semantics(_SECTION + "wmma-mma")
+def wmma_mma(k: Lowering) -> None:
+    """Rounded as `mma.sync` is."""
+    if k.slot_of("bitop") or k.slot_of("rnd") not in ("", "rn"):
+        raise k.unsupported()
+    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    e, a, b = k.e, k.slot_of("atype") or "f16", k.slot_of("btype") or "f16"
+    parts = _fragments(k, a, b)
+    tile = parts.tile
+    bits = 64 if a == "f64" else 32
+    left, right = ([k.bits_of(item, f"b{bits}") for item in items_of(k.instruction.operand(letter))] for letter in "ab")
+    start = accumulators(k)
+    if len(start) != parts.down * parts.across * tile.elements:
+        raise k.unsupported()
+    kind = vector(I64 if tile.is_integer else F64)
+    found: list[Value] = []
+    for down in range(parts.down):
+        for across in range(parts.across):
+            for letter, registers, count, number in (("a", left, tile.a_registers, down), ("b", right, tile.b_registers, across)):
+                for at, value in enumerate(registers[count * number : count * (number + 1)]):
+                    e.store_lanes(value, e.at(k.scratch(letter, 2048), at * LANES * bits // 8))
+            first = (parts.across * down + across) * tile.elements
+            for at, value in enumerate(start[first : first + tile.elements]):
+                e.store(value, e.at(k.scratch("c"), 8 * LANES * at), align=8)
+            k.call(multiply(tile), k.scratch("a", 2048), k.scratch("b", 2048), k.scratch("c"), k.scratch("d"))
+            found += [e.load(e.at(k.scratch("d"), 8 * LANES * at), typ=kind, align=8) for at in range(tile.elements)]
+    write_accumulators(k, found)
