@@ -44,6 +44,11 @@ def test_every_shipped_chip_is_sound(name: str, mine: Path) -> None:
         assert one.shared_bytes_per_sm < one.l1_bytes
 
 
+def test_the_page_of_chips_names_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chips.md").read_text(encoding="utf-8")
+    assert [path.stem for path in SHIPPED.glob("*.toml") if f"`{path.stem}`" not in page] == []
+
+
 def test_a_number_says_where_it_comes_from() -> None:
     fact = chip.load("h200").fact("latency.l2")
     assert (fact.value, fact.unit, fact.kind) == (283.0, "cycles", "measured")
