@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,20 @@ def _facts(path: Path) -> dict[str, object]:
     entry = Store(path.parent).get(path.stem)
     assert entry is not None, path
     return entry.facts
+
+
+def test_what_is_known_of_a_kernel_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(folder))
+    monkeypatch.setattr(store, "_LOADED", store._changes())
+    module = parse(TEXT, "k.ptx")
+    arguments = module, module.kernels["k"], Compiled(True, True, False), load("h200")
+    built, restored = kernels.compile_kernel(*arguments), kernels.compile_kernel(*arguments)
+    for one in fields(built):
+        if one.name != "code":
+            assert getattr(restored, one.name) == getattr(built, one.name), one.name
+    assert restored.code is not built.code
+    assert built.frame.symbols == ("added",)
+    assert built.weights
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------------------

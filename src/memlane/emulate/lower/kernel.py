@@ -90,14 +90,8 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
     if entry is None or not load_helpers(entry.facts["helpers"]):
         return None
     said = entry.facts["frame"]
-    frame = Frame(
-        offsets={name: (space, offset) for name, (space, offset) in said["offsets"].items()},
-        params_bytes=said["params_bytes"],
-        static_shared_bytes=said["static_shared_bytes"],
-        local_bytes=said["local_bytes"],
-        symbols=tuple(said["symbols"]),
-        functions=said["functions"],
-    )
+    offsets = {name: (space, offset) for name, (space, offset) in said["offsets"].items()}
+    frame = Frame(**{**said, "offsets": offsets, "symbols": tuple(said["symbols"])})
     return CompiledKernel(
         code=Code(entry.code, _ENTRY),
         warp_bytes=entry.facts["warp_bytes"],
