@@ -23,10 +23,10 @@ OPS = (
     .form("txq.query.b32 d, [a]")
     .where(query="width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples"),
     op("istypep", manual=_TEXTURE + "istypep", types="a:-", writes="p").form("istypep.type p, a").where(type="texref samplerref surfref"),
-    op("suld", manual=_SURFACE + "suld", effect="surface", types="d:dtype", spaces="a:tex")
+    op("suld", manual=_SURFACE + "suld", effect="surface", types="d:dtype", spaces="a:tex", wider="d")
     .form("suld.b.geom{.cop}{.vec}.dtype.clamp d, [a, c]")
     .where(geom=_SURFACES, cop="ca cg cs cv", vec="v2 v4", dtype="b8 b16 b32 b64", clamp="trap clamp zero"),
-    op("sust", manual=_SURFACE + "sust", effect="surface", types="v:ctype", spaces="a:tex")
+    op("sust", manual=_SURFACE + "sust", effect="surface", types="v:ctype", spaces="a:tex", wider="v")
     .form("sust.b.geom{.cop}{.vec}.ctype.clamp [a, c], v", ctype="b8 b16 b32 b64")
     .form("sust.p.geom{.vec}.ctype.clamp       [a, c], v", ctype="b32 u32 s32 f32")
     .where(geom=_SURFACES, cop="wb cg cs wt", vec="v2 v4", clamp="trap clamp zero"),
