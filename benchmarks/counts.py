@@ -341,7 +341,7 @@ def main() -> None:
             except Exception as error:
                 print(f"Nsight Compute: {type(error).__name__}: {error}", file=sys.stderr)
         forward = [] if options.profile is None else ["--profile", str(options.profile)]
-        measure("counts", NAMES, run_case, options, forward)
+        measure("counts", NAMES, run_case, options, forward, at_once=4)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,14 @@ def example_arguments(name: str, quick: bool) -> list[str]:
     return [str(QUICK_SIZES[name])] if quick else []
 
 
-def measure(benchmark: str, names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> None:
+def measure(
+    benchmark: str, names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = (), at_once: int = 1
+) -> None:
     """Run the cases of a benchmark, or the one that `--case` names, and store and print their rows.
 
     The result file is written again after each case, so that it holds what is known whenever the process is stopped. `forward`: options
-    for the processes of the cases besides those of `parser`.
+    for the processes of the cases besides those of `parser`. `at_once`: how many of these may run at a time; more than one only where
+    nothing is timed.
     """
     if options.case is not None:
         if options.case not in names:
@@ -75,19 +79,29 @@ def measure(benchmark: str, names: Sequence[str], run: RunCase, options: argpars
         return
     head = machine(options)
     rows: list[Row] = []
-    for found in each_case(names, run, options, forward):
+    for found in each_case(names, run, options, forward, at_once):
         rows += found
         store(benchmark, rows, **head)
     show(rows)
 
 
-def each_case(names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = ()) -> Iterator[list[Row]]:
+def each_case(
+    names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = (), at_once: int = 1
+) -> Iterator[list[Row]]:
     """The rows of one case after another."""
     alone = options.target.startswith("cuda")
-    for name in names:
+
+    def rows_of(name: str) -> list[Row]:
         began = time.perf_counter()
-        yield _in_own_process(name, options, forward) if alone else _here(name, run, options)
+        rows = _in_own_process(name, options, forward) if alone else _here(name, run, options)
         print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+        return rows
+
+    if at_once == 1 or not alone:
+        yield from map(rows_of, names)
+        return
+    with ThreadPoolExecutor(at_once) as workers:
+        yield from workers.map(rows_of, names)
 
 
 def _here(name: str, run: RunCase, options: argparse.Namespace) -> list[Row]:
