@@ -94,11 +94,9 @@ def test_a_trap_ends_the_launch_with_its_line(instruction: str) -> None:
 
 
 UNSUPPORTED = {
-    "mbarrier.init.shared.b64 [%rd1], 1;": "mbarrier.init.shared.b64",
-    "mbarrier.arrive.shared.b64 %rd2, [%rd1];": "mbarrier.arrive.shared.b64",
-    "mbarrier.try_wait.parity.shared.b64 %p1, [%rd1], %r1;": "mbarrier.try_wait.parity.shared.b64",
-    "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%rd2], 16;": "cp.async.bulk.global.shared::cta.bulk_group",
-    "cp.async.bulk.commit_group;": "cp.async.bulk.commit_group",
+    "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%rd2];": "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group",
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
+    "cp.async.bulk.prefetch.L2.global [%rd1], 16;": "cp.async.bulk.prefetch.L2.global",
     "wgmma.fence.sync.aligned;": "wgmma.fence.sync.aligned",
     "wgmma.commit_group.sync.aligned;": "wgmma.commit_group.sync.aligned",
     "barrier.cluster.arrive;": "barrier.cluster.arrive",

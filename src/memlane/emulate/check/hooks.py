@@ -6,7 +6,7 @@ from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
 from memlane.emulate.check.regions import checked
-from memlane.emulate.code.build import I32, Value, constant
+from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import LANES, WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import note_stop
@@ -69,6 +69,38 @@ def check_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Va
     lanes = e.or_(read, e.and_(k.active, e.not_(whole)))
     written = Shape(4, nbytes // 4, reads=False, writes=True, strong=False)
     return k.call(checked("shared", written), k.warp, *target, lanes, site, unused)
+
+
+def check_bulk_copy(k: Lowering, spaces: tuple[str, str], source: tuple[Value, Value], target: tuple[Value, Value], sizes: Value) -> Value:
+    """The lanes that may go on with a bulk copy, of which each moves a number of bytes, 16 after 16."""
+    if not k.layers.check:
+        return k.active
+    e, site, unused = k.e, constant(I32, k.index), k.scratch("copied", 16 * LANES)
+    lanes, done = e.variable(k.active), e.variable(constant(I32, 0))
+    read = Shape(4, 4, reads=True, writes=False, strong=False, needs_value=True)
+    written = Shape(4, 4, reads=False, writes=True, strong=False)
+
+    def left() -> Value:
+        return e.and_(lanes.get(), e.mask_of(e.icmp_unsigned(">", sizes, e.splat(done.get()))))
+
+    with e.while_(lambda: e.icmp_unsigned("!=", left(), constant(I32, 0))):
+        now, further = left(), e.zext(done.get(), I64)
+        allowed = now
+        for space, (pointer, distance), shape in ((spaces[0], source, read), (spaces[1], target, written)):
+            allowed = k.call(checked(space, shape), k.warp, pointer, e.add(distance, further), allowed, site, unused)
+        lanes.set(e.and_(lanes.get(), e.or_(allowed, e.not_(now))))
+        done.set(e.add(done.get(), constant(I32, 16)))
+    return lanes.get()
+
+
+def check_mbarrier(k: Lowering, space: str, pointer: Value, distance: Value, operation: str, out: Value) -> Value:
+    """The lanes that may go on with an operation on a barrier in shared memory. What arrives releases, what waits acquires."""
+    if not k.layers.check:
+        return k.active
+    waits = operation.startswith("test")
+    arrives = operation.startswith("arrive") or operation == "complete_tx"
+    shape = Shape(8, 1, reads=True, writes=not waits, strong=True, acquires=waits, releases="cta" if arrives else "")
+    return k.call(checked(space, shape), k.warp, pointer, distance, k.active, constant(I32, k.index), out)
 
 
 def _reach(instruction: Instruction) -> str:

@@ -173,6 +173,8 @@ def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | No
         return any(name in used for name in writes(instruction))
     if effect == "call":
         return called_name(instruction) in polling
+    if instruction.opcode == "mbarrier":
+        return instruction.has("test_wait") or instruction.has("try_wait")
     return effect == "load" and any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio"))
 
 

@@ -1,12 +1,17 @@
-"""Copies from global to shared memory, lane by lane."""
+"""Copies between global and shared memory, lane by lane."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.layout import MISALIGNED, SPACE_NUMBERS
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.window import Window, address_of_lane
+
+BULK_BYTES = 16
+"""Bulk copies are multiples of this, and aligned to it."""
 
 
 @cache
@@ -38,3 +43,34 @@ def copy(nbytes: int) -> Helper:
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, POINTER)
     return Helper(f"memlane_copy_{nbytes}", VOID, arguments, build)
+
+
+@cache
+def bulk_copy(source: str, target: str) -> Helper:
+    """`(warp, sources, distance, targets, distance, lanes, site, sizes)`: `sizes` points to 32 i32, bytes in multiples of 16, from one
+    state space to another."""
+
+    def build(
+        e: Emit, warp: Value, sources: Value, ahead: Value, targets: Value, behind: Value, mask: Value, site: Value, sizes: Value
+    ) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret_void()
+        first = e.lowest_bit(mask)
+        come = Window(e, warp, source, site, address_of_lane(e, sources, ahead, first), BULK_BYTES)
+        go = Window(e, warp, target, site, address_of_lane(e, targets, behind, first), BULK_BYTES)
+        with e.each_lane(mask) as lane:
+            size, start = e.load(e.element(sizes, lane, I32), typ=I32), address_of_lane(e, sources, ahead, lane)
+            with e.if_then(e.icmp_unsigned("!=", e.and_(size, constant(I32, BULK_BYTES - 1)), constant(I32, 0)), likely=False):
+                end = e.add(start, e.zext(size, I64))  # which is no place to end at
+                place = (constant(I32, BULK_BYTES), constant(I32, SPACE_NUMBERS[source]))
+                invoke(e, fault, warp, constant(I32, MISALIGNED), site, lane, end, *place)
+                e.ret_void()
+            with e.count(e.lshr(size, constant(I32, 4))) as number:
+                further = e.zext(e.shl(number, constant(I32, 4)), I64)
+                end = e.add(address_of_lane(e, targets, behind, lane), further)
+                with come.lane(lane, e.add(start, further)) as here, go.lane(lane, end) as there:
+                    for part in (0, 8):
+                        e.store(e.load(e.at(here, part), typ=I64), e.at(there, part))
+
+    arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, POINTER)
+    return Helper(f"memlane_bulk_copy_{source}_{target}", VOID, arguments, build)

@@ -1,16 +1,22 @@
-"""Asynchronous copies. They are done at once: a kernel that forgets to wait for them works here."""
+"""Asynchronous copies, and the barriers in shared memory that track them.
+
+Copies are done at once, and their bytes are counted at once: a kernel that forgets to wait for them works here. Clusters are of one block.
+"""
 
 from __future__ import annotations
 
-from memlane.emulate.check.hooks import check_copy
-from memlane.emulate.code.build import I32, constant, vector
+from memlane.emulate.check.hooks import check_bulk_copy, check_copy, check_mbarrier
+from memlane.emulate.code.build import I32, I64, Value, constant, vector
+from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_copy
-from memlane.emulate.runtime.copies import copy
+from memlane.emulate.runtime.copies import bulk_copy, copy
+from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
 
 _SECTION = "data-movement-and-conversion-instructions-"
+_SYNC = "parallel-synchronization-and-communication-instructions-"
 
 
 @semantics(_SECTION + "cp-async")
@@ -28,6 +34,87 @@ def cp_async(k: Lowering) -> None:
     account_copy(k, source, target, size.value)
 
 
-@semantics(_SECTION + "cp-async-commit-group", _SECTION + "cp-async-wait-group")
+@semantics(
+    _SECTION + "cp-async-commit-group",
+    _SECTION + "cp-async-wait-group",
+    _SECTION + "cp-async-bulk-commit-group",
+    _SECTION + "cp-async-bulk-wait-group",
+)
 def group(k: Lowering) -> None:
     """Every copy is complete already."""
+
+
+# -- barriers in shared memory -------------------------------------------------------------------------------------------------------
+
+
+def _space(k: Lowering) -> str:
+    """Without a space the address is a generic one."""
+    return "shared" if k.slot_of("space") else "generic"
+
+
+def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", space: str = "shared") -> Value:
+    """Do an operation on the barrier at the address in `letter`: 32 i64, the words before it, or whether a phase is over."""
+    e, out = k.e, k.scratch("data")
+    e.store_lanes(given, k.scratch("b"))
+    pointer, distance = k.address(letter, f"addresses_{letter}")
+    lanes = check_mbarrier(k, space, pointer, distance, operation, out)
+    k.call(mbarrier(operation, space), k.warp, pointer, distance, lanes, constant(I32, k.index), k.scratch("b"), out)
+    return e.load_lanes(out, I64)
+
+
+def _count(k: Lowering) -> Value:
+    """The count of an arrival, 1 if it is not written."""
+    wide = vector(I64)
+    return k.e.zext(k.read("count"), wide) if k.has("count") else constant(wide, 1)
+
+
+@semantics(_SYNC + "mbarrier-init", _SYNC + "mbarrier-inval", _SYNC + "mbarrier-expect-tx", _SYNC + "mbarrier-complete-tx")
+def mbarrier_counts(k: Lowering) -> None:
+    operation = next(word for word in ("init", "inval", "expect_tx", "complete_tx") if k.instruction.has(word))
+    _mbarrier(k, operation, _count(k), space=_space(k))
+
+
+@semantics(_SYNC + "mbarrier-arrive", _SYNC + "mbarrier-arrive-drop")
+def mbarrier_arrive(k: Lowering) -> None:
+    """Gives the state before the arrival. `.noComplete` is a promise of the program."""
+    operation = "arrive_drop" if k.instruction.has("arrive_drop") else "arrive"
+    k.write("d", _mbarrier(k, f"{operation}_expect_tx" if k.instruction.has("expect_tx") else operation, _count(k), space=_space(k)))
+
+
+@semantics(_SYNC + "mbarrier-test-wait-try-wait")
+def mbarrier_wait(k: Lowering) -> None:
+    """Neither form suspends the thread: it asks again in its loop, which lets others run."""
+    e = k.e
+    if k.instruction.has("parity"):
+        over = _mbarrier(k, "test_parity", e.zext(k.read("parity"), vector(I64)), space=_space(k))
+    else:
+        over = _mbarrier(k, "test_wait", k.read("state"), space=_space(k))
+    k.write("p", e.mask_of(e.icmp_unsigned("!=", over, constant(vector(I64), 0))))
+
+
+@semantics(_SYNC + "mbarrier-pending-count")
+def mbarrier_pending_count(k: Lowering) -> None:
+    low = k.e.trunc(k.read("state"), vector(I32))
+    k.write("d", k.e.and_(low, constant(vector(I32), (1 << COUNT_BITS) - 1)))
+
+
+@semantics(_SYNC + "cp-async-mbarrier-arrive")
+def cp_async_mbarrier_arrive(k: Lowering) -> None:
+    """The thread's copies are complete, so this is its arrival; without `.noinc` the barrier waits for it on top, and both cancel."""
+    if k.instruction.has("noinc"):
+        _mbarrier(k, "arrive", constant(vector(I64), 1), space=_space(k))
+
+
+@semantics(_SECTION + "cp-async-bulk")
+def cp_async_bulk(k: Lowering) -> None:
+    """Between global and shared memory of the block itself; toward shared memory the bytes count on a barrier."""
+    if k.instruction.has("multicast::cluster") or k.slot_of("src").startswith("shared"):
+        raise k.unsupported()
+    e, (target, source) = k.e, (k.instruction.form.addresses[letter] for letter in ("dst", "src"))
+    sizes = k.read("size")
+    e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
+    places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
+    lanes, site = check_bulk_copy(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
+    k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
+    if k.has("mbar"):
+        _mbarrier(k, "complete_tx", e.zext(sizes, vector(I64)), "mbar")

@@ -1,0 +1,96 @@
+"""Barriers that are objects in shared memory (`mbarrier`), each one word of 64 bits.
+
+Bits 0 to 19: arrivals that the phase still waits for; 20 to 39: arrivals of a phase; 40 to 60: bytes that the phase still waits for, which
+may be less than none for a while; 61: the parity of the phase. The manual leaves the word opaque, but for `mbarrier.pending_count`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.runtime.crew import note_progress
+from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.runtime.window import Window, address_of_lane
+
+COUNT_BITS, BYTES_BITS = 20, 21
+_EXPECTED, _BYTES, _PHASE = COUNT_BITS, 2 * COUNT_BITS, 2 * COUNT_BITS + BYTES_BITS
+
+OPERATIONS = ("init", "inval", "expect_tx", "complete_tx", "arrive", "arrive_expect_tx", "arrive_drop", "test_wait", "test_parity")
+
+
+def _field(e: Emit, word: Value, start: int, bits: int) -> Value:
+    return e.and_(e.lshr(word, constant(I64, start)), constant(I64, (1 << bits) - 1))
+
+
+def _with(e: Emit, word: Value, start: int, bits: int, value: Value) -> Value:
+    """The word with another value of a field, which wraps."""
+    mask = (1 << bits) - 1
+    kept = e.and_(word, constant(I64, ~(mask << start)))
+    return e.or_(kept, e.shl(e.and_(value, constant(I64, mask)), constant(I64, start)))
+
+
+def _with_bytes(e: Emit, word: Value, by: Value) -> Value:
+    return _with(e, word, _BYTES, BYTES_BITS, e.add(_field(e, word, _BYTES, BYTES_BITS), by))
+
+
+def _arrived(e: Emit, word: Value, count: Value) -> Value:
+    return _with(e, word, 0, COUNT_BITS, e.sub(_field(e, word, 0, COUNT_BITS), count))
+
+
+def _is_complete(e: Emit, word: Value) -> Value:
+    pending, left = _field(e, word, 0, COUNT_BITS), _field(e, word, _BYTES, BYTES_BITS)
+    return e.icmp_unsigned("==", e.or_(pending, left), constant(I64, 0))
+
+
+def _next_phase(e: Emit, word: Value) -> Value:
+    """The next phase waits for as many arrivals again."""
+    turned = e.xor(word, constant(I64, 1 << _PHASE))
+    return _with(e, turned, 0, COUNT_BITS, _field(e, word, _EXPECTED, COUNT_BITS))
+
+
+def _changed(e: Emit, operation: str, word: Value, count: Value) -> Value:
+    """The word after an operation, before it is looked at whether the phase is complete. `count` are arrivals, or bytes."""
+    one = constant(I64, 1)
+    if operation == "init":
+        return e.or_(count, e.shl(count, constant(I64, _EXPECTED)))
+    if operation == "expect_tx":
+        return _with_bytes(e, word, count)
+    if operation == "complete_tx":
+        return _with_bytes(e, word, e.neg(count))
+    if operation == "arrive_expect_tx":
+        return _arrived(e, _with_bytes(e, word, count), one)
+    if operation == "arrive_drop":
+        word = _with(e, word, _EXPECTED, COUNT_BITS, e.sub(_field(e, word, _EXPECTED, COUNT_BITS), count))
+    return _arrived(e, word, count)
+
+
+@cache
+def mbarrier(operation: str, space: str) -> Helper:
+    """`(warp, addresses, distance, lanes, site, given, out)`: `given` points to 32 i64, a count, a number of bytes, a state or a parity;
+    into `out` go the words before the operation, or whether the phase that a wait asks for is over."""
+
+    def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, given: Value, out: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret_void()
+        window = Window(e, warp, space, site, address_of_lane(e, addresses, distance, e.lowest_bit(mask)), 8)
+        with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as place:
+            word = e.load(place, typ=I64)
+            operand = e.load(e.element(given, lane, I64), typ=I64)
+            answer = e.element(out, lane, I64)
+            phase = _field(e, word, _PHASE, 1)
+            if operation == "test_wait":
+                e.store(e.xor(phase, _field(e, operand, _PHASE, 1)), answer)
+            elif operation == "test_parity":
+                e.store(e.xor(phase, e.and_(operand, constant(I64, 1))), answer)
+            elif operation != "inval":
+                e.store(word, answer)
+                new = _changed(e, operation, word, operand)
+                e.store(new, place)
+                if operation not in ("init", "expect_tx"):
+                    with e.if_then(_is_complete(e, new)):
+                        e.store(_next_phase(e, new), place)
+                        note_progress(e, e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context"))
+
+    return Helper(f"memlane_mbarrier_{operation}_{space}", VOID, (POINTER, POINTER, I64, I32, I32, POINTER, POINTER), build)
