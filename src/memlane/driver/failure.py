@@ -27,6 +27,10 @@ _FAULTS: dict[str, tuple[type[LaunchError], str]] = {
 _REFUSALS: dict[str, tuple[type[MemlaneError], str]] = {
     "CUDA_ERROR_OUT_OF_MEMORY": (DeviceError, "not enough free device memory"),
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": (BadLaunch, "a block needs more registers or shared memory than a multiprocessor has"),
+    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": (
+        BadLaunch,
+        "it synchronises its whole grid, and not all blocks fit on the GPU at once (probes need registers too): launch fewer blocks",
+    ),
     "CUDA_ERROR_NOT_FOUND": (DeviceError, "the assembled code does not have it; the assembler leaves out what no kernel uses"),
     "CUDA_ERROR_NO_BINARY_FOR_GPU": (DeviceError, "the assembled code is for another GPU"),
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": (DeviceError, "the driver is older than the code; update the driver"),
