@@ -84,18 +84,21 @@ def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind
 
 
 def bank_cycles(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Cycles for which a shared-memory access keeps the banks: one for each wavefront, but no less than one for each pass.
+    """Cycles for which a shared-memory access keeps the banks: one for each wavefront of a pass, but no less than one for each pass.
 
-    A pass without an active lane takes its cycle too; passes that merge save theirs only where those of the whole warp do. Measured on an
-    H200; elsewhere assumed.
+    A pass without an active lane takes its cycle too. Passes merge in pairs where those of the whole warp do, also with conflicts, which
+    are counted as if they did not: so this may be less than the wavefronts. Measured on an H200; elsewhere assumed.
     """
     rule = chip.bank_rule(kind)
-    least = 0
+    cycles = 0
     for starts, width in _requests(rule, addresses, nbytes):
         lanes, size = _lanes(starts, active, width), rule.lanes(width)
-        merge = rule.merge == "neighbours" and size < 32 and (_agree(lanes, 1) or _agree(lanes, 2))
-        least += 32 // (2 * size if merge else size) if lanes else 0
-    return max(wavefronts(chip, addresses, active, nbytes, kind), (rule.times or 1) * least)
+        if rule.merge == "neighbours" and size < 32 and (_agree(lanes, 1) or _agree(lanes, 2)):
+            size *= 2
+        groups = [group for first in range(0, 32, size) if (group := _within(lanes, first, size))]
+        if groups:
+            cycles += max(32 // size, sum(_conflict_degree(rule, group, width) + rule.extra(width) for group in groups))
+    return (rule.times or 1) * cycles
 
 
 def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
@@ -173,14 +176,15 @@ def _requests(rule: BankRule, addresses: Addresses, nbytes: int) -> list[tuple[l
 
 
 def _passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
-    """The lanes of each pass through the banks that has any."""
+    """The lanes of each pass through the banks that has any; passes that merge are one."""
     lanes, size = _lanes(addresses, active, nbytes), rule.lanes(nbytes)
     if size == 32:
         return [lanes] if lanes else []
     passes = []
     for first in range(0, 32, 2 * size):
         pair = _within(lanes, first, 2 * size)
-        together = rule.merge == "neighbours" and (_agree(pair, 1) or _agree(lanes, 2))
+        agree = rule.merge == "neighbours" and (_agree(pair, 1) or _agree(lanes, 2))
+        together = agree and (not pair or _conflict_degree(rule, pair, nbytes) == 1)
         passes += [pair] if together else [_within(pair, first, size), _within(pair, first + size, size)]
     return [group for group in passes if group]
 

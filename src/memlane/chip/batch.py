@@ -121,8 +121,9 @@ def _over_passes(
     if rule.merge != "neighbours" or size == 32:
         return (rule.times or 1) * _total(apart)
     together = _of_groups(rule, addresses, lanes, nbytes, 2 * size, degrees)
+    without_conflict = _of_groups(rule, addresses, lanes, nbytes, 2 * size, _conflict_degrees) <= 1 + rule.extra(nbytes)
     in_pairs = apart.reshape(len(apart), -1, 2).sum(axis=2)
-    return (rule.times or 1) * _total(np.where(_merges(addresses, lanes, 2 * size), together, in_pairs))
+    return (rule.times or 1) * _total(np.where(without_conflict & _merges(addresses, lanes, 2 * size), together, in_pairs))
 
 
 def _of_groups(

@@ -66,7 +66,8 @@ class BankRule:
     lanes_16: Lanes
     merge: Annotated[Literal["neighbours", "never"], ""]
     """`neighbours`: two neighbouring passes become one when the address of every active lane in them equals that of lane^1, and all do
-    when that of every active lane of the warp equals that of lane^2; an inactive neighbour counts as equal."""
+    when that of every active lane of the warp equals that of lane^2; an inactive neighbour counts as equal. So they do only where the one
+    has no conflict."""
     broadcast: Annotated[Literal["every word", "one word"], ""]
     """How many words a wavefront can hand to several lanes at once."""
     same_word: Annotated[Literal["together", "one by one"], ""] = "together"

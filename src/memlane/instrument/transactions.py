@@ -88,12 +88,10 @@ def wavefronts(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
     return f"""\
 .reg .b64 {r}cell, {r}spot, {r}row;
 .reg .b32 {r}pass, {r}bank, {r}rows, {r}first_cells, {r}first_spots, {r}others, {r}degree, {r}members;
+{_merged_pairs(r, rule, nbytes) if merges else ""}\
 shr.u32 {r}pass, {r}lane, {_shift(lanes)};
-{_merge(r, 2 * lanes) if merges else ""}\
-{_cells(r, rule, nbytes)}{_first(r, "cell", "first_cells")}{_first(r, "spot", "first_spots")}\
-{_tag_bank(r)}match.any.sync.b32 {r}others, {r}bank, {r}active;
-and.b32 {r}others, {r}others, {r}{"first_cells" if rule.same_word == "together" else "inside"};
-popc.b32 {r}rows, {r}others;
+{f"@{r}merged and.b32 {r}pass, {r}pass, 0xfffffffe;{chr(10)}" if merges else ""}\
+{_bank_rows(r, rule, nbytes)}\
 mov.u32 {r}wavefronts, 0;
 mov.u32 {r}ideal_wavefronts, 0;
 {"".join(_one_pass(r, number, nbytes, width, rule.extra(nbytes)) for number in range(passes))}\
@@ -102,12 +100,28 @@ mul.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {times};
 """
 
 
-def _merge(r: str, pair: int) -> str:
-    """Gives the lanes of two passes that become one the number of the first: every active lane of the `pair` lanes has the address of
-    lane^1, or every one of the warp that of lane^2. A neighbour that does not access agrees with any."""
+def _bank_rows(r: str, rule: BankRule, nbytes: int) -> str:
+    """`rows` = the wavefronts that the bank of the lane needs in the lane's pass; `first_spots` = the first lanes at their address."""
+    counted = "first_cells" if rule.same_word == "together" else "inside"
     return f"""\
-.reg .b32 {r}same, {r}agree, {r}apart, {r}pair, {r}first_lane;
+{_cells(r, rule, nbytes)}{_first(r, "cell", "first_cells")}{_first(r, "spot", "first_spots")}\
+{_tag_bank(r)}match.any.sync.b32 {r}others, {r}bank, {r}active;
+and.b32 {r}others, {r}others, {r}{counted};
+popc.b32 {r}rows, {r}others;
+"""
+
+
+def _merged_pairs(r: str, rule: BankRule, nbytes: int) -> str:
+    """`merged` for the lanes of two passes that become one: every active lane of the pair has the address of lane^1, or every one of the
+    warp that of lane^2, and the pair has no conflict. A neighbour that does not access agrees with any."""
+    pair = 2 * rule.lanes(nbytes)
+    return f"""\
+.reg .b32 {r}same, {r}agree, {r}apart, {r}pair, {r}first_lane, {r}crowded;
 .reg .pred {r}merged, {r}second_agrees;
+shr.u32 {r}pass, {r}lane, {_shift(pair)};
+{_bank_rows(r, rule, nbytes)}\
+setp.gt.and.u32 {r}merged, {r}rows, 1, {r}here;
+vote.sync.ballot.b32 {r}crowded, {r}merged, {r}active;
 match.any.sync.b64 {r}same, {r}address, {r}active;
 not.b32 {r}agree, {r}inside;
 or.b32 {r}same, {r}same, {r}agree;
@@ -115,8 +129,9 @@ or.b32 {r}same, {r}same, {r}agree;
 {_apart(r, 1)}and.b32 {r}first_lane, {r}lane, {32 - pair};
 shl.b32 {r}pair, {(1 << pair) - 1 if pair < 32 else 0xFFFFFFFF}, {r}first_lane;
 and.b32 {r}apart, {r}apart, {r}pair;
+and.b32 {r}crowded, {r}crowded, {r}pair;
 setp.eq.or.u32 {r}merged, {r}apart, 0, {r}second_agrees;
-@{r}merged and.b32 {r}pass, {r}pass, 0xfffffffe;
+setp.eq.and.u32 {r}merged, {r}crowded, 0, {r}merged;
 """
 
 

@@ -84,14 +84,30 @@ class _Way:
             self._affine(e, lanes, mask)
         if self.rule.merge == "neighbours" and self.group < LANES:
             merged = self._merged(e, lanes, mask)
-            with e.if_then(e.icmp_unsigned("==", merged, constant(I32, FULL)), likely=False):
-                e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, 2 * self.group), LANES // self.group // 2))
-            if self.group < LANES // 2:
-                with e.if_then(e.icmp_unsigned("!=", merged, constant(I32, 0)), likely=False):
-                    some = self._passes(e, lanes, e.and_(mask, merged), nbytes, 2 * self.group)
-                    others = self._passes(e, lanes, e.and_(mask, e.not_(merged)), nbytes, self.group)
-                    e.ret(self._result(e, e.add(some, others), LANES // self.group))
+            with e.if_then(e.icmp_unsigned("!=", merged, constant(I32, 0)), likely=False):
+                e.ret(self._joined(e, lanes, mask, nbytes, merged))
         e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, self.group), LANES // self.group))
+
+    def _joined(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, merged: Value) -> Value:
+        """The result where the lanes of some pairs of passes agree: a pair counts as one pass if that has no conflict, and takes the time
+        of one if all lanes of the warp agree."""
+        whole = e.icmp_unsigned("==", merged, constant(I32, FULL))
+        cost, apart_cycles, joined_cycles = e.variable(constant(I64, 0)), constant(I64, 0), constant(I64, 0)
+        for pair in _groups(2 * self.group):
+            here = e.and_(mask, constant(I32, pair))
+            apart, joined = (self._passes(e, lanes, here, nbytes, group) for group in (self.group, 2 * self.group))
+            together = e.and_(joined, constant(I64, 0xFFFF))
+            agrees = e.icmp_unsigned("!=", e.and_(merged, constant(I32, pair)), constant(I32, 0))
+            alone = e.icmp_unsigned("<=", together, constant(I64, 1 + self.rule.extra(self.width)))
+            cost.set(e.add(cost.get(), e.select(e.and_(agrees, alone), joined, apart)))
+            apart_cycles = e.add(apart_cycles, e.and_(apart, constant(I64, 0xFFFF)))
+            joined_cycles = e.add(joined_cycles, together)
+        passes = LANES // self.group
+        apart_cycles = e.intrinsic("umax", [apart_cycles, constant(I64, passes)])
+        joined_cycles = e.intrinsic("umax", [joined_cycles, constant(I64, passes // 2)])
+        times = constant(I64, self.rule.times or 1)
+        cycles = e.mul(e.select(whole, joined_cycles, apart_cycles), times)
+        return e.or_(e.mul(cost.get(), times), e.shl(cycles, constant(I64, 16)))
 
     def _has_affine_form(self) -> bool:
         rule = self.rule
@@ -108,8 +124,9 @@ class _Way:
         passes, extra = LANES // self.group, self.rule.extra(self.width)
         with e.if_then(e.icmp_unsigned("==", e.or_(off, e.not_(mask)), constant(I32, 0))):
             with e.if_then(e.icmp_unsigned("==", step, constant(I32, 0))):
-                merged = self.rule.merge == "neighbours" and self.group < LANES
-                paid, together = passes // 2 if merged else passes, self.rule.same_word == "together"
+                together = self.rule.same_word == "together"
+                merged = self.rule.merge == "neighbours" and self.group < LANES and together
+                paid = passes // 2 if merged else passes
                 wavefronts = paid * extra + (paid if together else LANES)
                 e.ret(self._result(e, constant(I64, wavefronts | paid << 32), paid))
             # The lanes of a pass fall on cells / 2^d banks, where 2^d divides both the step and the number of cells.
@@ -128,7 +145,7 @@ class _Way:
         return e.or_(cost, e.shl(cycles, constant(I64, 16)))
 
     def _merged(self, e: Emit, lanes: Value, mask: Value) -> Value:
-        """Mask of the pairs of passes that become one: every active lane has the address of lane^1; all of them if every one has that of
+        """Mask of the pairs of passes whose lanes agree: every active lane has the address of lane^1; all of them if every one has that of
         lane^2. An inactive neighbour agrees with any."""
         active = e.lanes_of(mask)
         merged = constant(I32, 0)
