@@ -157,14 +157,14 @@ def _instruction(spelling: Spelling) -> str | None:
         letter = "y" if place.name in form.writes else "x"
         if not kind and place.name in form.writes:
             return None
-        text = _operand(letter, kind, count if place.name in "db" else 1)
+        text = _operand(letter, kind, count if place.name in "db" else 1, place.name)
         texts.append(f"{text}|ypred_1" if place.second else text)
     return f"{spelling.name} {', '.join(texts)};"
 
 
-def _operand(letter: str, kind: str, count: int) -> str:
+def _operand(letter: str, kind: str, count: int, name: str = "") -> str:
     if not kind:
-        return "1"
+        return "16" if name == "size" else "1"
     stem = f"{letter}{register(kind)}"
     if count == 1:
         return f"{stem}_0"

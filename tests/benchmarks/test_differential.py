@@ -299,4 +299,4 @@ def test_the_page_counts_cases_by_hand_and_knows_programs() -> None:
     by_hand = [line for line in handmade.lines() if line.case.spelling.row.text == "cnot.type d, a"]
     assert lines["cnot.type d, a"][-3] == str(len(by_hand)) != "0"
     assert lines["bra{.uni} target"][-3] == "programs"
-    assert lines["mbarrier.inval{.space}.b64 [a]"][-3] == "no"
+    assert lines["wgmma.commit_group.sync.aligned"][-3] == "no"

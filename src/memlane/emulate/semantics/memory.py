@@ -146,7 +146,7 @@ def st(k: Lowering) -> None:
     account(k, space, pointer, distance, scalar.nbytes * len(sources))
 
 
-@semantics(_SECTION + "prefetch-prefetchu", _SECTION + "applypriority", _SECTION + "discard")
+@semantics(_SECTION + "prefetch-prefetchu", _SECTION + "applypriority", _SECTION + "discard", _SECTION + "cp-async-bulk-prefetch")
 def hint(k: Lowering) -> None:
     """Hints to the caches change no value."""
 
