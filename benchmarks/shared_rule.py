@@ -21,6 +21,9 @@ Those rules are data of the chip now: `bank_cycles` is held against the time, `w
 Prediction for the patterns added then, loads of 16 bytes whose neighbours agree in one half of the warp: the profiler joins the passes of
 each half in which every lane agrees with lane^1, those of agreement with lane^2 only where all lanes of the warp agree; the time is less
 only where the passes of both halves are joined.
+
+What the second run said: the time is as predicted. The profiler joins the passes of a half only where the joined pass has no conflict, and
+counts them singly else, though they take the time of one. With that, prediction for the third run: no pattern is off, in time or in count.
 """
 
 from __future__ import annotations
