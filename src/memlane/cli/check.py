@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from memlane.cli import options as o
-from memlane.cli.programs import CompileOptions, LaunchOptions, Program
+from memlane.cli.command import runs_program
+from memlane.cli.programs import Program
 from memlane.cli.progress import progress
 from memlane.errors import CommandError, LaunchError
 from memlane.measure import Checker
@@ -17,20 +18,10 @@ from memlane.report import render_reports, reports_document, to_json
 from memlane.targets import ENVIRONMENT
 
 
+@runs_program
 def check(
-    source: o.Input,
-    arguments: o.ScriptArguments = None,
-    kernel: o.KernelName = "",
-    grid: o.Grid = "",
-    block: o.BlockShape = "",
-    arg: o.KernelArguments = [],
-    shared: o.SharedBytes = 0,
+    program: Program,
     launch: o.LaunchNumber = None,
-    define: o.Define = [],
-    include: o.Include = [],
-    std: o.Standard = "c++17",
-    arch: o.Arch = "",
-    instantiate: o.Instantiate = [],
     target: Annotated[str, typer.Option("--target", "-t", help="The emulator to run on, for example `emulator:a100`.")] = "",
     deterministic: o.Deterministic = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first finding.")] = False,
@@ -41,9 +32,6 @@ def check(
 ) -> None:
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
     checker = Checker(only_launch=launch, stop=stop, seed=seed)
-    program = Program(
-        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
-    )
     try:
         with progress("checking"):
             program.run(target or _emulator(), checker, deterministic)
@@ -52,9 +40,9 @@ def check(
             _print(checker, as_json)
         raise
     if not checker.seen:
-        raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to check", exit_code=1)
+        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to check", exit_code=1)
     if not checker.checked:
-        raise CommandError(f"{source} made {checker.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+        raise CommandError(f"{program.path} made {checker.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     _print(checker, as_json)
     if checker.reports:
         raise typer.Exit(1)

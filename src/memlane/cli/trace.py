@@ -10,8 +10,9 @@ from rich.console import Console
 
 from memlane.checks import Check, checking
 from memlane.cli import options as o
+from memlane.cli.command import runs_program
 from memlane.cli.output import output_path
-from memlane.cli.programs import CompileOptions, LaunchOptions, Program
+from memlane.cli.programs import Program
 from memlane.cli.progress import progress
 from memlane.cli.selected import LaunchedKernels
 from memlane.errors import CommandError, MemlaneError
@@ -22,14 +23,9 @@ from memlane.record import Trace
 from memlane.report import render_trace
 
 
+@runs_program
 def trace(
-    source: o.Input,
-    arguments: o.ScriptArguments = None,
-    kernel: o.KernelName = "",
-    grid: o.Grid = "",
-    block: o.BlockShape = "",
-    arg: o.KernelArguments = [],
-    shared: o.SharedBytes = 0,
+    program: Program,
     scheme: Annotated[str, typer.Option("--scheme", help=f"The probe: {', '.join(SCHEMES)}.")] = "dependent",
     space: Annotated[list[str], typer.Option("--space", help="Only accesses to this state space; repeat for several.")] = [],
     kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic or reduction; repeat for several.")] = [],
@@ -41,11 +37,6 @@ def trace(
         ),
     ] = False,
     launch: o.LaunchNumber = None,
-    define: o.Define = [],
-    include: o.Include = [],
-    std: o.Standard = "c++17",
-    arch: o.Arch = "",
-    instantiate: o.Instantiate = [],
     target: o.TargetName = "",
     check: o.Checked = False,
     deterministic: o.Deterministic = False,
@@ -53,11 +44,8 @@ def trace(
     force: o.Force = False,
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
-    program = Program(
-        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
-    )
     program.check()
-    path = output_path(output, source, ".parquet", force)
+    path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
     tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
@@ -70,9 +58,9 @@ def trace(
             raise
         failure = error
     if not tracer.seen:
-        raise CommandError(f"{source} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
+        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
     if not tracer.traced:
-        raise CommandError(f"{source} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+        raise CommandError(f"{program.path} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     if failure is None:
         launched.check(selection)
     result = _finished(tracer, failure)

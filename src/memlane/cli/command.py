@@ -1,0 +1,45 @@
+"""What the commands that run a program have in common: the options that say what to run, declared once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from memlane.cli import options as o
+from memlane.cli.programs import CompileOptions, LaunchOptions, Program
+
+
+def _program(
+    source: o.Input,
+    arguments: o.ScriptArguments = None,
+    kernel: o.KernelName = "",
+    grid: o.Grid = "",
+    block: o.BlockShape = "",
+    arg: o.KernelArguments = [],
+    shared: o.SharedBytes = 0,
+    define: o.Define = [],
+    include: o.Include = [],
+    std: o.Standard = "c++17",
+    arch: o.Arch = "",
+    instantiate: o.Instantiate = [],
+) -> Program:
+    return Program(
+        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
+    )
+
+
+def runs_program(command: Callable[..., None]) -> Callable[..., None]:
+    """A function of a `Program` and options of its own, as the command line sees it: with the options that make the program in front."""
+    shared = inspect.signature(_program, eval_str=True).parameters
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    def run(**options: Any) -> None:
+        program = _program(**{name: options.pop(name) for name in shared})
+        command(program, **options)
+
+    everything = [*shared.values(), *own]
+    run.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in everything}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
