@@ -177,7 +177,7 @@ INDEPENDENT = """
     mov.u32 %i, %tid.x;
     mul.wide.u32 %o, %i, 4;
     add.u64 %a, %a, %o;
-    ld.global.u32 %w, [%a];
+    ld.shared.u32 %w, [slot];
     {op} %v, [%a+1024];
     add.u32 %v, %v, %w;
     st.global.u32 [%a], %v;
@@ -189,8 +189,8 @@ def test_what_a_fence_awaits_besides_is_named(monkeypatch: pytest.MonkeyPatch) -
     fenced = with_probe(monkeypatch, "fence.acq_rel.cta;\n", ORDERED, body=INDEPENDENT)
     stored = with_probe(monkeypatch, "st.shared.b32 [slot+8], VALUE;\n", ORDERED, body=INDEPENDENT)
     assert (fenced.completeness, stored.completeness) == (COMPLETE, COMPLETE)
-    assert any(text.endswith("LDG.E") for text in fenced.also_waits)
-    assert not any(text.endswith("LDG.E") for text in stored.also_waits)
+    assert any(text.endswith("LDS") for text in fenced.also_waits)
+    assert not any(text.endswith("LDS") for text in stored.also_waits)
 
 
 # -- code that was changed ----------------------------------------------------------------------------------------------------------

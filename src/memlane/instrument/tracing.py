@@ -20,7 +20,7 @@ from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
 from memlane.instrument.sites import live_results, site_table
 from memlane.instrument.variables import POINTER, assembled, check_instrumentable, pointer
-from memlane.instrument.warp import enter, leave, record
+from memlane.instrument.warp import enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import Site, Skipped
 
@@ -128,7 +128,8 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
     """The access between its clock reads, and the record, in a block of its own with their registers."""
     at = instruction.location
     declare = f".reg .b64 %{prefix}start, %{prefix}end;\n"
-    inner = Block((*placed(declare + probe.before, at), access, *placed(probe.after + record(prefix, site), at)))
+    before, after = f"{declare}{reserve(prefix, site)}{probe.before}", f"{probe.after}{record(prefix, site)}"
+    inner = Block((*placed(before, at), access, *placed(after, at)))
     return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
 
 

@@ -16,6 +16,10 @@ _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
 _MOVES_BESIDE_ZERO = frozenset({"IMAD", "HFMA2"})
 """What moves if the product that it adds to is one of zeros."""
 _CHOICES = frozenset({"SEL", "USEL"})
+_XOR = 0x3C
+"""The table of a LOP3 that is the exclusive or of its first two operands."""
+_EXCHANGE = 3
+"""Exclusive ors one after another that exchange two registers."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class Windows:
         seen: set[tuple[int, Register]] = set()
         work = [(node, register)]
         while work:
-            for producer in self.waiting.definitions(*work.pop()):
+            for producer in self._made_by(*work.pop()):
                 one = self.nodes[producer]
                 ends.add(producer)
                 if _is_move(one):
@@ -172,6 +176,21 @@ class Windows:
                     seen |= new
                     work.extend(new)
         return ends
+
+    def _made_by(self, node: int, register: Register) -> frozenset[int]:
+        """What produced the value of a register; where two were exchanged by exclusive ors, what produced the other's."""
+        terms = self._terms(node, register, _EXCHANGE)
+        return next(iter(terms))[1] if len(terms) == 1 else self.waiting.definitions(node, register)
+
+    def _terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
+        """The values, by register and producers, whose exclusive or a register holds: those that meet twice are gone."""
+        made = self.waiting.definitions(node, register)
+        operands = _xor(self.nodes[next(iter(made))]) if len(made) == 1 and depth else None
+        if operands is None:
+            return frozenset({(register, made)})
+        (producer,) = made
+        one, other = (self._terms(producer, operand, depth - 1) for operand in operands)
+        return one ^ other
 
     def _constant(self, node: int, register: Register) -> int | None:
         """The number that a register holds, if moves of one constant lead to it."""
@@ -232,6 +251,14 @@ def _is_move(one: Instruction) -> bool:
     if one.opcode in _MOVES_BESIDE_ZERO:
         return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
     return one.opcode in _MOVES and not _reads_clock(one)
+
+
+def _xor(one: Instruction) -> tuple[Register, Register] | None:
+    """The registers of `a ^ b`."""
+    if one.opcode != "LOP3" or len(one.operands) < 5 or one.operands[3].text != "RZ" or one.operands[4].value != _XOR:
+        return None
+    first, second = one.operands[1].register, one.operands[2].register
+    return None if first is None or second is None else (first, second)
 
 
 def _is_store(one: Instruction) -> bool:
