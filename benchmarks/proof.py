@@ -16,6 +16,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from harness import ROOT, Row
 from running import EXAMPLES, measure, parser
@@ -64,33 +65,59 @@ def proofs_of(module: Module) -> tuple[Traced, bytes, tuple[SiteProof, ...]]:
     return traced, code, prove(traced, code)
 
 
-def complete_row(case: str, loads: int, complete: int, reasons: Counter[str], peer: dict[str, float], reach: float | None) -> Row:
-    note = "; ".join(f"{amount} x {reason}" for reason, amount in reasons.most_common(4))
-    return Row(
-        case, "loads proved complete", complete / loads if loads else None, "share", reach, "higher", {"loads": float(loads)} | peer, note
+@dataclass
+class Tally:
+    """Sums over kernels."""
+
+    loads: int = 0
+    sites: int = 0
+    exact: int = 0
+    changed: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why loads are not complete."""
+
+    def add(self, other: Tally) -> None:
+        self.loads += other.loads
+        self.sites += other.sites
+        self.exact += other.exact
+        self.changed += other.changed
+        self.reasons += other.reasons
+
+    def row(self, case: str, reach: float | None) -> Row:
+        note = "; ".join(f"{amount} x {reason}" for reason, amount in self.reasons.most_common(4))
+        peer = {"loads": self.loads, "sites": self.sites, "exact sites": self.exact, "sites changed by tracing": self.changed}
+        share = 1 - self.reasons.total() / self.loads
+        return Row(case, "loads proved complete", share, "share", reach, "higher", {key: float(value) for key, value in peer.items()}, note)
+
+
+def tally(module: Module) -> Tally:
+    """Of one module."""
+    traced, code, proofs = proofs_of(module)
+    plain = assembled(module)
+    verdicts = exactness(module, plain)
+    loads = [proof for proof in proofs if traced.sites[proof.site].kind == "load"]
+    return Tally(
+        len(loads),
+        len(verdicts),
+        sum(verdict.verdict == EXACT for verdict in verdicts),
+        len(changes(module, plain, traced, code)),
+        Counter(_without_places(proof.reason) for proof in loads if proof.completeness != COMPLETE),
     )
 
 
-def prove_group(group: str) -> list[Row]:
-    """One row for each kernel, and one for all."""
-    rows, reasons = [], Counter[str]()
-    for name, module in modules(group).items():
-        traced, code, proofs = proofs_of(module)
-        plain = assembled(module)
-        verdicts = exactness(module, plain)
-        loads = [proof for proof in proofs if traced.sites[proof.site].kind == "load"]
-        missed = Counter(_without_places(proof.reason) for proof in loads if proof.completeness != COMPLETE)
-        reasons += missed
-        peer = {
-            "sites": float(len(verdicts)),
-            "exact sites": float(sum(verdict.verdict == EXACT for verdict in verdicts)),
-            "sites changed by tracing": float(len(changes(module, plain, traced, code))),
-        }
-        if loads:
-            rows.append(complete_row(f"{group}, {name}", len(loads), len(loads) - missed.total(), missed, peer, None))
-    total = {key: sum(row.peer[key] for row in rows) for key in rows[0].peer}
-    loads_of_all = int(total.pop("loads"))
-    return [*rows, complete_row(f"all of {group}", loads_of_all, loads_of_all - reasons.total(), reasons, total, REACH)]
+def prove_kernels() -> list[Row]:
+    """One row for each kernel that loads, one for each group, and one for all of them."""
+    rows, everything = [], Tally()
+    for group in ("examples", "Numba", "Triton"):
+        together = Tally()
+        for name, module in modules(group).items():
+            found = tally(module)
+            together.add(found)
+            if found.loads:
+                rows.append(found.row(f"{group}, {name}", None))
+        rows.append(together.row(f"all of {group}", None))
+        everything.add(together)
+    return [*rows, everything.row("all kernels", REACH)]
 
 
 def change_group() -> list[Row]:
@@ -125,13 +152,13 @@ def _without_places(reason: str) -> str:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    return change_group() if name == "changes" else prove_group(name)
+    return change_group() if name == "changes" else prove_kernels()
 
 
 def main() -> None:
     arguments = parser(__doc__, "emulator:h200")
     arguments.set_defaults(limit=600.0)
-    measure("proof", ("examples", "Numba", "Triton", "changes"), run_case, arguments.parse_args())
+    measure("proof", ("kernels", "changes"), run_case, arguments.parse_args())
 
 
 if __name__ == "__main__":
