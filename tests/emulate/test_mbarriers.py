@@ -36,6 +36,11 @@ class Barrier:
         return before
 
 
+def kernel(body: str) -> str:
+    """A program that the assembler takes too: tests on a GPU run it there."""
+    return program(body).replace("%tid", "%thread").replace("%thread.x", "%tid.x")
+
+
 def test_one_thread_walks_through_phases_as_the_manual_says() -> None:
     """Arrivals by ones and more, bytes expected before and after they come, arrivals dropped; after each step the parities are asked."""
     model = Barrier(3)
@@ -79,7 +84,7 @@ def test_one_thread_walks_through_phases_as_the_manual_says() -> None:
     """
     target = emulator()
     out = target.zeros((len(steps), 4), np.uint32)
-    target.load(parse(program(body), "walk.ptx"))["k"][1, 32](out)
+    target.load(parse(kernel(body), "walk.ptx"))["k"][1, 32](out)
     assert out.numpy().tolist() == wanted
     assert model.phase >= 3
 
@@ -119,19 +124,22 @@ TOTAL = sum(turn * turn + 5 for turn in range(6))
 
 
 def test_one_warp_hands_to_another_through_two_barriers() -> None:
-    assert run(PIPELINE, threads=64).tolist() == [0] * 32 + [TOTAL] * 32
+    target = emulator()
+    out = target.zeros(64, np.uint64)
+    target.load(parse(kernel(PIPELINE), "pipeline.ptx"))["k"][1, 64](out)
+    assert out.numpy().tolist() == [0] * 32 + [TOTAL] * 32
 
 
 def test_the_checker_knows_that_arriving_and_waiting_order_accesses() -> None:
     target = emulator()
     out = target.zeros(64, np.uint64)
-    kernel = target.load(parse(program(PIPELINE), "pipeline.ptx"))["k"]
-    assert check(kernel[1, 64], out) == ()
+    loaded = target.load(parse(program(PIPELINE), "pipeline.ptx"))["k"]
+    assert check(loaded[1, 64], out) == ()
     assert out.numpy().tolist() == [0] * 32 + [TOTAL] * 32
     store, arrive = "st.shared.u32 [slot], %r3;", "mbarrier.arrive.shared.b64 _, [full];"
     late = PIPELINE.replace(store, "").replace(arrive, f"{arrive} {store}")
-    kernel = target.load(parse(program(late), "late.ptx"))["k"]
-    assert ("data race", "shared") in kinds(check(kernel[1, 64], out))
+    loaded = target.load(parse(program(late), "late.ptx"))["k"]
+    assert ("data race", "shared") in kinds(check(loaded[1, 64], out))
 
 
 def bulk(size: int = 512, from_bytes: int = 0) -> str:
@@ -189,8 +197,8 @@ def test_bulk_copies_stay_aligned_and_inside(size: int, ahead: int, message: str
 def test_the_checker_follows_bulk_copies() -> None:
     target = emulator()
     source, out = target.array(np.arange(128, dtype=np.uint32)), target.zeros(128, np.uint32)
-    kernel = target.load(parse(bulk(), "bulk.ptx"))["k"]
-    assert check(kernel[1, 128], out, source) == ()
+    loaded = target.load(parse(bulk(), "bulk.ptx"))["k"]
+    assert check(loaded[1, 128], out, source) == ()
     assert (out.numpy() == np.arange(128) + 1).all()
     behind = target.load(parse(bulk(from_bytes=16), "bulk.ptx"))["k"]
     assert ("out of bounds", "global") in kinds(check(behind[1, 128], out, source))

@@ -173,11 +173,15 @@ def test_a_group_that_is_complete_lets_another_one_come(instruction: str) -> Non
     poll:
         ld.volatile.shared.u32 d, [flag];
         setp.ne.u32 more, d, 1;
+        add.u32 v, v, 1;
+        setp.lt.and.u32 more, v, 10000000, more;
         @more bra poll;
     meet:
         {instruction}
         @low st.volatile.shared.u32 [flag], 1;
         mov.u32 d, t;
+        setp.ge.u32 waits, v, 10000000;
+        @waits mov.u32 d, 99;  // it waited in vain
     """
     assert exchange(code, masks, [0] * 32, before="").tolist() == list(LANES)
 
