@@ -222,6 +222,27 @@ def test_a_grid_that_fills_the_device_meets_at_a_barrier() -> None:
     assert found[16:].tolist() == [3] * 132
 
 
+def test_blocks_that_pass_barriers_while_they_wait_make_room_for_others() -> None:
+    """Each thread of a block looks whether all blocks have come, and all of them look again together."""
+    found = launched(
+        """
+        setp.ne.u32 %p1, %tid, 0;
+        mov.u32 %r50, %nctaid.x;
+        @!%p1 red.global.add.u32 [%out], 1;
+    again:
+        bar.sync 0;
+        ld.volatile.global.u32 %r1, [%out];
+        setp.lt.u32 %p2, %r1, %r50;
+        barrier.red.or.pred %p3, 0, %p2;
+        @%p3 bra again;
+        red.global.add.u32 [%out+4], 1;
+        """,
+        np.zeros(2, np.uint32),
+        blocks=40,
+    )
+    assert found.tolist() == [40, 40 * WIDTH]
+
+
 def test_a_grid_that_the_device_does_not_hold_is_no_more_resident_in_threads() -> None:
     with pytest.raises(Deadlock, match="has been looping for 2000 turns"):
         launched(GRID_BARRIER, np.zeros(16 + 133, np.uint32), blocks=133, width=64, shared=NEARLY_ALL_SHARED, patience=2000)

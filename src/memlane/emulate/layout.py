@@ -118,6 +118,12 @@ CONTEXT = np.dtype(
         ("started", "u8"),
         ("finished", "u8"),
         ("until_pause", "i8"),
+        ("rounds", "u8"),
+        ("noticed", "u8"),
+        ("in_vain", "u8"),
+        ("owned", "u8"),
+        ("may_start", "u8"),
+        ("budget", "u8"),
         # how long nothing happened
         ("working", "u8"),
         ("progress", "u8"),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.code.build import VOID
-from memlane.emulate.layout import ALLOCATION, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, STOPPED
+from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, STOPPED
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 SHUFFLES = 64
 """Different orders of the warps in a launch with a seed."""
+SHORTER = 16
+"""By so much the turns of warps are shorter where there are several workers: who polls for what another one does should soon look at its
+other blocks."""
+VAIN_ROUNDS, NAP_S = 16, 5e-5
+"""When all blocks of a worker have polled so many times in vain, it leaves the processor to others for this long: who it waits for may need
+it."""
 WORTH_A_WORKER = 1 << 17
 """Instructions as they stand in the kernel, times threads, for which one more worker pays: some tenth of a millisecond without loops."""
 
@@ -76,16 +82,16 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
             prepare(context, state.slots.ctypes.data + number * slot_bytes)
         advance = _function(run)
 
-    def work(context: int) -> int:
-        while (status := advance(context, compiled.code.address)) == PAUSED:
+    def work(number: int) -> int:
+        while (status := advance(contexts[number], compiled.code.address)) == PAUSED:
             # Back in Python, where errors for this thread are noticed.
             if halt.is_alone:
                 progress.tell()
-            elif len(contexts) > 1:
-                time.sleep(0)  # another worker, that this one may wait for, may need the processor
+            elif len(contexts) > 1 and state.context[number]["in_vain"] > VAIN_ROUNDS:
+                time.sleep(NAP_S)
         return int(status)
 
-    return [partial(work, context) for context in contexts]
+    return [partial(work, number) for number in range(len(contexts))]
 
 
 @cache
@@ -149,8 +155,9 @@ class _State:
             "slot_bytes": slot_bytes,
             "slot_count": slot_count,
             "blocks": launch.blocks,
-            "patience": emulator.patience,
-            "patience_left": emulator.patience,
+            "budget": BACK_EDGE_BUDGET if workers == 1 else BACK_EDGE_BUDGET // SHORTER,
+            "patience": emulator.patience if workers == 1 else emulator.patience * SHORTER,
+            "patience_left": emulator.patience if workers == 1 else emulator.patience * SHORTER,
             "orders": self.orders.ctypes.data,
             "order_mask": len(self.orders) - 1,
         }

@@ -36,9 +36,16 @@ def claim_slot(e: Emit, context: Value) -> Value:
 
 
 def are_slots_left(e: Emit, context: Value) -> Value:
-    """i1: whether some slot is nobody's."""
-    place, kind = e.place(crew_of(e, context), CREW, "slots_taken")
-    return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "slot_count"))
+    """i1: whether some slot is nobody's and this worker's turn to take: it has not more than its share of those taken, and one.
+
+    So blocks that all have to be resident, because they wait for each other, are shared out evenly; and while one worker does not get on,
+    the others do not fill their slots with blocks that wait for it, each of which they would have to look after.
+    """
+    crew = crew_of(e, context)
+    taken = load_whole(e, *e.place(crew, CREW, "slots_taken"))
+    workers = e.get(crew, CREW, "workers")
+    is_fair = e.icmp_unsigned("<=", e.mul(e.get(context, CONTEXT, "owned"), workers), e.add(e.zext(taken, I64), workers))
+    return e.and_(is_fair, e.icmp_unsigned("<", taken, e.get(context, CONTEXT, "slot_count")))
 
 
 def note_progress(e: Emit, context: Value) -> None:

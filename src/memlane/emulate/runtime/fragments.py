@@ -8,7 +8,7 @@ of back edges are deferred until every other lane had its turn, so that lanes wh
 from __future__ import annotations
 
 from memlane.emulate.code.build import I32, POINTER, VOID, Emit, Value, constant, vector
-from memlane.emulate.layout import BACK_EDGE_BUDGET, BLOCKED, DONE, FAILED, NONE, RUN, WARP, YIELD, offset
+from memlane.emulate.layout import BLOCK, BLOCKED, CONTEXT, DONE, FAILED, NONE, RUN, WARP, YIELD, offset
 from memlane.emulate.runtime.faults import has_failed
 from memlane.emulate.runtime.helper import helper, invoke
 
@@ -42,7 +42,8 @@ def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
     """The running lanes spent their budget on the way to `place`: the others first."""
     set_places(e, warp, lanes, place)
     e.put(e.or_(e.get(warp, WARP, "deferred"), lanes), warp, WARP, "deferred")
-    e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+    context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+    e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
 
 
 @helper("pick", I32, POINTER)

@@ -2,7 +2,7 @@
 
 It runs one block at a time, its warps in turn (by their numbers, or shuffled), each until it meets a barrier, ends, or spends its budget.
 When every warp of the worker's resident blocks that can run has spent its budget, they may be waiting for a block that has not started: one
-more becomes resident, as long as there are slots for the worker to take.
+more becomes resident, in a slot of the worker or one that it may take.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import llvmlite.ir as ir
 from memlane.emulate.code.atomic import store_whole
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
-    BACK_EDGE_BUDGET,
     BARRIERS,
     BLOCK,
     BROKEN,
@@ -94,6 +93,7 @@ def _append_slot(e: Emit, context: Value, block: Value) -> None:
         with is_another:
             e.put(address, last, BLOCK, "next")
     e.put(address, context, CONTEXT, "last")
+    e.bump(context, CONTEXT, "owned")
 
 
 def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
@@ -135,7 +135,7 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         e.put(live, warp, WARP, "live")
         for field in ("waiting", "deferred", "at_sync", "at_warp_barrier", "status", "pc"):
             e.put(0, warp, WARP, field)
-        e.put(BACK_EDGE_BUDGET, warp, WARP, "budget")
+        e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
         e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
         e.put(0, warp, WARP, "outstanding")
         _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
@@ -190,22 +190,33 @@ def run(e: Emit, context: Value, step: Value) -> None:
         idle = e.icmp_unsigned("==", e.get(block, BLOCK, "running"), constant(I32, 0))
         with e.if_else(idle) as (idle_slot, busy_slot):
             with idle_slot:
-                number = claim_block(e, context)
-                more = e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))
-                with e.if_else(more) as (start, skip):
-                    with start:
-                        invoke(e, start_block, context, block, number)
-                        e.bump(context, CONTEXT, "started")
-                        note_progress(e, context)
-                    with skip:
-                        finished = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "started"))
-                        with e.if_then(finished):
-                            _stop_working(e, context)
-                            e.ret(constant(I32, FINISHED))
-                        _end_turn(e, context, block)
+                _use_slot(e, context, block)
             with busy_slot:
                 _run_block(e, context, block, step)
     e.ret(constant(I32, PAUSED))
+
+
+def _use_slot(e: Emit, context: Value, block: Value) -> None:
+    """Start the next block in an idle slot, unless there are blocks that wait and have priority, or none left. Return if all have ended."""
+    nothing_waits = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "started"))
+    may_start = e.icmp_unsigned("!=", e.get(context, CONTEXT, "may_start"), constant(I64, 0))
+    with e.if_else(e.or_(nothing_waits, may_start)) as (free, busy):
+        with free:
+            e.put(0, context, CONTEXT, "may_start")
+            number = claim_block(e, context)
+            more = e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))
+            with e.if_else(more) as (start, skip):
+                with start:
+                    invoke(e, start_block, context, block, number)
+                    e.bump(context, CONTEXT, "started")
+                    note_progress(e, context)
+                with skip:
+                    with e.if_then(nothing_waits):
+                        _stop_working(e, context)
+                        e.ret(constant(I32, FINISHED))
+                    _end_turn(e, context, block)
+        with busy:
+            _end_turn(e, context, block)
 
 
 def _stop_working(e: Emit, context: Value) -> None:
@@ -247,11 +258,26 @@ def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
 
 @helper("next_round", VOID, POINTER)
 def next_round(e: Emit, context: Value) -> None:
-    """Each of the worker's blocks had its turn. If some of them only waited, one more becomes resident."""
+    """Each of the worker's blocks had its turn. If some of them only waited, one more becomes resident.
+
+    Where there are other workers, it does so only if nothing happened in this round, because one of them may be about to do what this one
+    waits for; or now and then, because blocks may pass barriers while they wait. It is noted for how many rounds nothing has happened.
+    """
     e.put(e.get(context, CONTEXT, "first"), context, CONTEXT, "turn")
     waiting = e.icmp_unsigned("!=", e.get(context, CONTEXT, "yielded"), constant(I32, 0))
     e.put(0, context, CONTEXT, "yielded")
-    with e.if_then(e.and_(waiting, e.and_(are_blocks_left(e, context), are_slots_left(e, context)))):
+    progress = e.get(context, CONTEXT, "progress")
+    vain = e.and_(waiting, e.icmp_unsigned("==", progress, e.get(context, CONTEXT, "noticed")))
+    e.put(progress, context, CONTEXT, "noticed")
+    rounds = e.add(e.get(context, CONTEXT, "in_vain"), constant(I64, 1))
+    e.put(e.select(vain, rounds, constant(I64, 0)), context, CONTEXT, "in_vain")
+    alone = e.icmp_unsigned("==", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
+    now_and_then = e.icmp_unsigned("==", e.and_(e.bump(context, CONTEXT, "rounds"), constant(I64, 15)), constant(I64, 0))
+    one_more = e.and_(waiting, e.or_(e.or_(alone, vain), now_and_then))
+    e.put(e.zext(one_more, I64), context, CONTEXT, "may_start")
+    running = e.sub(e.get(context, CONTEXT, "started"), e.get(context, CONTEXT, "finished"))
+    is_full = e.icmp_unsigned("==", running, e.get(context, CONTEXT, "owned"))
+    with e.if_then(e.and_(e.and_(one_more, is_full), e.and_(are_blocks_left(e, context), are_slots_left(e, context)))):
         index = claim_slot(e, context)
         with e.if_then(e.icmp_unsigned("<", index, e.get(context, CONTEXT, "slot_count"))):
             invoke(e, prepare_slot, context, slot_at(e, context, index))
