@@ -21,6 +21,7 @@ _OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)
 _SASS_GROUPS = {
     "LDG": "global load",
     "LD": "global load",
+    "LDGSTS": "global load",
     "STG": "global store",
     "ST": "global store",
     "RED": "global atomic",

@@ -33,9 +33,10 @@ def _largest(n: int, random: np.random.Generator) -> Problem:
 
 
 def _compacted(n: int, random: np.random.Generator) -> Problem:
-    a, limit = random.integers(0, 100, (n // BLOCK, BLOCK)).astype("u4"), 40
+    # One warp a block: which lane comes first is open, but together they fill the same places.
+    a, limit = random.integers(0, 100, (n // 32, 32)).astype("u4"), 40
     passed = (a < limit).sum(axis=1).astype("u4")
-    return Problem(n // BLOCK, BLOCK, (np.zeros_like(a), np.zeros_like(passed), a, limit), {1: passed})
+    return Problem(n // 32, 32, (np.zeros_like(a), np.zeros_like(passed), a, limit), {1: passed})
 
 
 def _spread(n: int, random: np.random.Generator) -> Problem:

@@ -170,7 +170,8 @@ def compare_roads(case: str, device: Counts, emulated: Counts) -> Row:
         site not in one or site not in other or any(getattr(one[site], name) != getattr(other[site], name) for name in fields)
         for site in one.keys() | other.keys()
     )
-    return Row(case, ROADS, float(differing), "sites", 0.0, peer={"sites": float(len(other))})
+    note = "the emulator and the device do not count the same" if differing else ""
+    return Row(case, ROADS, float(differing), "sites", 0.0, peer={"sites": float(len(other))}, note=note)
 
 
 def compare_sites(case: str, compared: list[Compared]) -> Row:

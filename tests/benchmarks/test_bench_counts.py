@@ -83,6 +83,11 @@ def test_the_listing_is_read_by_kernel_and_width() -> None:
     assert describe(kernels["other"]["global atomic"]) == "1 RED.E.ADD.STRONG.GPU"
 
 
+def test_an_asynchronous_copy_loads_from_global_memory() -> None:
+    (kernel,) = in_sass(".text.copy:\n        /*0000*/   LDGSTS.E.BYPASS.128 [R0], desc[UR4][R2.64] ;\n").values()
+    assert describe(kernel["global load"]) == "1 LDGSTS.E.BYPASS.128"
+
+
 def test_widths_decide_whether_accesses_are_the_same() -> None:
     assert same(Counter({"ld.global.v4.f32": 1, "ld.global.u8": 2}), Counter({"LDG.E.128": 1, "LDG.E.U8": 2}))
     assert same(Counter({"ld.shared.f64": 1}), Counter({"LDS.64": 1}))
