@@ -84,7 +84,7 @@ masks = st.one_of(
 
 
 @pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=45, deadline=None)
 @given(order=orders, mask=masks, width=st.sampled_from(access.WIDTHS), kind=st.sampled_from(KINDS), distance=st.integers(-100, 100))
 def test_generated_counts_equal_the_definition(
     name: str, order: np.ndarray, mask: int, width: int, kind: AccessKind, distance: int

@@ -108,12 +108,20 @@ OTHER = replace(
 )
 """Rules that no chip has: the PTX follows the parameters."""
 
-RULES = pytest.mark.parametrize("rules", [CHIP, OTHER], ids=["h200", "other"])
-KINDS = pytest.mark.parametrize(("kind", "nbytes"), OPERATIONS)
+ACCESSES = pytest.mark.parametrize(
+    ("kind", "nbytes", "rules"),
+    [
+        *(pytest.param(*operation, CHIP, id="-".join(map(str, operation))) for operation in OPERATIONS),
+        *(
+            pytest.param(*operation, OTHER, id=f"{operation[0]}-{operation[1]}-other")
+            for operation in OPERATIONS
+            if operation[1] in (4, 16)
+        ),
+    ],
+)
 
 
-@RULES
-@KINDS
+@ACCESSES
 def test_shared_memory_is_counted_as_the_chip_says(kind: AccessKind, nbytes: int, rules: chip.Chip) -> None:
     for places in patterns(nbytes)[:: 1 if kind == "load" and nbytes in (4, 16) else 4]:
         access_ = (rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes, kind)
@@ -122,8 +130,7 @@ def test_shared_memory_is_counted_as_the_chip_says(kind: AccessKind, nbytes: int
         assert found == ([expected] if (places >= 0).any() else []), places.tolist()
 
 
-@RULES
-@KINDS
+@ACCESSES
 def test_global_memory_is_counted_as_the_chip_says(kind: AccessKind, nbytes: int, rules: chip.Chip) -> None:
     for places in patterns(nbytes)[:: 1 if kind == "load" and nbytes in (4, 16) else 4]:
         lanes, one = int((places >= 0).sum()), (rules, np.maximum(places, 0).astype("u8"), places >= 0, nbytes)
