@@ -7,16 +7,15 @@ each load; their mean, less the empty window of the scheme (`window.py`), should
 answer, walk without probes, then the same with each scheme, beginning with another one each time. Ten rounds, on ten stretches of the
 ring; intervals are 95 % of the mean over rounds, from its standard error.
 
-The loads of the chase follow each other as closely as the records allow, so that each stands right behind the two stores of the record
-before it. A further row, `dependent after a pause`, has some 200 cycles of arithmetic between the record and the next probe, which is
-outside the window and not in the truth: it asks whether the clock reads are right, the others what they say in a crowd. The window is the
-chain of operations extrapolated to length 0.
+The loads of the chase follow each other as closely as the records allow. A further row, `dependent after a pause`, has some 200 cycles of
+arithmetic between the record and the next probe, which is outside the window and not in the truth: it asks whether the clock reads are
+right, the others what they say right behind a record. The window is the chain of operations extrapolated to length 0.
 
 Prediction, from single measurements that led to the design: `dependent` reads 27 / 36 / 287 / 705 cycles against 23.7 / 34.3 / 283 / 713,
-within 5 cycles or 2 % everywhere. (Measured since: 8 to 10 cycles too long in a crowd. Prediction for the pause: within 2 cycles
-everywhere.) `consume` is as good or better. `simple` and `paper` end when the access has been issued, and begin
-before its address is there: in shared memory and L1 they read a few cycles, in L2 and DRAM the wait for the access *before*, less the work
-between the two. That looks like a latency and is none. (On this chip the fence of `paper` does not wait; 2012's did.)
+within 5 cycles or 2 % everywhere, with and without the pause. `consume` is as good or better. `simple` and `paper` end when the access has
+been issued, and begin before its address is there: in shared memory and L1 they read a few cycles, in L2 and DRAM the wait for the access
+*before*, less the work between the two. That looks like a latency and is none. (On this chip the fence of `paper` does not wait; 2012's
+did.)
 
 Question 2: under load. As many warps as fit walk at once, each lane on its own word (8 sectors a request). Little's law: the mean time in
 the system times the rate of arrivals is the mean number inside. It holds as an identity if all three numbers are taken from the

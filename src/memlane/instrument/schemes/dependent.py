@@ -15,6 +15,16 @@ neither shared memory nor the load-store pipe.
 
 The start waits for every register that the access reads, data to be stored as well: else the wait for an earlier load that fills
 such a register would be charged to this access. Addresses that are constants have nothing to wait for.
+
+The assembler has no clock read under a predicate: it reads the clock behind the instruction that makes the predicate, which has waited,
+and selects afterwards between the clock and the value that was there before. On sm_90:
+
+    LOP3.LUT P0, RZ, address, address+1, zero, 0xa8
+    CS2R start, SR_CLOCKLO
+    LDG value, [address]                                         raises a scoreboard
+    SEL ...                                                      the start, in the shadow of the access
+    LOP3.LUT P1, RZ, value, zero, RZ, 0xc0                       waits for the scoreboard
+    CS2R end, SR_CLOCKLO
 """
 
 from __future__ import annotations
