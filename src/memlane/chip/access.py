@@ -1,14 +1,15 @@
 """What one access of a warp costs: the reference definitions, one access at a time. `batch` has the same functions over many.
 
-An access is the addresses of the 32 lanes (uint64, bytes; what an inactive lane holds is ignored), the mask of its active lanes (bit i
-is lane i, or 32 booleans), and the bytes that each lane asks for: 1, 2, 4, 8 or 16, naturally aligned as PTX demands. An access without
-an active lane costs nothing. Words are those of Nsight Compute: a *sector* is an aligned piece of 32 bytes, a *wavefront* a pass through
-the memory pipe.
+An access is the addresses of the 32 lanes (uint64, bytes; what an inactive lane holds is ignored), the mask of its active lanes (bit i is
+lane i, or 32 booleans), and the bytes that each lane asks for: 1, 2, 4, 8 or 16, naturally aligned as PTX demands. An access without an
+active lane costs nothing. Words are those of Nsight Compute: a *sector* is an aligned piece of 32 bytes, a *wavefront* a pass through the
+memory pipe.
 
 Sources. Sectors, lines, tags: answers of the Nsight Compute team on NVIDIA's developer forum, for Volta and later. Banks: the CUDA C++
 Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes what NVIDIA said on the forum of compute capability 7.x, and what
-Nsight Compute counts on an H200 in a hundred patterns. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections G.3.2
-and G.3.3. The numbers in these rules are data of the chip (`BankRule`, `CoalescingRule`).
+Nsight Compute counts on an H200 in a hundred patterns. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections F.3.2
+and F.3.3. Local memory, whose copies are interleaved by words: the page on local memory statistics of Nsight's documentation. The numbers
+in these rules are data of the chip (`BankRule`, `CoalescingRule`).
 
 Loads, stores and atomics may follow different rules; which, and who says so, is data of the chip too (`Chip.bank_rule`,
 `Chip.piece_bytes`).
