@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from memlane.emulate.run import execution
 from memlane.errors import BadAccess, BadLaunch, Deadlock, KernelTrap
 from memlane.launch import Layers
 from memlane.ptx import parse
@@ -388,3 +389,15 @@ def test_what_is_observed_runs_in_one_order(layers: Layers) -> None:
 def test_an_emulator_without_threads_is_refused() -> None:
     with pytest.raises(BadLaunch, match="an emulator of 0 threads runs nothing: give 1 or more, or leave them out"):
         emulator(threads=0)
+
+
+@pytest.mark.parametrize(("blocks", "workers"), [(1, 1), (60, 1), (600, 2), (4000, 5)])
+def test_as_many_workers_as_pay(monkeypatch: pytest.MonkeyPatch, blocks: int, workers: int) -> None:
+    """Of 20 instructions or so and 32 threads a block, and on a machine of 5 cores."""
+    seen: list[int] = []
+    halt = execution.Halt.run
+    monkeypatch.setattr(execution.Halt, "run", lambda self, works, look: (seen.append(len(works)), halt(self, works, look))[1])
+    monkeypatch.setattr(execution, "usable_cores", lambda: 5)
+    found = launched("red.global.add.u32 [%out], 1;" * 12, np.zeros(2, np.uint32), blocks=blocks, width=32, threads=None)
+    assert found[0] == 12 * 32 * blocks
+    assert seen == [workers]
