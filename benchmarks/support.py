@@ -257,7 +257,24 @@ def page(results: Path = RESULTS) -> str:
             f"## {chapter}\n\n| form | types | emulated | by hand | oracle | on hardware |\n| --- | --- | --- | --- | --- | --- |"
         )
         pieces.append("".join(_line(row, found) for row in sorted(members, key=lambda row: row.opcode)))
+    pieces.append(_approximations(found))
     return "\n".join(pieces).rstrip() + "\n"
+
+
+def _approximations(results: Mapping[str, Any] | None) -> str:
+    """The largest error of each approximate instruction that was found on the GPU, and of the emulator beside it."""
+    rows = [row for row in (results or {"rows": []})["rows"] if row["metric"] == "largest error"]
+    if not rows:
+        return ""
+    lines = ["## Largest errors of approximate instructions\n"]
+    lines.append(
+        "Against the true value, among operands for which it is a normal number; *promised* is the bound of the manual, where it has one.\n"
+    )
+    lines.append("| form | on hardware | emulated | unit | promised |\n| --- | --- | --- | --- | --- |")
+    for row in rows:
+        promised = "" if row["reach"] is None else f"{row['reach']:.3g}"
+        lines.append(f"| `{row['case']}` | {row['value']:.3g} | {row['peer']['emulator']:.3g} | {row['unit']} | {promised} |")
+    return "\n".join(lines) + "\n"
 
 
 def _gaps(rows: Sequence[TableRow], results: Mapping[str, Any] | None) -> str:

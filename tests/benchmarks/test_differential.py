@@ -300,3 +300,11 @@ def test_the_page_counts_cases_by_hand_and_knows_programs() -> None:
     assert lines["cnot.type d, a"][-3] == str(len(by_hand)) != "0"
     assert lines["bra{.uni} target"][-3] == "programs"
     assert lines["wgmma.commit_group.sync.aligned"][-3] == "no"
+
+
+def test_the_page_shows_the_largest_error_of_approximate_instructions(tmp_path: Path) -> None:
+    row = Row("rcp.approx.f32", "largest error", 0.927, "ulp", 1.0, peer={"emulator": 0.5, "tuples": 9.0})
+    document = {"chip": "h200", "driver": "580", "date": "2026-11-21", "commit": "0" * 40, "rows": [row.as_json()]}
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "differential.json").write_text(json.dumps(document))
+    assert support.page(tmp_path).endswith("| `rcp.approx.f32` | 0.927 | 0.5 | ulp | 1 |\n")

@@ -11,7 +11,8 @@ import pytest
 
 from memlane.compile import assemble, cuda, cuda_to_ptx, toolkit
 from memlane.compile.cubin import kernel_usage
-from memlane.errors import CompileError, MissingDependency
+from memlane.errors import CompileError, MissingDependency, PtxTypeError
+from memlane.ptx import parse
 
 SOURCE = """
 __global__ void plain(float* p) { p[0] = p[1] * p[2] + p[3]; }
@@ -113,3 +114,13 @@ def test_without_the_wheels_the_command_that_installs_them_is_named(monkeypatch:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(MissingDependency, match=r"assembling PTX needs packages .* pip install 'memlane\[cuda\]'"):
         assemble(".version 9.0\n.target sm_90\n.address_size 64\n// never seen before\n")
+
+
+def test_a_module_that_would_bring_the_assembler_down_is_refused_with_its_place() -> None:
+    halves = ", ".join(f"h{number}" for number in range(8))
+    body = f".reg .b16 {halves}; .reg .b64 a;\n    ld.param.u64 a, [p];\n    ld.global.v8.b16 {{{halves}}}, [a];\n    ret;"
+    text = f".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) {{\n    {body}\n}}\n"
+    with pytest.raises(PtxTypeError, match=r"a vector of 8 has elements of 32 bits, not `\.b16`") as caught:
+        assemble(parse(text, "eight.ptx"))
+    assert caught.value.span is not None
+    assert (caught.value.span.line, caught.value.span.column) == (7, 15)
