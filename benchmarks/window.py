@@ -29,10 +29,10 @@ been read, and that may be the filler itself or the second clock read; beside th
 switched-off load still goes down the pipe of loads and stores and comes back.
 
 The stores themselves once stood right in front of the next first clock read. Loads of the chase then recorded 8 to 10 cycles too much at
-every level. To see whether the stores were it, fillers and loads are also recorded after a pause: a chain of operations from the value of one load to
-the address of the next, outside the window, in which the stores leave the pipe (`paused`). Prediction: loads record 5 cycles, not 13 to
-15, more than the chain average. It held (3 more, which is what the control words say), so the place of a record is now worked out in
-front of the access (`instrument.warp.reserve`): the same instructions, but between the stores and the next clock read.
+every level. To see whether the stores were it, fillers and loads are also recorded after a pause: a chain of operations from the value of
+one load to the address of the next, outside the window, in which the stores leave the pipe (`paused`). Prediction: loads record 5 cycles,
+not 13 to 15, more than the chain average. It held (3 more, which is what the control words say), so the place of a record is now worked
+out in front of the access (`instrument.warp.reserve`): the same instructions, but between the stores and the next clock read.
 
 Prediction for that, before it was measured: without the pause, too, loads record 3 to 6 cycles more than the chain average.
 """

@@ -12,6 +12,8 @@ from memlane.driver import Device
 from memlane.instrument import SCHEMES, TraceOptions
 from memlane.launch import LoadedModule, Schedule, Step, Target, observing
 from memlane.measure import Tracer, count, trace
+from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, PROVED
+from tests.measure.test_widened import ROWS
 
 pytestmark = pytest.mark.gpu
 BLOCK = 128
@@ -79,3 +81,31 @@ def test_counts_with_a_trace_leave_memory_as_one_launch_does(gpu: Device, on_gpu
     recorded = trace(on_gpu["add_one"][8, BLOCK], values, values, 1000, counts=True)
     assert np.array_equal(values.numpy(), np.arange(1000) + 1)
     assert [(one.site.kind, one.sectors) for one in recorded.launches[0].counts] == [("load", 125), ("store", 125)]
+
+
+@pytest.mark.parametrize("scheme", ["dependent", "consume"])
+def test_completeness_is_proved_on_the_code_that_ran(scheme: str, gpu: Device, on_gpu: LoadedModule) -> None:
+    source, target = gpu.array(np.arange(8 * BLOCK, dtype=np.float32)), gpu.zeros(8 * BLOCK)
+    recorded = trace(on_gpu["add_one"][8, BLOCK], target, source, 8 * BLOCK, scheme=scheme)
+    assert {site.evidence for site in recorded.sites} == {PROVED}
+    assert {site.kind: site.completeness for site in recorded.sites} == {"load": COMPLETE, "store": ISSUE_ONLY}
+    assert all(site.copies == 1 for site in recorded.sites)
+    by_site = dict(zip(recorded.table["site"].to_pylist(), recorded.table["completeness"].to_pylist(), strict=True))
+    assert by_site == {site.id: site.completeness for site in recorded.sites}
+
+
+def test_counts_are_exact_by_the_code_that_is_loaded(gpu: Device, on_gpu: LoadedModule) -> None:
+    source, target = gpu.array(np.arange(8 * BLOCK, dtype=np.float32)), gpu.zeros(8 * BLOCK)
+    counts = count(on_gpu["add_one"][8, BLOCK], target, source, 8 * BLOCK, merged=True)
+    assert counts.exact_share == 1.0
+    assert counts.merged == ()
+    recorded = trace(on_gpu["add_one"][8, BLOCK], target, source, 8 * BLOCK, counts=True).launches[0]
+    assert {entry.exactness for entry in recorded.counts} == {EXACT}
+    assert recorded.branches == counts.branches
+
+
+def test_merged_loads_are_counted_as_on_the_emulator(gpu: Device, emulator: Target) -> None:
+    counted = [count(where.load(ROWS)["k"][1, 64], where.zeros(64, np.uint32), merged=True) for where in (gpu, emulator)]
+    assert [entry.exactness for entry in counted[0].checked.sites] == [entry.exactness for entry in counted[1].checked.sites]
+    assert counted[0].merged == counted[1].merged
+    assert len(counted[0].merged) == 1

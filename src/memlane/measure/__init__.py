@@ -2,7 +2,7 @@
 
 memory <- apart                             save and restore what a launch may change; one measurement in a program under observation
 twin <- probed, readout <- arena            a module with probes; the memory that they write
-probed <- judging                           what the assembled code says of it
+probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
 observed, join, runs <- assemble <- tracer  from records to a trace
 counter, checker, timing
 """
