@@ -337,6 +337,12 @@ def copies__grouped(random: np.random.Generator) -> Case:
     return Case("grouped", 1, 64, (np.zeros_like(x), x), {0: x[::-1]})
 
 
+@case
+def phases__reverse(random: np.random.Generator) -> Case:
+    x = random.integers(0, 99, 64).astype(np.int32)
+    return Case("reverse", 1, 64, (np.zeros(192, np.int32), x), {0: np.concatenate([x[::-1] + round for round in range(3)])})
+
+
 # -- instructions ------------------------------------------------------------------------------------------------------------
 
 

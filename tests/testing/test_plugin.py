@@ -38,7 +38,8 @@ FAULT = "    call, out, _ = shift(33)\n    call(out, out.target.empty(33))\n"
 def loaded() -> None:
     """Pytester forgets what is imported inside its runs, which extension modules do not survive."""
     target = ml.target("emulator:h200")
-    ml.trace(target.load(ml.cuda("__global__ void idle(int* p) { *p = 1; }"))["idle"][1, 1], target.zeros(1, "i4"))
+    assert callable(ml.trace)
+    target.load(ml.cuda("__global__ void idle() {}"))["idle"][1, 1]()
 
 
 def run(pytester: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult:
@@ -73,11 +74,8 @@ def test_marks_and_the_ini_file_choose(pytester: pytest.Pytester) -> None:
 
 def test_fixtures_are_checked_and_measurements_too(pytester: pytest.Pytester) -> None:
     fixture = f"@pytest.fixture\ndef shifted():\n{FAULT}\ndef test_fixture(shifted):\n    pass\n"
-    measured = "".join(
-        f"def test_{name}():\n    call, *arrays = shift(33)\n    ml.{name}(call, arrays[0], call.kernel.target.empty(33))\n"
-        for name in ("trace", "count")
-    )
-    run(pytester, fixture + measured).assert_outcomes(errors=1, failed=2)
+    counted = "def test_count():\n    call, out, _ = shift(33)\n    ml.count(call, out, out.target.empty(33))\n"
+    run(pytester, fixture + counted).assert_outcomes(errors=1, failed=1)
 
 
 def test_who_checks_himself_gets_the_reports(pytester: pytest.Pytester) -> None:
