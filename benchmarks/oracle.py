@@ -2,63 +2,39 @@
 
 Each entry is written from the PTX manual and knows nothing of the emulator. Where the manual leaves the result open, or is easily read
 otherwise, and the entry follows the GPU, it says *observed on H200*. Entries are bound to sections of the manual in the files of a
-chapter, `oracle_<chapter>`; they are of three kinds:
+chapter, `oracle_<chapter>`; they are of two kinds:
 
 - `@answers(section)`: a function of a form and the bits of its operands, for one thread;
-- `@group_answers(section)`: the same for all threads of a block at once, where threads exchange;
-- `@approximates(section)`: the true value, as a float, of an instruction that gives it approximately.
+- `@group_answers(section)`: the same for all threads of a block at once, where threads exchange.
+
+Of an approximate instruction an entry gives the nearest number to the true value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from instructions import Spelling
+import oracle_compare
+import oracle_convert
+import oracle_exchange
+import oracle_floating
+import oracle_integer
+import oracle_memory
 from operands import Bits, width
+from oracle_table import BLOCKS, THREADS, Answer, NotKnownError
 
 from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
-Answer = int | Sequence[int]
-"""The bits of the result, or of the results."""
-OfThread = Callable[..., Answer]
-OfBlock = Callable[..., Sequence[Sequence[int]]]
-
-THREADS: dict[str, OfThread] = {}
-BLOCKS: dict[str, OfBlock] = {}
+CHAPTERS = (oracle_integer, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange)
+"""Imported to bind their entries."""
 BLOCK_THREADS = 128
-
-
-def answers(*sections: str) -> Callable[[OfThread], OfThread]:
-    """Bind a function `(spelling, a, b, ...) -> bits` to sections of the manual."""
-
-    def bind(function: OfThread) -> OfThread:
-        THREADS.update(dict.fromkeys(sections, function))
-        return function
-
-    return bind
-
-
-def group_answers(*sections: str) -> Callable[[OfBlock], OfBlock]:
-    """Bind a function `(case, threads) -> results of each thread`, where `threads` are the operands of each thread of a block."""
-
-    def bind(function: OfBlock) -> OfBlock:
-        BLOCKS.update(dict.fromkeys(sections, function))
-        return function
-
-    return bind
-
-
-class NotKnownError(Exception):
-    """An oracle does not know a form of its section: one that no chip before sm_100 has, and the emulator neither."""
 
 
 def expected(case: Case, operands: Sequence[Bits], count: int = BLOCK_THREADS) -> list[Bits] | None:
     """The results for each tuple of operands, or None for a form that no oracle knows. `count` is how many threads run a form without
     operands."""
-    import oracle_chapters  # noqa: F401 (they import this module to bind themselves)
-
     section, spelling = case.spelling.row.manual, case.spelling
     threads = list(zip(*(column.tolist() for column in operands), strict=True)) if operands else []
     try:
@@ -95,32 +71,3 @@ def _extended(kind: str, bits: Bits) -> Bits:
         return bits & np.uint64((1 << short) - 1)
     high = np.uint64((1 << wide) - (1 << short))
     return np.where(bits >> np.uint64(short - 1) & np.uint64(1), bits | high, bits & np.uint64((1 << short) - 1))
-
-
-# -- what the chapters share ---------------------------------------------------------------------------------------------------------
-
-
-def signed(value: int, bits: int) -> int:
-    """The number that `bits` bits stand for in two's complement."""
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def number(value: int, kind: str) -> int:
-    """The integer that the bits of a type stand for."""
-    scalar = SCALAR_TYPES[kind]
-    bits = scalar.bits // scalar.lanes
-    return signed(value, bits) if scalar.kind == "s" else value & ((1 << bits) - 1)
-
-
-def clamped(value: int, kind: str) -> int:
-    """The nearest integer that a type holds, as its bits."""
-    scalar = SCALAR_TYPES[kind]
-    bits = scalar.bits // scalar.lanes
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if scalar.kind == "s" else (0, (1 << bits) - 1)
-    return min(max(value, low), high) & ((1 << bits) - 1)
-
-
-def word_of(spelling: Spelling, *words: str) -> str:
-    """The one of some words that a form has; empty for none."""
-    return next((word for word in words if spelling.has(word)), "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from exact import FORMATS, Binary
 from instructions import Spelling
-from oracle import answers, number
 from oracle_floating import inputs
+from oracle_table import answers, number
 
 from memlane.ptx import SCALAR_TYPES
 

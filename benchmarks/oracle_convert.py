@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from exact import FORMATS, HALF, SINGLE, Binary, converted
 from instructions import Spelling
-from oracle import NotKnownError, answers, clamped, number, signed, word_of
+from oracle_table import NotKnownError, answers, clamped, number, signed, word_of
 
 from memlane.ptx import SCALAR_TYPES
 

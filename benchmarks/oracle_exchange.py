@@ -6,8 +6,8 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 
-from oracle import NotKnownError, group_answers, number
 from oracle_integer import lop3
+from oracle_table import NotKnownError, group_answers, number
 
 from cases import Case
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from exact import DOUBLE, FORMATS, HALF, SINGLE, Binary, added, converted, divided, multiplied, multiplied_and_added, root
 from instructions import Spelling
-from oracle import NotKnownError, answers, word_of
+from oracle_table import NotKnownError, answers, word_of
 
 _FLOATING = "floating-point-instructions-"
 _HALF = "half-precision-floating-point-instructions-"

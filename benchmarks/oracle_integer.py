@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from instructions import Spelling
-from oracle import answers, clamped, number, signed, word_of
+from oracle_table import answers, clamped, number, signed, word_of
 
 from memlane.ptx import SCALAR_TYPES
 

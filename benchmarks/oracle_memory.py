@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from exact import FORMATS, added
 from instructions import Spelling
-from oracle import answers, group_answers, number
+from oracle_table import answers, group_answers, number
 
 from cases import Case
 from memlane.ptx import SCALAR_TYPES
