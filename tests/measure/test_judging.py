@@ -166,6 +166,16 @@ def test_code_for_another_generation_is_not_checked() -> None:
     assert "k.ptx is for sm_90 and cannot run on a GPU of sm_80" in entries[0].exactness_reason
 
 
+def test_counts_are_not_lost_for_a_listing_that_cannot_be_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> object:
+        raise KeyError("R7")
+
+    monkeypatch.setattr(judging, "exactness", fails)
+    counts = ml.count(target.load(WORDS)["k"][1, 32], target.zeros(32, np.uint32), merged=True)
+    assert {(entry.exactness, entry.exactness_reason) for entry in counts.checked.sites} == {(NOT_CHECKED, "KeyError: 'R7'")}
+    assert counts.merged == ()
+
+
 def test_an_absent_assembler_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*args: object, **options: object) -> object:
         raise MissingDependency("assembling PTX")

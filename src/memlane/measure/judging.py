@@ -60,8 +60,8 @@ def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[],
     def read() -> tuple[SiteExactness, ...] | str:
         try:
             return exactness(module, _assembled_for(module, chip) if assembled is None else assembled)
-        except MemlaneError as error:
-            return _first_line(error)
+        except Exception as error:  # Whatever it is, the counts are right without it.
+            return _why(error)
 
     return read
 
@@ -99,8 +99,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
         proofs = {proof.site: proof for proof in prove(traced, code)}
         changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
     except Exception as error:  # Whatever it is, the times have been measured and are not to be lost for it.
-        reason = _first_line(error) if isinstance(error, MemlaneError) else f"{type(error).__name__}: {_first_line(error)}"
-        return _with_evidence(traced.sites, f"{NOT_PROVED}: {reason}")
+        return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")
     return tuple(
         replace(
             site, evidence=PROVED, copies=proofs[site.id].copies, also_waits=proofs[site.id].also_waits, changed=changed.get(site.id, "")
@@ -115,5 +114,7 @@ def _with_evidence(sites: tuple[Site, ...], evidence: str) -> tuple[Site, ...]:
     return tuple(replace(site, evidence=evidence) if site.scheme else site for site in sites)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _why(error: Exception) -> str:
+    """The first line of the message; of an error that is nobody's mistake but ours, with its kind."""
+    line = str(error).partition("\n")[0]
+    return line if isinstance(error, MemlaneError) else f"{type(error).__name__}: {line}"
