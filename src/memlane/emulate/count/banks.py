@@ -92,6 +92,7 @@ class _Way:
         """The result where the lanes of some pairs of passes agree: a pair counts as one pass if that has no conflict, and takes the time
         of one if all lanes of the warp agree."""
         whole = e.icmp_unsigned("==", merged, constant(I32, FULL))
+        self._joined_freely(e, lanes, mask, nbytes, whole)
         cost, apart_cycles, joined_cycles = e.variable(constant(I64, 0)), constant(I64, 0), constant(I64, 0)
         for pair in _groups(2 * self.group):
             here = e.and_(mask, constant(I32, pair))
@@ -108,6 +109,17 @@ class _Way:
         times = constant(I64, self.rule.times or 1)
         cycles = e.mul(e.select(whole, joined_cycles, apart_cycles), times)
         return e.or_(e.mul(cost.get(), times), e.shl(cycles, constant(I64, 16)))
+
+    def _joined_freely(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, whole: Value) -> None:
+        """Return for what is common, a few addresses for the whole warp: all pairs agree, and none has a conflict."""
+        if self.group * self.width > self.row_bytes:
+            return
+        with e.if_then(whole):
+            cost = self._passes(e, lanes, mask, nbytes, 2 * self.group)
+            used = e.lshr(cost, constant(I64, 32))
+            least = e.mul(used, constant(I64, 1 + self.rule.extra(self.width)))
+            with e.if_then(e.icmp_unsigned("==", e.and_(cost, constant(I64, 0xFFFF)), least)):
+                e.ret(self._result(e, cost, LANES // self.group // 2))
 
     def _has_affine_form(self) -> bool:
         rule = self.rule
