@@ -9,7 +9,8 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
               access raises;
 3. start      whatever produces the address (or the data, or the guard) at a latency that is not fixed has been waited for before the
               first clock read, and none of it is produced between that clock read and the access;
-4. record     the start and the end in the record of the site come from these two clock reads, and the number in the record is the site's;
+4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
+              number in the record is the site's;
 5. hazards    no instruction of the kernel uses a register that is still to be filled: control words for which that is not so were not
               made by the assembler, and nothing can be concluded from them.
 

@@ -136,14 +136,14 @@ class Windows:
             data = _data(self.nodes[store])
             if data is None or "128" not in self.nodes[store].modifiers:
                 return f"the record {self._at(store)} is not written in one piece"
-            for offset, clocks, name in (
-                (0, window.starts, "start"),
-                (1, window.starts, "start"),
-                (2, window.ends, "end"),
-                (3, window.ends, "end"),
+            for offset, clocks, half, name in (
+                (0, window.starts, 0, "start"),
+                (1, window.starts, 1, "start"),
+                (2, window.ends, 0, "end"),
+                (3, window.ends, 1, "end"),
             ):
                 found = self._clocks(store, Register(data.bank, data.number + offset))
-                if not found or not found <= clocks:
+                if not found or not found <= {(clock, half) for clock in clocks}:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
         for store in window.labels:
             data = _data(self.nodes[store])
@@ -152,24 +152,26 @@ class Windows:
                 return f"the record {self._at(store)} is that of another site"
         return ""
 
-    def _clocks(self, node: int, register: Register) -> set[int]:
-        """The clock reads from which a register may have come."""
-        found: set[int] = set()
-        for producer in self._sources(node, register):
+    def _clocks(self, node: int, register: Register) -> set[tuple[int, int]]:
+        """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper."""
+        found: set[tuple[int, int]] = set()
+        for producer, filled in self._sources(node, register):
             one = self.nodes[producer]
             if _reads_clock(one) or not _is_move(one):
-                found.add(producer)
+                target = one.operands[0].register if one.operands else None
+                found.add((producer, -1 if target is None else filled.number - target.number))
         return found
 
-    def _sources(self, node: int, register: Register) -> set[int]:
-        """What produced a register, moves followed backwards."""
-        ends: set[int] = set()
+    def _sources(self, node: int, register: Register) -> set[tuple[int, Register]]:
+        """What produced a register, moves followed backwards, with the register that it was in there."""
+        ends: set[tuple[int, Register]] = set()
         seen: set[tuple[int, Register]] = set()
         work = [(node, register)]
         while work:
-            for producer in self._made_by(*work.pop()):
+            held, made = self._made_by(*work.pop())
+            for producer in made:
                 one = self.nodes[producer]
-                ends.add(producer)
+                ends.add((producer, held))
                 if _is_move(one):
                     sources = {source for source in effects(one).reads if source.bank in ("R", "UR")}
                     new = {(producer, source) for source in sources} - seen
@@ -177,10 +179,10 @@ class Windows:
                     work.extend(new)
         return ends
 
-    def _made_by(self, node: int, register: Register) -> frozenset[int]:
-        """What produced the value of a register; where two were exchanged by exclusive ors, what produced the other's."""
+    def _made_by(self, node: int, register: Register) -> tuple[Register, frozenset[int]]:
+        """What produced the value of a register, and in which; where two were exchanged by exclusive ors, those of the other."""
         terms = self._terms(node, register, _EXCHANGE)
-        return next(iter(terms))[1] if len(terms) == 1 else self.waiting.definitions(node, register)
+        return next(iter(terms)) if len(terms) == 1 else (register, self.waiting.definitions(node, register))
 
     def _terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
         """The values, by register and producers, whose exclusive or a register holds: those that meet twice are gone."""
@@ -195,7 +197,7 @@ class Windows:
     def _constant(self, node: int, register: Register) -> int | None:
         """The number that a register holds, if moves of one constant lead to it."""
         values: set[int | None] = set()
-        for producer in self._sources(node, register):
+        for producer, _ in self._sources(node, register):
             one = self.nodes[producer]
             if not _is_move(one) or one.opcode in _CHOICES:
                 values.add(None)
