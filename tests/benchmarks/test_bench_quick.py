@@ -63,3 +63,12 @@ def test_peers_compute_the_same_product_or_say_what_they_need(quick: Quick) -> N
     for row, package in zip(rows, ("numba_cuda", "triton", ""), strict=True):
         assert row["value"] or row["note"].startswith(f"{package} is not installed; pip install 'memlane["), row
     assert rows[-1]["value"] > 0
+
+
+def test_size_from_the_buffer_to_every_file(quick: Quick) -> None:
+    rows = quick("size", "chain")
+    assert [row["case"] for row in rows if row["unit"] == "GB"] == ["collect", "csv", "clog2", "perfetto"]
+    assert all(row["peer"]["file, MB"] > 0 for row in rows if row["peer"]), rows
+    chains = [row for row in rows if row["metric"] == "seconds of the chain"]
+    assert [row["case"] for row in chains] == [f"40,000 records, to {name}" for name in ("csv", "clog2", "perfetto")]
+    assert all(row["value"] > 0 for row in chains)

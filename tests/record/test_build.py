@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.record import ACCESS_SCHEMA, build_trace
+from memlane.record.build import _order
 from tests.synthetic import NAIVE, launch, site
 
 SITES = (site(0, "ld.global.f32", 4), site(1, "st.shared.f64", 5), site(2, "atom.global.u32", 9))
@@ -71,6 +72,27 @@ def test_rows_are_ordered_and_executions_count_up(rows: list[tuple[int, ...]]) -
         assert row["execution"] == seen[place]
         seen[place] += 1
     assert Counter((row["launch"], row["site"], row["block"], row["warp"], row["start"]) for row in table) == Counter(rows)
+
+
+@pytest.mark.parametrize("far", [1, 1 << 31])
+@pytest.mark.parametrize("step", [1, -1])
+def test_warps_that_come_as_runs_are_put_in_order(far: int, step: int) -> None:
+    """Each warp by start, as warps are decoded, or the other way round; also with numbers too large to be one key."""
+    runs = [
+        (launch, turn % 3, far * block, far * warp, 100 + turn)
+        for block in (2, 0, 1)
+        for warp in (1, 0)
+        for launch in (1, 0)
+        for turn in range(4)
+    ]
+    rows = [row for at in range(0, len(runs), 4) for row in runs[at : at + 4][::step]]
+    made = _ordered_like(columns(rows))
+    assert made == sorted(rows, key=lambda row: (row[0], row[2], row[3], row[4]))
+
+
+def _ordered_like(given: dict[str, npt.NDArray[Any]]) -> list[tuple[int, ...]]:
+    order = _order(given)
+    return list(zip(*(given[name][order].tolist() for name in ("launch", "site", "block", "warp", "start")), strict=True))
 
 
 def test_records_that_start_together_keep_their_order() -> None:

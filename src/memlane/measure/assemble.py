@@ -91,19 +91,15 @@ class _Part:
 
 def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntArray) -> _Part:
     """The rows of one run, which are `rows` of the decoded records."""
-    records, decoded_warps = grid.decoded.records[rows], grid.decoded.warps
-    of = decoded_warps[records["slice"]]
+    records = grid.decoded.records
+    site = records["site"][rows].astype(np.int64)
     columns: dict[str, npt.NDArray[Any]] = {
-        "launch": np.full(len(records), number, np.int64),
-        "site": site_numbers[records["site"]],
-        "block": of["block"].astype(np.int64),
-        "warp": of["warp"].astype(np.int64),
-        "sm": of["sm"].astype(np.int64),
-        "mask": records["active_mask"],
-        "start": records["start"].astype(np.int64),
-        "end": records["end"].astype(np.int64),
+        "launch": np.full(len(rows), number, np.uint32),
+        "site": site_numbers[site].astype(np.int32),
+        **{name: records[name][rows] for name in ("block", "warp", "sm", "start", "end")},
+        "mask": records["active_mask"][rows],
     }
-    columns["sectors"], columns["wavefronts"] = _transactions(grid, records["site"].astype(np.int64), columns)
+    columns["sectors"], columns["wavefronts"] = _transactions(grid, site, columns)
     mine = grid.warp_rows
     warps = np.zeros(len(mine), WARP_DTYPE)
     for name in WARP_DTYPE.names or ():
@@ -132,9 +128,9 @@ def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
     return rows
 
 
-def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
+def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Sectors and wavefronts of each row where the target saw the very access; -1 elsewhere."""
-    unknown = np.full(len(site), -1, np.int64)
+    unknown = np.full(len(site), -1, np.int32)
     if grid.observation is None or grid.observation.accesses is None or not len(grid.observation.accesses):
         return unknown, unknown
     record, seen = grid.record, grid.observation.accesses
@@ -144,7 +140,7 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
     seen, of_site = seen[of_site >= 0], of_site[of_site >= 0]
     n_sites, n_warps = len(record.probed.traced.sites), record.launch.warps_per_block
     match = match_by_time(
-        (columns["block"] * n_warps + columns["warp"]) * n_sites + site,
+        (columns["block"].astype(np.int64) * n_warps + columns["warp"]) * n_sites + site,
         columns["start"],
         columns["end"],
         (seen["block"].astype(np.int64) * n_warps + seen["warp"]) * n_sites + of_site,
@@ -199,4 +195,6 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
 
 def _concatenated(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
     names = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "sectors", "wavefronts")
+    if len(parts) == 1:
+        return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64) for name in names}

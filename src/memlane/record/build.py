@@ -42,7 +42,7 @@ def build_trace(
     ValueError if columns and tables do not fit together.
     """
     _check(columns, sites, launches)
-    order = np.lexsort(tuple(columns[name] for name in ("start", "warp", "block", "launch")))
+    order = _order(columns)
     rows = {name: np.asarray(column)[order] for name, column in columns.items()}
     return Trace(
         table=_table(rows, sites),
@@ -87,7 +87,7 @@ def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
         "line": np.array([s.line for s in sites], np.uint32)[site],
         "bytes": np.array([s.nbytes for s in sites], np.uint16)[site],
         "active_mask": rows["mask"],
-        "execution": _executions(rows, len(sites)),
+        "execution": _executions(rows),
         "sectors": _known(rows.get("sectors"), len(site)),
         "wavefronts": _known(rows.get("wavefronts"), len(site)),
     }
@@ -114,19 +114,52 @@ def _known(numbers: npt.NDArray[Any] | None, rows: int) -> pa.Array:
     return pa.array(numbers.astype(np.uint16), pa.uint16(), mask=numbers < 0)
 
 
-def _executions(rows: Columns, n_sites: int) -> npt.NDArray[np.uint32]:
+def _order(columns: Columns) -> npt.NDArray[np.intp] | slice:
+    """What puts the rows in order by launch, block, warp and start.
+
+    Rows that come warp by warp, each warp's by start, as they are decoded, need a sort of the warps alone, which are long runs of one key.
+    """
+    if len(columns["start"]) == 0:
+        return slice(None)
+    warp = _warp_key(columns)
+    starts = np.asarray(columns["start"])
+    if warp is None:
+        return np.lexsort(tuple(columns[name] for name in ("start", "warp", "block", "launch")))
+    order: npt.NDArray[np.intp] | slice = slice(None)
+    if (warp[1:] < warp[:-1]).any():
+        order = np.argsort(warp, kind="stable")
+        warp, starts = warp[order], starts[order]
+    if ((starts[1:] < starts[:-1]) & (warp[1:] == warp[:-1])).any():
+        return np.lexsort(tuple(columns[name] for name in ("start", "warp", "block", "launch")))
+    return order
+
+
+def _warp_key(columns: Columns) -> npt.NDArray[np.int64] | None:
+    """One number for launch, block and warp, in their order; None if 63 bits do not hold it."""
+    blocks, warps = (int(columns[name].max()) + 1 for name in ("block", "warp"))
+    if (int(columns["launch"].max()) + 1) * blocks * warps >= 1 << 63:
+        return None
+    key = columns["launch"].astype(np.int64)
+    for name, count in (("block", blocks), ("warp", warps)):
+        key *= count
+        key += columns[name].astype(np.int64)
+    return key
+
+
+def _executions(rows: Columns) -> npt.NDArray[np.uint32]:
     """For each row the number of earlier rows of its warp at its site; `rows` are sorted by warp and start."""
     count = len(rows["site"])
+    executions = np.zeros(count, np.uint32)
     if count == 0:
-        return np.zeros(0, np.uint32)
-    same_warp = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in ("launch", "block", "warp")])
-    warp = np.concatenate(([0], np.cumsum(~same_warp)))
-    key = warp * n_sites + rows["site"]
-    order = np.argsort(key, kind="stable")
-    firsts = np.flatnonzero(np.concatenate(([True], np.diff(key[order]) != 0)))
-    numbers = np.arange(count) - np.repeat(firsts, np.diff(np.append(firsts, count)))
-    executions = np.empty(count, np.uint32)
-    executions[order] = numbers
+        return executions
+    changes = np.logical_or.reduce([rows[name][1:] != rows[name][:-1] for name in ("launch", "block", "warp")])
+    warp = np.concatenate(([0], np.cumsum(changes, dtype=np.uint32)))
+    site = rows["site"]
+    # Numbers of 16 bits are sorted in linear time.
+    order = np.argsort(site.astype(np.uint16) if int(site.max()) < 1 << 16 else site, kind="stable")
+    by_site, by_warp = site[order], warp[order]
+    firsts = np.flatnonzero(np.concatenate(([True], (by_site[1:] != by_site[:-1]) | (by_warp[1:] != by_warp[:-1]))))
+    executions[order] = np.arange(count) - np.repeat(firsts, np.diff(np.append(firsts, count)))
     return executions
 
 
