@@ -168,9 +168,30 @@ def test_many_blocks_and_states_of_no_length() -> None:
     assert log.blocks == 1 + -(-2 * (count + 1) // 1023) + 1
 
 
+def test_accesses_that_overlap_keep_their_own_ends() -> None:
+    """Accesses at one site, one within the other: a reader that pairs the first end with the first start must not mix them up."""
+    columns = {name: np.zeros(4, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
+    columns |= {"mask": np.full(4, 1), "start": np.array([0, 100, 200, 600]), "end": np.array([1000, 500, 300, 700])}
+    warps = np.zeros(1, WARP_DTYPE)
+    warps["end_cycles"], warps["end_ns"] = 2000, 1010
+    trace = build_trace(
+        columns,
+        sites=[site(0, "ld.global.f32", 4)],
+        launches=[launch(0, "k")],
+        warps=warps,
+        chip="c",
+        target="t",
+        modelled=False,
+        clock_mhz=1980,
+    )
+    accesses = sorted((one for one in written(trace).states if one.name != "warp"), key=lambda one: one.start)
+    assert [round((one.end - one.start) * 1.98e9) for one in accesses] == [one.cargo[2] for one in accesses] == [1000, 400, 100, 100]
+    assert [one.thread for one in accesses] == [0, 1, 2, 1]
+
+
 def test_the_table_of_communicators_ends_the_file() -> None:
     tail = written(transpose()).tail
-    assert struct.unpack(">i32sii", tail) == (1, b"memlane".ljust(32, b"\0"), 0, 1)
+    assert struct.unpack(">iid20sii", tail) == (1, 1, 0.0, b"memlane".ljust(20, b"\0"), 0, 1)
 
 
 def test_a_trace_without_accesses_is_a_log_of_lives() -> None:

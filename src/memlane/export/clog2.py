@@ -1,7 +1,9 @@
 """CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
 
 Version 02.44, big-endian. A rank is an SM, a thread a warp slot. There is one state for each operation and space, and one for the life of a
-warp; the text of a state gives source line, block, cycles and file. The format is defined by https://github.com/pmodels/mpe, `src/logging`.
+warp; the text of a state gives source line, block, cycles and file. A reader takes the first end of a state on a thread for the end of the
+first that began there, so accesses of a warp that overlap get threads of their own, numbered behind the slots. The format is defined by
+https://github.com/pmodels/mpe, `src/logging`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ EVENTS_A_BLOCK = (BLOCK_BYTES - END.itemsize) // EVENT.itemsize
 
 FIRST_STATE, FIRST_EVENT, MOST_STATES = 300, 600, 2200
 """Smaller numbers are those of MPI's own states; larger ones those of events without a duration."""
-WORLD = b"memlane"
+WORLD = np.array([(1, 0.0, b"memlane")], [("number", ">i4"), ("time", ">f8"), ("name", "S20")]).tobytes()
+"""The identity of the communicator of all ranks."""
 COLORS = ("green", "red", "yellow", "blue", "orange", "cyan", "magenta", "pink", "brown", "purple", "gold", "salmon")
 LIFE, LIFE_COLOR = "warp", "gray"
 
@@ -64,14 +67,19 @@ def write(trace: Trace, stream: BinaryIO) -> None:
     head = list(_blocks([*(_state(number, name) for number, name in enumerate(states)), *(_communicator(rank) for rank in range(ranks))]))
     events = 2 * (len(drawn.life) + len(drawn.lives.sm))
     blocks = len(head) + -(-events // EVENTS_A_BLOCK) + 1
-    stream.write(_preamble(ranks, max(1, drawn.lives.slots), len(states), PREAMBLE_BYTES + blocks * BLOCK_BYTES))
+    stream.write(_preamble(ranks, _threads(drawn), len(states), PREAMBLE_BYTES + blocks * BLOCK_BYTES))
     for block in head:
         stream.write(block)
     for part in _events(trace, drawn, states):
         for first in range(0, len(part), EVENTS_A_BLOCK):
             stream.write(_block(part[first : first + EVENTS_A_BLOCK].tobytes(), END_OF_BLOCK))
     stream.write(_block(b"", END_OF_LOG))
-    stream.write(np.array([1], ">i4").tobytes() + WORLD.ljust(32, b"\0") + np.array([0, 1], ">i4").tobytes())
+    stream.write(np.array([1], ">i4").tobytes() + WORLD + np.array([0, 1], ">i4").tobytes())
+
+
+def _threads(drawn: Tracks) -> int:
+    """Of a rank: as many as it has slots, for each lane that accesses need."""
+    return max(1, drawn.lives.slots) * (int(drawn.lane.max()) + 1 if len(drawn.lane) else 1)
 
 
 def _operations(trace: Trace) -> list[str]:
@@ -111,7 +119,7 @@ def _accesses(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
 
     def fill(part: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         where, life = site[row], drawn.life[row]
-        part["rank"], part["thread"] = drawn.lives.sm[life], drawn.lives.slot[life]
+        part["rank"], part["thread"] = drawn.lives.sm[life], drawn.lives.slot[life] + drawn.lives.slots * drawn.lane[row]
         part["etype"], part["line"], part["file"] = starts[where], lines[where], files[where]
         part["block"], part["cycles"] = block[row], cycles[row]
         return part

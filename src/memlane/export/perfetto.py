@@ -36,8 +36,7 @@ def write(trace: Trace, stream: BinaryIO) -> None:
     """Write `trace` as a Perfetto trace. CommandError if the package perfetto is missing; RecordError without a common time axis."""
     proto = _protocol()
     drawn = tracks(trace)
-    lanes = _lanes(drawn)
-    layout = _Layout.of(drawn, lanes)
+    layout = _Layout.of(drawn)
     stream.write(_head(proto, trace, drawn, layout))
     for part in _slices(proto, trace, drawn, layout):
         stream.write(part)
@@ -67,8 +66,8 @@ class _Layout:
     of_life: Ints
 
     @classmethod
-    def of(cls, drawn: Tracks, lanes: Ints) -> _Layout:
-        lives = drawn.lives
+    def of(cls, drawn: Tracks) -> _Layout:
+        lives, lanes = drawn.lives, drawn.lane
         wide, deep = lives.slots + 1, int(lanes.max()) + 1 if len(lanes) else 1
         of_life = (lives.sm * wide + lives.slot) * deep
         keys = np.concatenate((of_life, of_life[drawn.life] + lanes))
@@ -86,21 +85,6 @@ class _Layout:
     def first(self) -> int:
         """The number of the first warp track."""
         return self.counter_track(max(self.sms, default=0), 1) + 1
-
-
-def _lanes(drawn: Tracks) -> Ints:
-    """0 for an access that no earlier one of its warp overlaps, else the lowest lane that is free when it starts."""
-    lanes = np.zeros(len(drawn.life), np.int64)
-    order = np.lexsort((drawn.start_ns, drawn.life))
-    life, start, end = drawn.life[order], drawn.start_ns[order], drawn.end_ns[order]
-    overlaps = (life[1:] == life[:-1]) & (start[1:] < end[:-1])
-    for one in np.unique(life[1:][overlaps]).tolist():
-        free_at: list[float] = []
-        for index in range(*np.searchsorted(life, [one, one + 1]).tolist()):
-            lane = next((number for number, time in enumerate(free_at) if time <= start[index]), len(free_at))
-            free_at[lane : lane + 1] = [end[index]]
-            lanes[order[index]] = lane
-    return lanes
 
 
 # -- packets -------------------------------------------------------------------------------------------------------------------
@@ -184,7 +168,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
     rows = {name: trace.table[name].to_numpy() for name in ("site", "block", "warp", "execution", "start", "end", "active_mask")}
     counts = {name: trace.table[name].fill_null(0).to_numpy() for name in _OPTIONAL}
     known = {name: trace.table[name].is_valid().to_numpy() for name in _OPTIONAL}
-    order = np.lexsort((drawn.start_ns, drawn.life))
+    order = drawn.order
     patterns = {
         (one, two): _access(proto, *(name for name, has in zip(_OPTIONAL, (one, two), strict=True) if has))
         for one in (False, True)

@@ -44,8 +44,12 @@ class Tracks:
 
     lives: Lives
     life: Ints
+    lane: Ints
+    """0 for an access that no earlier one of its warp overlaps, else the lowest lane that is free when it starts."""
     start_ns: Times
     end_ns: Times
+    order: Ints
+    """The rows by life, and in it by start."""
     axis: TimeAxis
 
 
@@ -65,7 +69,8 @@ def tracks(trace: Trace) -> Tracks:
         raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
     slots = _slots(warps["sm"], begins, ends)
     named = {name: warps[name].astype(np.int64) for name in ("sm", "launch", "block", "warp")}
-    return Tracks(Lives(slot=slots, begin_ns=begins, end_ns=ends, **named), life, start, end, axis)
+    order = _order(life, start)
+    return Tracks(Lives(slot=slots, begin_ns=begins, end_ns=ends, **named), life, _lanes(life, start, end, order), start, end, order, axis)
 
 
 def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -> Ints:
@@ -81,6 +86,34 @@ def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -
     if len(wanted) and (not len(order) or (keys[found] != wanted).any()):
         raise RecordError("this trace has accesses of warps whose clocks it does not hold, so they have no place on a common time axis")
     return found.astype(np.int64)
+
+
+def _order(life: Ints, start: Times) -> Ints:
+    """The rows by life and start. Those of a life mostly lie side by side and ascend, and then there is little to sort."""
+    order = np.argsort(life, kind="stable")
+    grouped, starts = life[order], start[order]
+    return np.lexsort((start, life)) if ((starts[1:] < starts[:-1]) & (grouped[1:] == grouped[:-1])).any() else order
+
+
+def _lanes(life: Ints, start: Times, end: Times, order: Ints) -> Ints:
+    lanes = np.zeros(len(life), np.int64)
+    grouped, starts, ends = life[order], start[order], end[order]
+    overlaps = (grouped[1:] == grouped[:-1]) & (starts[1:] < ends[:-1])
+    for one in np.unique(grouped[1:][overlaps]).tolist():
+        first, last = np.searchsorted(grouped, [one, one + 1]).tolist()
+        lanes[order[first:last]] = _first_free(starts[first:last].tolist(), ends[first:last].tolist())
+    return lanes
+
+
+def _first_free(starts: list[float], ends: list[float]) -> list[int]:
+    """For intervals by start: the lowest lane in which the one before has ended."""
+    free_at: list[float] = []
+    chosen = []
+    for start, end in zip(starts, ends, strict=True):
+        lane = next((number for number, time in enumerate(free_at) if time <= start), len(free_at))
+        free_at[lane : lane + 1] = [end]
+        chosen.append(lane)
+    return chosen
 
 
 def _slots(sm: npt.NDArray[Any], begins: Times, ends: Times) -> Ints:
