@@ -15,6 +15,7 @@
     |   +-- CheckFailed            the checker found something, and was told to stop then
     +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
     +-- ChipError                  no such chip, or a chip's data file is wrong
+    +-- LayoutError                an index map that cannot be, a pattern of accesses that cannot, or a search that cannot succeed
     +-- RecordError                a record file that is foreign, truncated, or cannot be written
     +-- CommandError               the command line cannot do what it was asked
 
@@ -106,6 +107,10 @@ class DeviceError(MemlaneError):
 
 class ChipError(MemlaneError):
     """There is no chip of that name, or its data file does not say what it must."""
+
+
+class LayoutError(MemlaneError):
+    """An index map, a pattern of accesses or a formula that cannot be, or a search for a layout that cannot succeed."""
 
 
 class RecordError(MemlaneError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from memlane.cli import check, count, doctor, explain, export, trace
+from memlane.cli import banks, check, count, doctor, explain, export, layout, trace
 from memlane.errors import CommandError, MemlaneError
 
 INTERRUPTED = 130
@@ -38,8 +38,15 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (trace.trace, count.count, check.check, explain.explain, export.export, doctor.doctor):
+_layout = typer.Typer(
+    help="Layouts of shared memory: search one for a set of patterns, show one.", no_args_is_help=True, rich_markup_mode=None
+)
+
+for _command in (trace.trace, count.count, check.check, explain.explain, export.export, banks.banks, doctor.doctor):
     app.command(_command.__name__)(_interruptible(_command))
+_layout.command("search")(_interruptible(layout.search))
+_layout.command("show")(_interruptible(layout.show))
+app.add_typer(_layout, name="layout")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

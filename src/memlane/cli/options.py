@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from memlane.chip import AccessKind
+from memlane.errors import CommandError
+
 Input = Annotated[
     Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
 ]
@@ -48,3 +51,20 @@ Checked = Annotated[bool, typer.Option("--check", help="On the emulator: check e
 LaunchNumber = Annotated[
     int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")
 ]
+TileRows = Annotated[int, typer.Option("--rows", help="Rows of the tile.")]
+TileColumns = Annotated[int, typer.Option("--columns", help="Columns of the tile.")]
+AccessKinds = Annotated[str, typer.Option("--access", help="`load`, `store` or `load,store`.")]
+
+
+def access_kinds(text: str) -> list[AccessKind]:
+    """What `--access` says. CommandError for anything else."""
+    kinds: dict[str, list[AccessKind]] = {
+        "load": ["load"],
+        "store": ["store"],
+        "load,store": ["load", "store"],
+        "store,load": ["load", "store"],
+    }
+    found = kinds.get(text.replace(" ", ""))
+    if found is None:
+        raise CommandError(f"--access {text}: it is load, store or load,store")
+    return found

@@ -1,13 +1,14 @@
 """What memlane knows, for people and for programs. Inside: numbers <- table <- terminal; json and spreadsheet stand alone."""
 
 from memlane.report.checks import render_reports, reports_document
-from memlane.report.json import counts_document, findings_document, summary_document, to_json
+from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv
 from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
 
 __all__ = [
     "counts_csv",
     "counts_document",
+    "document_head",
     "findings_document",
     "render_counts",
     "render_findings",

@@ -23,6 +23,11 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
                       tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
                       start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+    kind "banks"      rows, columns of the tile; entries: list of the fields of `memlane.layout.Wavefronts` with `conflicts`, `mean` minus
+                      `ideal`
+    kind "layout"     what a search found: layout, python and cuda (the same as text), rows, columns, size, extra_operations and
+                      extra_lookups of the address beyond row-major; entries, row_major, rap: the patterns under it, under the row-major
+                      layout and under RAP, as in "banks"; examined: candidates; families: what they were; beats_rap, verdict
 
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """

@@ -1,0 +1,115 @@
+"""`memlane banks`: what patterns of accesses cost under layouts of shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memlane.chip import AccessKind, load
+from memlane.cli import options as o
+from memlane.errors import CommandError
+from memlane.layout import Layout, Spec, Wavefronts, count, count_drawn, pattern, read_spec, split_names
+from memlane.report import document_head, to_json
+
+_Cell = tuple[Spec, Wavefronts]
+
+
+def banks(
+    patterns: Annotated[
+        str,
+        typer.Option(
+            help="Patterns with commas between them: contiguous (row), stride (column), strideN, diagonal, antidiagonal, xordiagonal, "
+            "blockRxC, anyblockRxC, random, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'."
+        ),
+    ] = "contiguous,stride,diagonal,antidiagonal,xordiagonal,block8x4,random",
+    layouts: Annotated[
+        str,
+        typer.Option(
+            help="Layouts with commas between them: row-major, column-major, pad(1), strided(33, 1), skewed(1), tiled(8, 4), morton, "
+            "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) has the seed 7."
+        ),
+    ] = "row-major,pad(1),xor,ras,rap",
+    width: Annotated[str, typer.Option(help="Bytes that a lane asks for; several with commas between them.")] = "4",
+    rows: o.TileRows = 32,
+    columns: o.TileColumns = 32,
+    chip: Annotated[str, typer.Option(help="Chips whose rules count, with commas between them.")] = "h200",
+    access: o.AccessKinds = "load",
+    draws: Annotated[int, typer.Option(min=1, max=100_000, help="Random layouts that the mean of `ras` and `rap` is taken over.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile."""
+    words, specs = split_names(patterns), [read_spec(text) for text in split_names(layouts)]
+    made = [[spec.of(rows, columns, seed) for seed in range(draws if spec.random else 1)] for spec in specs]
+    found = []
+    for name, nbytes, kind in product(split_names(chip), widths(width), o.access_kinds(access)):
+        cells = [list(_row(word, specs, made, name, nbytes, kind)) for word in words]
+        found.append(((name, nbytes, kind), cells))
+    if as_json:
+        entries = [_entry(spec, cell) for _, cells in found for row in cells for spec, cell in row]
+        typer.echo(to_json({**document_head("banks"), "rows": rows, "columns": columns, "entries": entries}))
+        return
+    console = Console()
+    for (name, nbytes, kind), cells in found:
+        console.print(Text(f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}", style="bold"))
+        console.print(_table(words, specs, cells))
+        console.print()
+    console.print(Text(_NOTE, style="dim"))
+
+
+_NOTE = (
+    "Wavefronts of one access of a warp: the mean over all offsets in the tile / the worst, or one number where they are the same. Ideal: "
+    "the least for the same bytes; conflicts are what is beyond it. ras and rap without a seed: over random draws."
+)
+
+
+def widths(text: str) -> list[int]:
+    """Bytes, from a list with commas."""
+    words = split_names(text)
+    for word in words:
+        if word not in ("1", "2", "4", "8", "16"):
+            raise CommandError(f"--width {text}: a lane cannot access {word} bytes; it is one of 1, 2, 4, 8, 16")
+    return [int(word) for word in words]
+
+
+def _row(word: str, specs: Sequence[Spec], made: Sequence[Sequence[Layout]], chip: str, nbytes: int, kind: AccessKind) -> Iterator[_Cell]:
+    """A pattern under each layout."""
+    for spec, layouts in zip(specs, made, strict=True):
+        one = pattern(word, layouts[0].rows, layouts[0].columns)
+        if spec.random:
+            yield spec, count_drawn(layouts, spec.name, one, load(chip), nbytes, kind)
+        else:
+            yield spec, count(layouts[0], one, load(chip), nbytes, kind)
+
+
+def _entry(spec: Spec, cell: Wavefronts) -> dict[str, object]:
+    return {**asdict(cell), "layout": spec.name, "conflicts": cell.conflicts}
+
+
+def _table(words: Sequence[str], specs: Sequence[Spec], cells: Sequence[Sequence[_Cell]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("pattern", overflow="fold")
+    for name in ("ideal", *(spec.name for spec in specs)):
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for word, row in zip(words, cells, strict=True):
+        table.add_row(Text(word), number(row[0][1].ideal), *(Text(mean_and_worst(cell), style=_style(cell)) for _, cell in row))
+    return table
+
+
+def mean_and_worst(cell: Wavefronts) -> str:
+    return number(cell.mean) if cell.mean == cell.worst else f"{number(cell.mean)} / {cell.worst}"
+
+
+def number(value: float) -> str:
+    """Two decimals, none where they are zeros."""
+    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
+
+
+def _style(cell: Wavefronts) -> str:
+    return "bold red" if cell.worst > 2 * cell.ideal_worst else ""

@@ -1,0 +1,140 @@
+"""`memlane layout search` and `memlane layout show`: a layout for a set of patterns, and what a layout looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from memlane.chip import load
+from memlane.cli import options as o
+from memlane.cli.banks import mean_and_worst, number, widths
+from memlane.errors import CommandError
+from memlane.layout import read_spec, split_names
+from memlane.optimize import Certificate, search_layout
+from memlane.report import document_head, to_json
+
+_FUNCTION = "place"
+
+
+def search(
+    patterns: Annotated[
+        str,
+        typer.Option(
+            help="Patterns with commas between them, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
+            "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 asks for 16 bytes a lane."
+        ),
+    ],
+    width: Annotated[str, typer.Option(help="Bytes that a lane asks for, where a pattern does not say.")] = "4",
+    element: Annotated[
+        int | None, typer.Option(help="Bytes of an element of the tile; default: as many as the narrowest access has.")
+    ] = None,
+    rows: o.TileRows = 32,
+    columns: o.TileColumns = 32,
+    chip: Annotated[str, typer.Option(help="The chip whose rules count.")] = "h200",
+    access: o.AccessKinds = "load,store",
+    padding: Annotated[bool, typer.Option("--padding", help="Allow layouts that take more room.")] = False,
+    terms: Annotated[int, typer.Option(help="The most terms of a swizzle, 1 to 4; each costs up to 3 operations.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Find the layout of a shared-memory tile that is best for all of the patterns, and prove by exhaustion what it is worth."""
+    chosen = widths(width)
+    if len(chosen) != 1:
+        raise CommandError(f"--width {width}: one width is wanted; say others with the pattern, as in row@16")
+    with _progress() as progress:
+        found = search_layout(
+            split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=load(chip),
+            kinds=o.access_kinds(access), padding=padding, terms=terms, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        typer.echo(to_json(_document(found)))
+    else:
+        _print(Console(), found)
+
+
+def show(
+    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="A layout as `memlane banks` takes it, for example 'Swizzle<3, 2, 3>'.")],
+    rows: o.TileRows = 32,
+    columns: o.TileColumns = 32,
+    element: Annotated[int, typer.Option(help="Bytes of an element.")] = 4,
+) -> None:
+    """Show the bank of each element under a layout, and the layout as CUDA C++."""
+    if element not in (1, 2, 4, 8, 16):
+        raise CommandError(f"--element {element}: an element has 1, 2, 4, 8 or 16 bytes")
+    spec = read_spec(layout)
+    one = spec.of(rows, columns)
+    room = f"{one.size * element:,} bytes"
+    typer.echo(f"{one}: the bank of each element of {element} bytes; {room}, address of {one.cost}\n")
+    typer.echo(one.picture(element_bytes=element))
+    typer.echo(one.cuda_source(_FUNCTION), nl=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """On a terminal, a bar that goes when the search ends."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("searching"), BarColumn(24), MofNCompleteColumn(), TextColumn("layouts"))
+    with Progress(*columns, console=console, transient=True) as display:
+        task = display.add_task("", total=None)
+        yield lambda done, total: display.update(task, completed=done, total=total)
+
+
+def _print(console: Console, found: Certificate) -> None:
+    console.print(Text(str(found.layout), style="bold"))
+    room = found.layout.size - found.layout.rows * found.layout.columns
+    console.print(Text(f"  address: {found.extra} more than row-major; room: {f'{room:,} elements' if room else 'none'} more"))
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("pattern", "access"):
+        table.add_column(name, overflow="fold")
+    for name in ("offsets", "worst", "ideal", "mean", "row-major", "RAP"):
+        table.add_column(name, justify="right")
+    for entry, plain, rap in zip(found.entries, found.plain, found.rap, strict=True):
+        bad = "bold red" if entry.worst > 2 * entry.ideal_worst else ""
+        cells = (str(entry.ideal_worst), number(entry.mean), mean_and_worst(plain), mean_and_worst(rap))
+        access = Text(f"{entry.kind} {entry.width} B")
+        table.add_row(Text(entry.pattern), access, f"{entry.accesses:,}", Text(str(entry.worst), style=bad), *cells)
+    console.print(table)
+    console.print()
+    console.print(Text(_how(found), style="dim"))
+    console.print(Text(found.verdict))
+    console.print()
+    typer.echo(found.layout.cuda_source(_FUNCTION), nl=False)
+
+
+def _how(found: Certificate) -> str:
+    return (
+        f"Wavefronts of a warp's access by the rules of {found.entries[0].chip}, counted at every offset of each pattern. RAP: mean / "
+        f"worst seen over {found.rap[0].draws} random draws. Looked at: {found.exhaustive}; {found.examined:,} layouts."
+    )
+
+
+def _document(found: Certificate) -> dict[str, object]:
+    return {
+        **document_head("layout"),
+        "layout": str(found.layout),
+        "python": repr(found.layout),
+        "cuda": found.layout.cuda_source(_FUNCTION),
+        "rows": found.layout.rows,
+        "columns": found.layout.columns,
+        "size": found.layout.size,
+        "extra_operations": found.extra.operations,
+        "extra_lookups": found.extra.lookups,
+        "entries": [asdict(entry) for entry in found.entries],
+        "row_major": [asdict(entry) for entry in found.plain],
+        "rap": [asdict(entry) for entry in found.rap],
+        "examined": found.examined,
+        "families": found.exhaustive,
+        "beats_rap": found.beats_rap,
+        "verdict": found.verdict,
+    }

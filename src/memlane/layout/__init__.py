@@ -1,0 +1,58 @@
+"""Index maps: where the elements of a tile lie, as values that compose, invert, print themselves and become code of kernels.
+
+    from memlane.layout import RandomPermuteShift, XorSwizzle, count, pattern
+
+    xor = XorSwizzle(32, 32)
+    xor(3, 5), xor.inverse(xor(3, 5)), xor.is_bijective
+    print(xor.cuda_source("place"))                                # for CUDA C++; xor.numba() for Numba
+    count(xor, pattern("antidiagonal", 32, 32), chip, width=4)     # wavefronts over all offsets
+
+`expression` and `program` are what maps are made of, `layout` says what one is, and each family has a file. `patterns` are the accesses of
+a warp, `wavefronts` what they cost by a chip's rule, `spec` reads layouts by name.
+"""
+
+from memlane.layout.bit_linear import BitLinear
+from memlane.layout.diagonal import DiagonalStrip
+from memlane.layout.gather import Gather
+from memlane.layout.layout import Composed, Layout
+from memlane.layout.patterns import Pattern, pattern, split_names
+from memlane.layout.program import Cost
+from memlane.layout.shifts import RandomPermuteShift, RandomShift, ShiftTable, Skewed
+from memlane.layout.spec import Spec, read_spec
+from memlane.layout.strides import ColumnMajor, Padded, RowMajor, Strided
+from memlane.layout.swizzles import Swizzle, XorSwizzle
+from memlane.layout.tiles import Morton, Tiled
+from memlane.layout.vectors import OfVectors
+from memlane.layout.wavefronts import Wavefronts, addresses, check_vectors, count, count_drawn
+
+__all__ = [
+    "BitLinear",
+    "ColumnMajor",
+    "Composed",
+    "Cost",
+    "DiagonalStrip",
+    "Gather",
+    "Layout",
+    "Morton",
+    "OfVectors",
+    "Padded",
+    "Pattern",
+    "RandomPermuteShift",
+    "RandomShift",
+    "RowMajor",
+    "ShiftTable",
+    "Skewed",
+    "Spec",
+    "Strided",
+    "Swizzle",
+    "Tiled",
+    "Wavefronts",
+    "XorSwizzle",
+    "addresses",
+    "check_vectors",
+    "count",
+    "count_drawn",
+    "pattern",
+    "read_spec",
+    "split_names",
+]

@@ -1,0 +1,292 @@
+"""What an index map is: a `Layout` says where element (i, j) of a tile lies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import LayoutError, MissingDependency
+from memlane.layout import picture
+from memlane.layout.expression import Expression, name, table
+from memlane.layout.program import Cost, Program
+
+Index = int | np.integer | npt.NDArray[np.integer]
+Offsets = npt.NDArray[np.int64]
+
+LARGEST_TABLE = 1 << 24
+"""Elements of a tile beyond which nothing is found out by looking at each of them."""
+
+
+@dataclass(frozen=True)
+class Layout(ABC):
+    """A map from the elements of a tile of `rows` x `columns` to offsets in 0..size-1, counted in elements.
+
+        rap = RandomPermuteShift(32, 32, seed=7)
+        rap(3, 5)                         # where element (3, 5) lies; arrays give arrays
+        rap(101)                          # the same by the row-major index, 3 * 32 + 5
+        rap.inverse(rap(3, 5))            # 101
+        print(rap.cuda_source("shift"))   # __host__ __device__ inline int shift(int i, int j) ...
+
+    A layout is a value: equal ones are equal, and `repr` is what makes it. `outer @ inner` is the layout that applies `inner` and takes
+    what it gives as the row-major index of `outer`. Wrong extents and indices are LayoutErrors.
+    """
+
+    rows: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        for extent, count in (("rows", self.rows), ("columns", self.columns)):
+            whole_number(f"{extent} of {type(self).__name__}", count, 1)
+        self.check()
+
+    def check(self) -> None:  # noqa: B027  # most families have nothing to check
+        """Raises LayoutError where the fields do not fit each other."""
+
+    @abstractmethod
+    def offset(self, i: Expression, j: Expression) -> Expression:
+        """Where element (i, j) lies: the definition of the layout."""
+
+    def offset_of_index(self, k: Expression) -> Expression:
+        """The same for row-major index k; those that are simpler so say it themselves."""
+        return self.offset(k // self.columns, k % self.columns)
+
+    def index(self, offset: Expression) -> Expression | None:
+        """The row-major index of the element at an offset, of meaning only where there is one; None where no formula is known."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """The room that the tile takes, in elements: offsets are 0..size-1."""
+        return self.rows * self.columns
+
+    # -- as a function -----------------------------------------------------------------------------------------------------------
+
+    @overload
+    def __call__(self, i: int, j: int | None = None) -> int: ...
+    @overload
+    def __call__(self, i: npt.NDArray[np.integer], j: Index | None = None) -> Offsets: ...
+    @overload
+    def __call__(self, i: int, j: npt.NDArray[np.integer]) -> Offsets: ...
+
+    def __call__(self, i: Index, j: Index | None = None) -> int | Offsets:
+        """The offset of (i, j), or of row-major index i; integers, or integer arrays that broadcast against each other."""
+        if j is None:
+            values = {"k": self._checked("index", i, self.rows * self.columns)}
+            return _shaped(self._of_index.evaluate(values), values)
+        values = {"i": self._checked("row", i, self.rows), "j": self._checked("column", j, self.columns)}
+        return _shaped(self._of_pair.evaluate(values), values)
+
+    def _checked(self, what: str, given: Index, count: int) -> Any:
+        array = np.asarray(given)
+        if array.dtype.kind not in "iu":
+            raise LayoutError(f"a {what} of {self} must be an integer or an array of integers, got {_kind(given)}")
+        wrong = array[(array < 0) | (array >= count)]
+        if wrong.size:
+            raise LayoutError(f"{what} {wrong.flat[0]} is outside 0..{count - 1} of {self}")
+        return array.astype(np.int64) if array.ndim else int(array)
+
+    @cached_property
+    def _of_pair(self) -> Program:
+        return Program(self.offset(name("i", self.rows), name("j", self.columns)))
+
+    @cached_property
+    def _of_index(self) -> Program:
+        return Program(self.offset_of_index(name("k", self.rows * self.columns)))
+
+    @cached_property
+    def table(self) -> Offsets:
+        """int64[rows, columns]: the offsets of all elements; not to be written to."""
+        self._check_listable()
+        offsets = np.array(self(np.arange(self.rows)[:, None], np.arange(self.columns)[None, :]))
+        offsets.flags.writeable = False
+        return offsets
+
+    def _check_listable(self) -> None:
+        if self.rows * self.columns > LARGEST_TABLE:
+            raise LayoutError(f"{self} has {self.rows * self.columns:,} elements; more than {LARGEST_TABLE:,} are not listed one by one")
+
+    # -- as a value --------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def is_injective(self) -> bool:
+        """Whether no two elements share an offset; found by looking at each."""
+        return bool(np.bincount(self.table.ravel(), minlength=self.size).max() <= 1)
+
+    @cached_property
+    def is_bijective(self) -> bool:
+        """Whether it is injective and leaves no offset free."""
+        return self.rows * self.columns == self.size and self.is_injective
+
+    @cached_property
+    def inverse(self) -> Layout:
+        """The map from offsets to row-major indices, a layout of one row. Asked for an offset that holds no element it raises
+        LayoutError; in a kernel what it gives there has no meaning. LayoutError if two elements share an offset."""
+        return Inverse(1, self.size, self)
+
+    def __matmul__(self, inner: Layout) -> Layout:
+        return Composed(inner.rows, inner.columns, self, inner) if isinstance(inner, Layout) else NotImplemented
+
+    @property
+    def cost(self) -> Cost:
+        """What a kernel computes to get from (i, j) to the offset."""
+        return self._of_pair.cost
+
+    def __str__(self) -> str:
+        own = [f"{field.name}={_short(getattr(self, field.name))}" for field in fields(self)[2:]]
+        return f"{type(self).__name__}({', '.join([f'{self.rows}x{self.columns}', *own])})"
+
+    # -- in kernels --------------------------------------------------------------------------------------------------------------
+
+    def cuda_source(self, function: str, *, by_index: bool = False) -> str:
+        """A `__host__ __device__ inline` function of CUDA C++: `function(i, j)`, or `function(k)` for row-major index k."""
+        return self._of_index.cuda(function, ("k",)) if by_index else self._of_pair.cuda(function, ("i", "j"))
+
+    def python_source(self, function: str, *, by_index: bool = False) -> str:
+        """The same in Python, as Numba compiles it; a table that it needs is a global array `<function>_table<number>`."""
+        return self._of_index.python(function, ("k",)) if by_index else self._of_pair.python(function, ("i", "j"))
+
+    def numba(self, *, by_index: bool = False) -> Any:
+        """A device function for Numba's kernels, which call it as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda."""
+        try:
+            import numba_cuda  # noqa: F401
+            from numba import cuda
+        except ImportError as cause:
+            raise MissingDependency("a layout for Numba", "numba") from cause
+        return cuda.jit(device=True)(self.python_function(by_index=by_index))
+
+    def python_function(self, *, by_index: bool = False) -> Callable[..., int]:
+        """What `python_source` says, as a function."""
+        program, word = self._of_index if by_index else self._of_pair, "layout"
+        scope: dict[str, Any] = dict(program.tables(word))
+        source = self.python_source(word, by_index=by_index)
+        exec(compile(source, f"<{self}>", "exec"), scope)  # the text is our own: no word of it comes from outside
+        function: Callable[..., int] = scope[word]
+        return function
+
+    def picture(self, *, element_bytes: int = 4, banks: int = 32, bank_bytes: int = 4) -> str:
+        """The bank that each element begins in, a line for each row of the tile."""
+        return picture.of_banks(self.table * element_bytes // bank_bytes % banks)
+
+
+@dataclass(frozen=True)
+class Composed(Layout):
+    """`outer @ inner`: the offset that `inner` gives is the row-major index of `outer`."""
+
+    outer: Layout
+    inner: Layout
+
+    def check(self) -> None:
+        room = self.outer.rows * self.outer.columns
+        if self.inner.size > room:
+            raise LayoutError(f"{self.inner} has offsets up to {self.inner.size - 1}, but {self.outer} takes indices up to {room - 1}")
+
+    def offset(self, i: Expression, j: Expression) -> Expression:
+        return self.outer.offset_of_index(self.inner.offset(i, j))
+
+    def offset_of_index(self, k: Expression) -> Expression:
+        return self.outer.offset_of_index(self.inner.offset_of_index(k))
+
+    @property
+    def size(self) -> int:
+        return self.outer.size
+
+    @cached_property
+    def inverse(self) -> Layout:
+        if self.inner.is_bijective and self.inner.size == self.outer.rows * self.outer.columns:
+            return self.inner.inverse @ self.outer.inverse
+        return Inverse(1, self.size, self)
+
+    def __str__(self) -> str:
+        return f"{self.outer} @ {self.inner}"
+
+
+@dataclass(frozen=True)
+class Inverse(Layout):
+    """From offsets of `of` to row-major indices."""
+
+    of: Layout
+
+    def check(self) -> None:
+        if not self.of.is_injective:
+            offsets = self.of.table.ravel()
+            order = np.argsort(offsets, kind="stable")
+            twice = int(np.flatnonzero(np.diff(offsets[order]) == 0)[0])
+            first, second = (divmod(int(order[place]), self.of.columns) for place in (twice, twice + 1))
+            raise LayoutError(f"{self.of} has no inverse: {first} and {second} lie at the same offset")
+
+    def offset(self, i: Expression, j: Expression) -> Expression:
+        return self.offset_of_index(j)
+
+    def offset_of_index(self, k: Expression) -> Expression:
+        formula = self.of.index(k)
+        return table(self._indices, k) if formula is None else formula
+
+    def index(self, offset: Expression) -> Expression | None:
+        return self.of.offset_of_index(offset)
+
+    @cached_property
+    def _indices(self) -> tuple[int, ...]:
+        indices = np.zeros(self.of.size, np.int64)
+        indices[self.of.table.ravel()] = np.arange(self.of.rows * self.of.columns)
+        return tuple(indices.tolist())
+
+    @property
+    def size(self) -> int:
+        return self.of.rows * self.of.columns
+
+    @cached_property
+    def inverse(self) -> Layout:
+        return self.of if self.of.is_bijective else Inverse(1, self.size, self)
+
+    def _checked(self, what: str, given: Index, count: int) -> Any:
+        offset = super()._checked(what, given, count)
+        if what != "row" and not self.of.is_bijective:
+            holes = np.asarray(offset)[~self._is_taken[offset]]
+            if holes.size:
+                raise LayoutError(f"offset {holes.flat[0]} of {self.of} holds no element")
+        return offset
+
+    @cached_property
+    def _is_taken(self) -> npt.NDArray[np.bool_]:
+        return np.bincount(self.of.table.ravel(), minlength=self.of.size) > 0
+
+    def __str__(self) -> str:
+        return f"inverse of {self.of}"
+
+
+def whole_number(what: str, value: object, least: int) -> None:
+    """LayoutError unless `value` is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LayoutError(f"{what} must be an integer, got {_kind(value)}")
+    if value < least:
+        raise LayoutError(f"{what} must be at least {least}, got {value}")
+
+
+def power_of_two(what: str, value: int) -> None:
+    """LayoutError unless `value` is a power of two."""
+    if value < 1 or value & (value - 1):
+        raise LayoutError(f"{what} must be a power of two, got {value}")
+
+
+def _shaped(value: Any, given: dict[str, Any]) -> int | Offsets:
+    """An expression may have lost a coordinate that changes nothing: its value gets the shape that was asked for."""
+    shape = np.broadcast_shapes(*(np.shape(one) for one in given.values()))
+    if not any(isinstance(one, np.ndarray) for one in given.values()):
+        return int(value)
+    return value if np.shape(value) == shape else np.broadcast_to(np.asarray(value, np.int64), shape)
+
+
+def _kind(value: object) -> str:
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple) and len(value) > 16:
+        return f"({', '.join(map(str, value[:4]))}, ... {len(value)} numbers)"
+    return str(value)

@@ -1,0 +1,31 @@
+"""A tile as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+SHOWN = 64
+"""Rows and columns of a tile that are drawn; of what is beyond only the number is told."""
+
+
+def of_banks(banks: npt.NDArray[np.int64]) -> str:
+    """int64[rows, columns] as lines of numbers, under the number of each column and behind that of each row."""
+    rows, columns = banks.shape
+    shown = banks[:SHOWN, :SHOWN]
+    width = len(str(max(int(shown.max()), shown.shape[1] - 1)))
+    margin = len(str(shown.shape[0] - 1))
+    lines = [
+        f"{'':{margin}} | {_numbers(range(shown.shape[1]), width)}",
+        f"{'-' * margin}-+-{'-' * (shown.shape[1] * (width + 1) - 1)}",
+        *(f"{row:{margin}} | {_numbers(numbers.tolist(), width)}" for row, numbers in enumerate(shown)),
+    ]
+    if (rows, columns) != shown.shape:
+        lines.append(f"(of {rows} rows and {columns} columns)")
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(values: Sequence[int], width: int) -> str:
+    return " ".join(f"{value:{width}}" for value in values)

@@ -1,0 +1,167 @@
+"""An expression as steps, each computed once: evaluated over integers and arrays, and written as CUDA C++ and as Python.
+
+Equal parts of an expression are one step; those that are used more than once become variables. The number of steps is what the expression
+costs a kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from keyword import iskeyword
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memlane.errors import LayoutError
+from memlane.layout.expression import OPERATORS, Expression
+
+_ARRAY_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {**OPERATORS, "min": np.minimum, "max": np.maximum}
+_ALONE = ("number", "name")
+
+
+class Cost(NamedTuple):
+    """What a kernel computes. Compares as a number does: a look-up outweighs any arithmetic."""
+
+    lookups: int
+    """Reads of a table in memory."""
+    operations: int
+    """Additions, shifts, logical operations and the like, each of which is at most one instruction where it divides by no odd number."""
+
+    def __str__(self) -> str:
+        looked = f", {self.lookups} look-up{'s' if self.lookups > 1 else ''}" if self.lookups else ""
+        return f"{self.operations} operation{'' if self.operations == 1 else 's'}{looked}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation on the results of earlier ones, which `operands` number."""
+
+    part: Expression
+    operands: tuple[int, ...]
+
+
+class Program:
+    """The steps of one expression; the last one is its value."""
+
+    def __init__(self, expression: Expression) -> None:
+        self.steps: list[Step] = []
+        self._numbers: dict[object, int] = {}
+        self._seen: dict[int, int] = {}
+        self._add(expression)
+
+    def _add(self, part: Expression) -> int:
+        if id(part) not in self._seen:
+            operands = tuple(self._add(operand) for operand in part.operands)
+            key = (part.op, part.value, operands)
+            if key not in self._numbers:
+                self._numbers[key] = len(self.steps)
+                self.steps.append(Step(part, operands))
+            self._seen[id(part)] = self._numbers[key]
+        return self._seen[id(part)]
+
+    @cached_property
+    def cost(self) -> Cost:
+        counted = Counter("lookups" if step.part.op == "table" else "operations" for step in self.steps if step.part.op not in _ALONE)
+        return Cost(counted["lookups"], counted["operations"])
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """The value for integers, or for arrays of int64 that broadcast against each other."""
+        arrays = any(isinstance(value, np.ndarray) for value in values.values())
+        operators = _ARRAY_OPERATORS if arrays else OPERATORS
+        results: list[Any] = []
+        for number, step in enumerate(self.steps):
+            part, operands = step.part, [results[one] for one in step.operands]
+            if part.op == "name":
+                results.append(values[str(part.value)])
+            elif part.op == "number":
+                results.append(part.value)
+            elif part.op == "table":
+                results.append(self._tables[number][operands[0]] if arrays else part.value[operands[0]])  # type: ignore[index]
+            else:
+                results.append(operators[part.op](*operands))
+        return results[-1]
+
+    @cached_property
+    def _tables(self) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
+        return {number: np.array(step.part.value, np.int64) for number, step in enumerate(self.steps) if step.part.op == "table"}
+
+    # -- as text -----------------------------------------------------------------------------------------------------------------
+
+    def cuda(self, function: str, parameters: tuple[str, ...]) -> str:
+        """A function of CUDA C++ for host and device. `int` where that holds every value on the way, else `long long`."""
+        _check_name(function)
+        self._check_rounding()
+        kind = "int" if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in self.steps) else "long long"
+        lines = [f"__host__ __device__ inline {kind} {function}({', '.join(f'{kind} {one}' for one in parameters)})", "{"]
+        for number, values in self._tables.items():
+            lines.append(f"    static const {kind} table{number}[{len(values)}] = {{{', '.join(map(str, values))}}};")
+        texts, variables = self._texts(_in_c, "table{}")
+        lines += [f"    const {kind} {variable} = {text};" for variable, text in variables]
+        return "\n".join([*lines, f"    return {texts[-1]};", "}", ""])
+
+    def python(self, function: str, parameters: tuple[str, ...]) -> str:
+        """The same as a function of Python that Numba compiles; `tables` has what it needs besides."""
+        _check_name(function)
+        self._check_rounding()
+        texts, variables = self._texts(_in_python, f"{function}_table{{}}")
+        lines = [f"def {function}({', '.join(parameters)}):", *(f"    {variable} = {text}" for variable, text in variables)]
+        return "\n".join([*lines, f"    return {texts[-1]}", ""])
+
+    def tables(self, function: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """The global arrays of the function that `python` writes."""
+        return {f"{function}_table{number}": values for number, values in self._tables.items()}
+
+    def _texts(self, operation: Callable[[str, list[str]], str], table: str) -> tuple[list[str], list[tuple[str, str]]]:
+        """The text of each step, and the variables to be defined first, in order."""
+        uses = Counter(operand for step in self.steps for operand in step.operands)
+        texts: list[str] = []
+        variables: list[tuple[str, str]] = []
+        for number, step in enumerate(self.steps):
+            part, operands = step.part, [texts[one] for one in step.operands]
+            if part.op in _ALONE:
+                texts.append(str(part.value) if part.low >= 0 else f"({part.value})")
+                continue
+            text = f"{table.format(number)}[{_bare(operands[0])}]" if part.op == "table" else f"({operation(part.op, operands)})"
+            if uses[number] > 1:
+                variables.append((f"t{len(variables)}", _bare(text)))
+                text = variables[-1][0]
+            texts.append(text)
+        return [*texts[:-1], _bare(texts[-1])], variables
+
+    def _check_rounding(self) -> None:
+        """C rounds towards zero and Python down: they agree where nothing is negative."""
+        for step in self.steps:
+            if step.part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in step.part.operands):
+                raise ValueError(f"{step.part.op} of a value that can be negative differs between C and Python")
+
+
+def _in_c(op: str, operands: list[str]) -> str:
+    left, right = operands
+    if op in ("min", "max"):
+        return f"{left} {'<' if op == 'min' else '>'} {right} ? {left} : {right}"
+    return f"{left} {'/' if op == '//' else op} {right}"
+
+
+def _in_python(op: str, operands: list[str]) -> str:
+    return f"{op}({', '.join(operands)})" if op in ("min", "max") else f" {op} ".join(operands)
+
+
+def _bare(text: str) -> str:
+    """Without the outer parentheses, if they belong together."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _check_name(function: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", function, re.ASCII) or iskeyword(function):
+        raise LayoutError(f"{function!r} is no name for a function; write letters, digits and underscores")

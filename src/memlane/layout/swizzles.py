@@ -1,0 +1,67 @@
+"""Swizzles: an exclusive or of some bits of the index with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.errors import LayoutError
+from memlane.layout.expression import Expression
+from memlane.layout.layout import Layout, power_of_two, whole_number
+
+
+@dataclass(frozen=True)
+class XorSwizzle(Layout):
+    """Row-major, column j of row i at j ^ (i mod columns)."""
+
+    def check(self) -> None:
+        power_of_two("the columns of an XOR swizzle", self.columns)
+
+    def offset(self, i: Expression, j: Expression) -> Expression:
+        return i * self.columns + (j ^ i % self.columns)
+
+    def index(self, offset: Expression) -> Expression | None:
+        return offset ^ offset // self.columns % self.columns
+
+
+@dataclass(frozen=True)
+class Swizzle(Layout):
+    """CuTe's `Swizzle<bits, base, shift>` of the row-major index.
+
+    The `bits` bits from `base + shift` on are joined by exclusive or to those from `base` on; with a negative shift those from `base` on
+    to those from `base - shift` on. Vectors of 2**base elements stay whole.
+    """
+
+    bits: int
+    base: int
+    shift: int
+
+    def check(self) -> None:
+        whole_number("the bits of a swizzle", self.bits, 0)
+        whole_number("the base of a swizzle", self.base, 0)
+        if isinstance(self.shift, bool) or not isinstance(self.shift, int) or abs(self.shift) < self.bits:
+            raise LayoutError(
+                f"{self.notation}: the shift must be an integer of at least {self.bits} either way, so that no bit meets itself"
+            )
+        unit = 1 << self.base + self.bits + max(0, -self.shift)
+        if self.rows * self.columns % unit and self.bits:
+            raise LayoutError(f"{self.notation} needs a tile of a multiple of {unit} elements, got {self.rows}x{self.columns}")
+
+    @property
+    def notation(self) -> str:
+        """As CuTe writes it."""
+        return f"Swizzle<{self.bits}, {self.base}, {self.shift}>"
+
+    def offset(self, i: Expression, j: Expression) -> Expression:
+        return self.offset_of_index(i * self.columns + j)
+
+    def offset_of_index(self, k: Expression) -> Expression:
+        chosen = (1 << self.bits) - 1
+        if self.shift >= 0:
+            return k ^ (k >> self.shift & chosen << self.base)
+        return k ^ (k & chosen << self.base) << -self.shift
+
+    def index(self, offset: Expression) -> Expression | None:
+        return self.offset_of_index(offset)  # what is joined in does not change, so a second time takes it out
+
+    def __str__(self) -> str:
+        return f"{self.notation} of {self.rows}x{self.columns}"

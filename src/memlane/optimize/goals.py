@@ -1,0 +1,149 @@
+"""What a layout is to be good for: patterns of accesses, prepared so that thousands of swizzles are tried on them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import AccessKind, BankRule, Chip, batch
+from memlane.errors import LayoutError
+from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
+from memlane.layout.patterns import LANES
+from memlane.layout.shifts import random_words
+from memlane.layout.wavefronts import EVERY_LANE
+
+Counts = npt.NDArray[np.int64]
+Tables = npt.NDArray[np.int64]
+"""int64[candidates, rows of banks]: what each swizzle joins to the offsets in each row of the banks, in elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """One pattern of a tile, accessed in one way."""
+
+    pattern: Pattern
+    chip: Chip
+    width: int
+    kind: AccessKind
+    element: int
+
+    @property
+    def row_elements(self) -> int:
+        """Elements that lie side by side over all banks."""
+        rule = self.chip.bank_rule(self.kind)
+        return rule.banks * rule.bank_bytes // self.element
+
+    def count(self, layout: Layout) -> Wavefronts:
+        return count(layout, self.pattern, self.chip, self.width, self.kind, self.element)
+
+    def count_drawn(self, layouts: Sequence[Layout], label: str) -> Wavefronts:
+        return count_drawn(layouts, label, self.pattern, self.chip, self.width, self.kind, self.element)
+
+
+class Trial:
+    """A goal against many swizzles: wavefronts at some offsets, in an order that is random but always the same."""
+
+    def __init__(self, goal: Goal, columns: int) -> None:
+        self.goal = goal
+        self._rule = goal.chip.bank_rule(goal.kind)
+        order = np.argsort(np.array(random_words(1 << 30, goal.pattern.offsets, seed=1)), kind="stable")
+        vector = goal.width // goal.element
+        places = (goal.pattern.i * columns + goal.pattern.j * vector)[order]
+        self._row, self._column = np.divmod(places, goal.row_elements)
+        self.ideal = self._ideal(places)
+        self._unit = max(goal.width, self._rule.bank_bytes) // goal.element or 1
+        self._passes = self._pass_of_lanes(places)
+        self._fresh = _first_of_each(places // self._unit, self._passes)
+
+    @property
+    def offsets(self) -> int:
+        return len(self._row)
+
+    def worst(self, tables: Tables, begin: int, end: int) -> Counts:
+        """int64[candidates]: the most wavefronts over the offsets begin..end-1."""
+        swizzled = self._column[None, begin:end] ^ tables[:, self._row[begin:end]]
+        if self._rule.row_words > 1 or self._rule.same_word != "together":
+            return self._by_definition(swizzled, begin, end)
+        banks = self._rule.banks * self._rule.bank_bytes // (self._unit * self.goal.element)
+        passes = LANES // self._rule.lanes(self.goal.width)
+        accesses = np.arange(swizzled.shape[0] * swizzled.shape[1]).reshape(*swizzled.shape[:2], 1)
+        slots = (accesses * passes + self._passes[begin:end]) * banks + swizzled // self._unit
+        full = np.bincount(slots[:, self._fresh[begin:end]].ravel(), minlength=accesses.size * passes * banks)
+        degrees = full.reshape(*swizzled.shape[:2], passes, banks).max(axis=-1)
+        degrees += (degrees > 0) * self._rule.extra(self.goal.width)
+        counts: Counts = degrees.sum(axis=-1).max(axis=-1) * (self._rule.times or 1)
+        return counts
+
+    def _by_definition(self, swizzled: Counts, begin: int, end: int) -> Counts:
+        places = self._row[begin:end] * self.goal.row_elements + swizzled
+        counts = self._asked(batch.wavefronts, places.reshape(-1, LANES))
+        worst: Counts = counts.reshape(swizzled.shape[:2]).max(axis=-1)
+        return worst
+
+    def _asked(self, rule: Callable[..., Counts], places: Counts) -> Counts:
+        masks = np.full(len(places), EVERY_LANE, np.uint32)
+        starts = (places * self.goal.element).astype(np.uint64)
+        return rule(self.goal.chip, starts, masks, self.goal.width, self.goal.kind)
+
+    def _ideal(self, places: Counts) -> int:
+        """The most that any offset needs: no layout that keeps elements apart does with less."""
+        return int(self._asked(batch.ideal_wavefronts, places).max())
+
+    def _pass_of_lanes(self, places: Counts) -> Counts:
+        """The pass that each lane is served in; lanes of merged passes share the first. A layout without shared offsets changes none of it,
+        because it keeps equal addresses equal and others apart."""
+        size = self._rule.lanes(self.goal.width)
+        alone = np.broadcast_to(np.arange(LANES) // size, places.shape)
+        if self._rule.merge != "neighbours" or size == LANES:
+            return alone
+        lane = np.arange(LANES)
+        agree = [places == places[:, lane ^ step] for step in (1, 2)]
+        pairs = agree[0].reshape(len(places), -1, 2 * size).all(axis=2) | agree[1].all(axis=1)[:, None]
+        return np.where(np.repeat(pairs, 2 * size, axis=1), alone // 2 * 2, alone)
+
+
+def goals(
+    words: Sequence[str], rows: int, columns: int, chip: Chip, width: int, element: int | None, kinds: Sequence[AccessKind]
+) -> tuple[Goal, ...]:
+    """A goal for each pattern and way of access. `row@16` is the row accessed by 16 bytes a lane; others ask for `width`.
+
+    Stores are a goal of their own only where they may cost more than loads.
+    """
+    named = [_with_width(word, width) for word in words]
+    element = element or min(wide for _, wide in named)
+    found = []
+    for word, wide in named:
+        if wide % element or columns % (wide // element):
+            raise LayoutError(f"{word} by {wide} bytes does not divide rows of {columns} elements of {element} bytes")
+        one = pattern(word, rows, columns // (wide // element))
+        seen: list[BankRule] = []
+        for kind in kinds:
+            rule = chip.bank_rule(kind)
+            if not any(rule == other or (rule.lanes(wide) == LANES and _but_for_merging(rule, other)) for other in seen):
+                found.append(Goal(one, chip, wide, kind, element))
+            seen.append(rule)
+    return tuple(found)
+
+
+def _with_width(word: str, width: int) -> tuple[str, int]:
+    name, at, given = word.rpartition("@")
+    if not at:
+        return word, width
+    if given not in ("1", "2", "4", "8", "16"):
+        raise LayoutError(f"{word!r}: a lane cannot access {given} bytes; it is one of 1, 2, 4, 8, 16")
+    return name, int(given)
+
+
+def _but_for_merging(one: BankRule, other: BankRule) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in BankRule.__slots__ if field != "merge")
+
+
+def _first_of_each(cells: Counts, passes: Counts) -> npt.NDArray[np.bool_]:
+    """Which lanes are the first of their pass to ask for their cell."""
+    same = (cells[:, :, None] == cells[:, None, :]) & (passes[:, :, None] == passes[:, None, :])
+    earlier = np.tril(np.ones((LANES, LANES), bool), -1)
+    first: npt.NDArray[np.bool_] = ~(same & earlier).any(axis=2)
+    return first

@@ -1,0 +1,242 @@
+"""Searches a layout of a tile of shared memory for a set of patterns, and proves by exhaustion what it is worth.
+
+Looked at are, the cheapest first: row-major, rows skewed by every step, padding by every number where it is allowed, and all swizzles of
+up to `terms` terms. The best has the least of, in this order: the worst ratio of any pattern to its ideal, these ratios in the order of the
+patterns, look-ups and operations of the address, room. A candidate is dropped only when some offset proves that it cannot win, so the
+result is the best of all that were looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import AccessKind, Chip, load
+from memlane.errors import LayoutError
+from memlane.layout import Cost, Layout, OfVectors, Padded, RandomPermuteShift, RowMajor, Skewed, Wavefronts, check_vectors
+from memlane.layout.layout import power_of_two, whole_number
+from memlane.optimize.goals import Counts, Goal, Trial, goals
+from memlane.optimize.swizzles import Batch, Bits, batches, layout_of
+
+DRAWS = 500
+"""Random layouts that the expectation of RAP is the mean of."""
+MOST_TERMS = 4
+_STAGES = (1, 4, 16, 64, 256)
+"""Offsets that a candidate has been tried on after each stage; then all."""
+_TOGETHER = 1 << 14
+"""Candidates tried together."""
+_LANES = 1 << 20
+"""Lanes looked at together: bounds the memory of a search."""
+
+Progress = Callable[[int, int], None]
+"""Takes how many candidates have been looked at, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A layout, and what each pattern costs under it: every offset was counted by the chip's rule."""
+
+    layout: Layout
+    entries: tuple[Wavefronts, ...]
+    rap: tuple[Wavefronts, ...]
+    """The same of RAP, over random draws."""
+    plain: tuple[Wavefronts, ...]
+    """The same of the row-major layout."""
+    extra: Cost
+    """What the address costs more than that of the row-major layout."""
+    examined: int
+    """Candidates looked at."""
+    exhaustive: str
+    """What they were, in words."""
+
+    @property
+    def worst(self) -> int:
+        return max(entry.worst for entry in self.entries)
+
+    @property
+    def beats_rap(self) -> bool:
+        """Fewer wavefronts over the patterns than RAP is expected to take, each pattern counting once."""
+        return _expected(self.entries) < _expected(self.rap) - 0.01
+
+    @property
+    def verdict(self) -> str:
+        """How the layout compares with RAP, in a sentence."""
+        ours, theirs = _expected(self.entries), _expected(self.rap)
+        if self.beats_rap:
+            return f"Better than RAP: {ours:.3g} wavefronts over the patterns in the mean, where RAP is expected to take {theirs:.3g}."
+        if ours <= theirs + 0.01:
+            return f"Nothing better than RAP exists among them: {ours:.3g} wavefronts over the patterns with either; RAP needs a table."
+        return (
+            f"Nothing better than RAP was found: it is expected to take {theirs:.3g} wavefronts over the patterns, this layout {ours:.3g}. "
+            "Take RAP with a seed of your own."
+        )
+
+
+def search_layout(
+    patterns: Sequence[str],
+    *,
+    width: int = 4,
+    element: int | None = None,
+    rows: int = 32,
+    columns: int = 32,
+    chip: Chip | None = None,
+    kinds: Sequence[AccessKind] = ("load", "store"),
+    padding: bool = False,
+    terms: int = 3,
+    progress: Progress | None = None,
+) -> Certificate:
+    """The best layout of a tile of `rows` x `columns` elements of `element` bytes (None: as many as the narrowest access has).
+
+    `patterns` are names that `memlane.layout.pattern` knows, each accessed by `width` bytes a lane or by those behind an `@`: `row@16`.
+    Vectors that an access asks for stay whole. `chip`: whose rules count; default the H200. `padding` allows layouts that take more room,
+    up to one more vector in each row for each bank. `terms`: the most that a swizzle has, 1 to 4.
+
+    LayoutError where the search cannot succeed: extents that are no powers of two, a pattern that no layout changes, too many elements.
+    """
+    chip = chip or load("h200")
+    _check(patterns, rows, columns, chip, terms)
+    wanted = goals(patterns, rows, columns, chip, width, element, kinds)
+    return _Search(wanted, rows, columns, padding, terms, progress or (lambda done, total: None)).run()
+
+
+def _check(patterns: Sequence[str], rows: int, columns: int, chip: Chip, terms: int) -> None:
+    if not patterns:
+        raise LayoutError("no pattern to search for; name at least one, as in --patterns row,column")
+    repeated = [word for place, word in enumerate(patterns) if word in patterns[:place]]
+    if repeated:
+        raise LayoutError(f"the pattern {repeated[0]} is named twice")
+    for what, extent in (("rows", rows), ("columns", columns)):
+        whole_number(f"the {what} of a tile to search for", extent, 1)
+        power_of_two(f"the {what} of a tile to search for", extent)
+    whole_number("the terms of a swizzle", terms, 1)
+    if terms > MOST_TERMS:
+        raise LayoutError(f"swizzles of up to {MOST_TERMS} terms are searched, got {terms}")
+    if "random" in patterns:
+        raise LayoutError(
+            "random accesses cost the same under every fixed layout, so there is nothing to search for and nothing better than RAP; "
+            "leave random out, and see memlane banks for what it costs"
+        )
+    if chip.banks.broadcast != "every word":
+        raise LayoutError(
+            f"the bank rule of {chip.name} is counted one access at a time, too slowly for a search; memlane banks counts by it"
+        )
+
+
+class _Search:
+    def __init__(self, wanted: Sequence[Goal], rows: int, columns: int, padding: bool, terms: int, progress: Progress) -> None:
+        self._goals, self._rows, self._columns = tuple(wanted), rows, columns
+        self._padding, self._terms, self._progress = padding, terms, progress
+        self._vector = max(goal.width // goal.element for goal in wanted)
+        self._trials = [Trial(goal, columns) for goal in wanted]
+        self._best: tuple[float, ...] = (np.inf,)
+        self._layout: Layout = RowMajor(rows, columns)
+        self.examined = 0
+
+    def run(self) -> Certificate:
+        for layout in self._simple():
+            self._consider(layout)
+        bits = self._bits()
+        found = batches(bits, self._rows, self._columns, self._terms) if bits.top > bits.high > bits.low else []
+        total = self.examined + sum(len(batch.images) for batch in found)
+        for batch in found:
+            if self._is_ideal and batch.cost >= self._layout.cost:
+                break  # what follows costs more, and nothing takes fewer wavefronts than the ideal
+            self._sift(batch, bits, total)
+        return self._certificate()
+
+    def _simple(self) -> Iterator[Layout]:
+        """Candidates that are no swizzles. Rows move by whole vectors."""
+        yield RowMajor(self._rows, self._columns)
+        for step in range(self._vector, self._columns, self._vector):
+            yield Skewed(self._rows, self._columns, step)
+        if self._padding:
+            for pad in range(self._vector, self._goals[0].row_elements + 1, self._vector):
+                yield Padded(self._rows, self._columns, pad)
+
+    def _bits(self) -> Bits:
+        """Bits below those of a vector, and of a word, stay."""
+        goal = self._goals[0]
+        word = max(1, goal.chip.bank_rule(goal.kind).bank_bytes // goal.element)
+        return Bits(*((count).bit_length() - 1 for count in (max(self._vector, word), goal.row_elements, self._rows * self._columns)))
+
+    @property
+    def _is_ideal(self) -> bool:
+        return self._best[0] == 1.0
+
+    def _consider(self, layout: Layout) -> None:
+        self.examined += 1
+        if not layout.is_injective:
+            return
+        entries = [goal.count(layout) for goal in self._goals]
+        ratios = [entry.worst / trial.ideal for entry, trial in zip(entries, self._trials, strict=True)]
+        key = (max(ratios), *ratios, *layout.cost, layout.size)
+        if key < self._best:
+            self._best, self._layout = key, layout
+
+    def _sift(self, batch: Batch, bits: Bits, total: int) -> None:
+        """Tries the swizzles of one cost on more and more offsets; those that reach the last are considered."""
+        for first in range(0, len(batch.images), _TOGETHER):
+            part = Batch(batch.cost, batch.images[first : first + _TOGETHER])
+            alive, tables = np.arange(len(part.images)), part.tables(bits)
+            worst = np.zeros((len(self._trials), len(part.images)), np.int64)
+            begin = 0
+            for end in _STAGES:
+                alive = self._survivors(worst, alive, tables, begin, end, batch.cost)
+                begin = end
+            for survivor in sorted(alive.tolist(), key=lambda number: tuple(worst[:, number])):
+                if self._may_win(worst[:, [survivor]], batch.cost)[0]:
+                    self._consider(layout_of(bits, self._rows, self._columns, part.images[survivor]))
+                    self.examined -= 1
+            self.examined += len(part.images)
+            self._progress(self.examined, total)
+
+    def _survivors(self, worst: Counts, alive: Counts, tables: Counts, begin: int, end: int, cost: Cost) -> Counts:
+        """Those of `alive` that may still win after the offsets begin..end-1, of which `worst` is told."""
+        for number, trial in enumerate(self._trials):
+            if begin >= trial.offsets:
+                continue
+            span = max(1, _LANES // (32 * (end - begin)))
+            for first in range(0, len(alive), span):
+                some = alive[first : first + span]
+                worst[number, some] = np.maximum(worst[number, some], trial.worst(tables[some], begin, min(end, trial.offsets)))
+            alive = alive[self._may_win(worst[:, alive], cost)]
+        return alive
+
+    def _may_win(self, worst: Counts, cost: Cost) -> npt.NDArray[np.bool_]:
+        """For each candidate whether more offsets can still leave it the best: what is known of it is the least that it can have."""
+        ideal = np.array([trial.ideal for trial in self._trials])[:, None]
+        ratios = np.maximum(worst, ideal) / ideal
+        best_most, *best = self._best
+        known = [ratios.max(axis=0), *ratios]
+        wins = np.full(worst.shape[1], (cost.lookups, cost.operations) < tuple(best[len(ratios) : len(ratios) + 2]))
+        for mine, theirs in zip(reversed(known), reversed([best_most, *best[: len(ratios)]]), strict=True):
+            wins = (mine < theirs) | ((mine == theirs) & wins)
+        return wins
+
+    def _certificate(self) -> Certificate:
+        if self._vector > 1:
+            check_vectors(self._layout, self._vector)
+        drawn = [self._rap(seed) for seed in range(DRAWS)]
+        plain = RowMajor(self._rows, self._columns)
+        cost = self._layout.cost
+        return Certificate(
+            self._layout,
+            tuple(goal.count(self._layout) for goal in self._goals),
+            tuple(goal.count_drawn(drawn, "RAP") for goal in self._goals),
+            tuple(goal.count(plain) for goal in self._goals),
+            Cost(cost.lookups - plain.cost.lookups, cost.operations - plain.cost.operations),
+            self.examined,
+            f"row-major, all skews{', all paddings' if self._padding else ''} and all swizzles of up to {self._terms} terms",
+        )
+
+    def _rap(self, seed: int) -> Layout:
+        """RAP of whole vectors."""
+        shifted = RandomPermuteShift(self._rows, self._columns // self._vector, seed)
+        return OfVectors(self._rows, self._columns, shifted, self._vector) if self._vector > 1 else shifted
+
+
+def _expected(entries: Sequence[Wavefronts]) -> float:
+    return sum(entry.mean for entry in entries)

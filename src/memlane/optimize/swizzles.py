@@ -1,0 +1,128 @@
+"""All swizzles of a few terms: the index joined by exclusive or to some of its own bits, moved by some distances.
+
+A term takes some bits of the index that tell the row of the banks and moves them, by one distance, onto bits that tell the bank. Any map
+that is linear over F2, keeps each element in its row of banks and is the identity in the first is made of such terms; those of few are
+the cheap ones. CuTe's Swizzle is one term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.layout import BitLinear, Cost
+from memlane.layout.expression import Expression, name
+from memlane.layout.program import Program
+
+Images = npt.NDArray[np.int64]
+"""int64[candidates, bits]: what each bit of the row of banks is moved to, in elements."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The bits of a row-major index: those below `low` stay, those below `high` tell the bank, those up to `top` the row of banks."""
+
+    low: int
+    high: int
+    top: int
+
+    @property
+    def distances(self) -> range:
+        """By how much a bit of the row can move down to become one of the bank."""
+        return range(1, self.top - self.low)
+
+    def sources(self, distance: int) -> list[int]:
+        """Bits that land on one of the bank when they move down by `distance`."""
+        return [bit for bit in range(self.high, self.top) if self.low <= bit - distance < self.high]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Swizzles that cost the same."""
+
+    cost: Cost
+    images: Images
+
+    def tables(self, bits: Bits) -> Images:
+        """int64[candidates, rows of banks]: what is joined to each offset of a row."""
+        tables = np.zeros((len(self.images), 1), np.int64)
+        for bit in range(bits.top - bits.high):
+            tables = np.concatenate([tables, tables ^ self.images[:, bit, None]], axis=1)
+        return tables
+
+
+def batches(bits: Bits, rows: int, columns: int, terms: int) -> list[Batch]:
+    """All swizzles of one to `terms` terms, the cheapest first."""
+    prices = _Prices(bits, rows, columns)
+    found: dict[Cost, list[Images]] = {}
+    for number in range(1, terms + 1):
+        for distances in combinations(bits.distances, number):
+            for cost, images in _of_distances(bits, distances, prices):
+                found.setdefault(cost, []).append(images)
+    return [Batch(cost, np.concatenate(parts)) for cost, parts in sorted(found.items())]
+
+
+def layout_of(bits: Bits, rows: int, columns: int, images: npt.NDArray[np.int64]) -> BitLinear:
+    """The swizzle with these images of the bits of the row."""
+    matrix = [1 << bit for bit in range(bits.top)]
+    for bit, image in enumerate(images.tolist(), bits.high):
+        matrix[bit] ^= image
+    return BitLinear(rows, columns, tuple(matrix))
+
+
+def _of_distances(bits: Bits, distances: tuple[int, ...], prices: _Prices) -> Iterator[tuple[Cost, Images]]:
+    """The swizzles that move bits by exactly these distances, those of one cost together."""
+    choices = [_choices(bits.sources(distance)) for distance in distances]
+    if not all(choices):
+        return
+    found: dict[Cost, list[tuple[int, ...]]] = {}
+    for chosen in product(*choices):
+        found.setdefault(prices.of(tuple(zip(distances, chosen, strict=True))), []).append(chosen)
+    for cost, several in found.items():
+        masks = np.array(several, np.int64)
+        images = np.zeros((len(masks), bits.top - bits.high), np.int64)
+        for column, distance in enumerate(distances):
+            for bit in bits.sources(distance):
+                images[:, bit - bits.high] |= (masks[:, column] >> bit & 1) << bit - distance
+        yield cost, images
+
+
+def _choices(sources: list[int]) -> list[int]:
+    """Every mask of some of the bits."""
+    masks = [0]
+    for bit in sources:
+        masks += [mask | 1 << bit for mask in masks]
+    return masks[1:]
+
+
+class _Prices:
+    """What a swizzle costs, from what each of its terms does: as `BitLinear` writes it, from the index or from the row."""
+
+    def __init__(self, bits: Bits, rows: int, columns: int) -> None:
+        self._k, self._i = name("k", rows * columns), name("i", rows)
+        self._column_bits = columns.bit_length() - 1
+        self._from_row = bits.high >= self._column_bits
+        self._base = 2 if rows > 1 and columns > 1 else 0
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def of(self, terms: tuple[tuple[int, int], ...]) -> Cost:
+        prices = [self._term(distance, mask) for distance, mask in terms]
+        return Cost(0, self._base + len(terms) + min(sum(price[way] for price in prices) for way in (0, 1)))
+
+    def _term(self, distance: int, mask: int) -> tuple[int, int]:
+        if (distance, mask) not in self._known:
+            from_index = _operations(self._k >> distance & mask >> distance)
+            from_row = from_index
+            if self._from_row:
+                move, chosen = self._column_bits - distance, mask >> self._column_bits
+                from_row = _operations((self._i & chosen) << move if move >= 0 else self._i >> -move & chosen >> -move)
+            self._known[distance, mask] = from_index, from_row
+        return self._known[distance, mask]
+
+
+def _operations(expression: Expression) -> int:
+    return Program(expression).cost.operations
