@@ -345,7 +345,7 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
         ("--scheme", "slow", "there is no scheme 'slow'; choose among dependent, consume, simple, paper"),
         ("--space", "far", "accesses have no space 'far'; choose among global, shared, local, const, tex, generic"),
         ("--kind", "peek", "accesses have no kind 'peek'; choose among load, store, atomic, reduction"),
-        ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:h100, emulator:h200"),
+        ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:gtx480, "),
         ("--target", "emulator:z80", "no chip 'z80' to emulate"),
         ("--arch", "sm_1", "sm_1"),
         ("--std", "c++3", "invalid value for --std"),
@@ -376,7 +376,7 @@ def test_selection_may_match_in_one_of_several_kernels(memlane: Command) -> None
 
 
 def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -> None:
-    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv, perfetto", code=2)
+    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv, otf2, perfetto", code=2)
 
 
 @pytest.mark.parametrize("words", [(), ("trace",), ("paint",), ("trace", "x.py", "--launch", "first"), ("export", "x.parquet")])

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from memlane.cli.options import Force, Output
-from memlane.cli.output import output_path
+from memlane.cli.output import not_the_input
+from memlane.export import check_export, exporter, exporters
 from memlane.export import export as write
-from memlane.export import exporter, exporters
 from memlane.record import load
 
 
@@ -23,6 +23,7 @@ def export(
     """Write the records of a trace in another format."""
     suffix = exporter(to).suffix
     trace = load(file)
-    path = output_path(output, file, suffix, force)
+    path = not_the_input(output or Path(file.stem + suffix), file)
+    check_export(to, path, force)
     write(trace, to, path, force=force)
     typer.echo(f"Wrote {path}")

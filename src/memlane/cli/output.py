@@ -13,8 +13,13 @@ def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> P
 
     CommandError if it is `source` itself, which `force` is not about; RecordError if it exists and not `force`, or cannot be written.
     """
-    path = given or Path(source.stem + suffix)
+    path = not_the_input(given or Path(source.stem + suffix), source)
+    check_output(path, force)
+    return path
+
+
+def not_the_input(path: Path, source: Path) -> Path:
+    """`path`; CommandError if it is `source`."""
     if path.exists() and path.samefile(source):
         raise CommandError(f"{path} is the input; name another file with --output")
-    check_output(path, force)
     return path

@@ -5,28 +5,42 @@ from __future__ import annotations
 import os
 
 from memlane.errors import CommandError
-from memlane.export import clog2, csv, perfetto
-from memlane.export.format import Exporter
-from memlane.record import Trace, replacing
+from memlane.export import clog2, csv, otf2, perfetto
+from memlane.export.format import AnyExporter, DirectoryExporter, Exporter
+from memlane.record import Trace, check_output, check_output_directory, replacing, replacing_directory
 
-__all__ = ["Exporter", "export", "exporter", "exporters"]
+__all__ = ["AnyExporter", "DirectoryExporter", "Exporter", "check_export", "export", "exporter", "exporters"]
 
-exporters: dict[str, Exporter] = {entry.name: entry for entry in (csv.EXPORTER, clog2.EXPORTER, perfetto.EXPORTER)}
+exporters: dict[str, AnyExporter] = {entry.name: entry for entry in (csv.EXPORTER, clog2.EXPORTER, otf2.EXPORTER, perfetto.EXPORTER)}
 """The formats by name."""
 
 
-def exporter(name: str) -> Exporter:
+def exporter(name: str) -> AnyExporter:
     """The exporter called `name`; CommandError with the names that exist otherwise."""
     if name not in exporters:
         raise CommandError(f"there is no exporter {name!r}; choose from: {', '.join(sorted(exporters))}")
     return exporters[name]
 
 
+def check_export(name: str, path: str | os.PathLike[str], force: bool = False) -> None:
+    """Raise what `export` would for its path, before anything is read."""
+    chosen = exporter(name)
+    if isinstance(chosen, DirectoryExporter):
+        check_output_directory(path, chosen.anchor, force)
+    else:
+        check_output(path, force)
+
+
 def export(trace: Trace, name: str, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write `trace` to `path` in the format `name`, whole or not at all.
 
-    CommandError for an unknown format; RecordError if the file exists and not `force`, or if it cannot be written.
+    CommandError for an unknown format; RecordError if the file (or directory, where the format is one) exists and not `force`, or if it
+    cannot be written.
     """
     chosen = exporter(name)
+    if isinstance(chosen, DirectoryExporter):
+        with replacing_directory(path, chosen.anchor, force) as folder:
+            chosen.write(trace, folder)
+        return
     with replacing(path, force) as stream:
         chosen.write(trace, stream)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from memlane.errors import CommandError
 from memlane.export.format import Exporter
 from memlane.export.packets import Pattern, interleaved, mark
-from memlane.export.tracks import Ints, Times, Tracks, tracks
+from memlane.export.tracks import Ints, Lines, Times, Tracks, line_name, lines, tracks
 from memlane.record import Trace, kernel_label
 
 BINS = 512
@@ -36,8 +36,9 @@ def write(trace: Trace, stream: BinaryIO) -> None:
     """Write `trace` as a Perfetto trace. CommandError if the package perfetto is missing; RecordError without a common time axis."""
     proto = _protocol()
     drawn = tracks(trace)
-    layout = _Layout.of(drawn)
-    stream.write(_head(proto, trace, drawn, layout))
+    shown = lines(drawn)
+    layout = _Layout(shown, shown.sms)
+    stream.write(_head(proto, trace, layout))
     for part in _slices(proto, trace, drawn, layout):
         stream.write(part)
     stream.write(_counters(proto, trace, drawn, layout))
@@ -56,24 +57,10 @@ def _protocol() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """The tracks: numbers of theirs, and what each is."""
+    """The numbers of the tracks."""
 
+    lines: Lines
     sms: list[int]
-    own: list[tuple[int, int, int]]
-    """SM, slot and lane of each warp track."""
-    of_row: Ints
-    """The track of each access, as an index into `own`."""
-    of_life: Ints
-
-    @classmethod
-    def of(cls, drawn: Tracks) -> _Layout:
-        lives, lanes = drawn.lives, drawn.lane
-        wide, deep = lives.slots + 1, int(lanes.max()) + 1 if len(lanes) else 1
-        of_life = (lives.sm * wide + lives.slot) * deep
-        keys = np.concatenate((of_life, of_life[drawn.life] + lanes))
-        distinct, index = np.unique(keys, return_inverse=True)
-        own = [(key // deep // wide, key // deep % wide, key % deep) for key in distinct.tolist()]
-        return cls(np.unique(lives.sm).tolist(), own, index[len(of_life) :], index[: len(of_life)])
 
     def sm_track(self, sm: int) -> int:
         return 1 + sm
@@ -83,14 +70,14 @@ class _Layout:
 
     @property
     def first(self) -> int:
-        """The number of the first warp track."""
+        """The number of the first line."""
         return self.counter_track(max(self.sms, default=0), 1) + 1
 
 
 # -- packets -------------------------------------------------------------------------------------------------------------------
 
 
-def _head(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> bytes:
+def _head(proto: Any, trace: Trace, layout: _Layout) -> bytes:
     """Names, source lines and tracks."""
     made = proto.Trace()
     first = made.packet.add(trusted_packet_sequence_id=SEQUENCE, sequence_flags=CLEARS_STATE)
@@ -108,9 +95,8 @@ def _head(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> bytes:
         for which, (name, unit) in enumerate((("accesses in flight", "accesses"), ("sectors asked for", "sectors/ns"))):
             counter = _track(made, layout.counter_track(sm, which), name, layout.sm_track(sm), which)
             counter.counter.unit_name = unit
-    for number, (sm, slot, lane) in enumerate(layout.own):
-        name = f"slot {slot}" if lane == 0 else f"slot {slot}, overlapping {lane}"
-        _track(made, layout.first + number, name, layout.sm_track(sm), 2 + slot)
+    for number, (sm, slot, lane) in enumerate(layout.lines.places):
+        _track(made, layout.first + number, line_name(slot, lane), layout.sm_track(sm), 2 + slot)
     serialised: bytes = made.SerializeToString()
     return serialised
 
@@ -162,7 +148,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
     so finds each access inside its life."""
     event = proto.TrackEvent
     lives, origin = drawn.lives, _origin(drawn)
-    track = layout.first + layout.of_life
+    track = layout.first + layout.lines.of_life
     begin, end = _bare(proto, event.TYPE_SLICE_BEGIN, True), _bare(proto, event.TYPE_SLICE_END, False)
     yield begin.copies({"timestamp": _whole(lives.begin_ns, origin), "track": track, "name": 1 + len(trace.sites) + lives.launch}).tobytes()
     rows = {name: trace.table[name].to_numpy() for name in ("site", "block", "warp", "execution", "start", "end", "active_mask")}
@@ -178,7 +164,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
         chosen = order[first : first + _ROWS_AT_ONCE]
         values = {
             "timestamp": _whole(drawn.start_ns[chosen], origin),
-            "track": layout.first + layout.of_row[chosen],
+            "track": layout.first + layout.lines.of_row[chosen],
             "name": 1 + rows["site"][chosen],
             "source": 1 + rows["site"][chosen],
             "cycles": np.maximum(rows["end"][chosen] - rows["start"][chosen], 0),

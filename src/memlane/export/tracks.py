@@ -53,6 +53,38 @@ class Tracks:
     axis: TimeAxis
 
 
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The lines of a time-line viewer: one for each slot of each SM, and below it one for each further lane that its warps need."""
+
+    places: list[tuple[int, int, int]]
+    """SM, slot and lane of each."""
+    of_row: Ints
+    """The line of each access, as an index into `places`."""
+    of_life: Ints
+
+    @property
+    def sms(self) -> list[int]:
+        """The SMs that have lines, ascending."""
+        return sorted({sm for sm, _, _ in self.places})
+
+
+def lines(drawn: Tracks) -> Lines:
+    """The lines that the accesses and lives of `drawn` take."""
+    lives, lanes = drawn.lives, drawn.lane
+    wide, deep = lives.slots + 1, int(lanes.max()) + 1 if len(lanes) else 1
+    of_life = (lives.sm * wide + lives.slot) * deep
+    keys = np.concatenate((of_life, of_life[drawn.life] + lanes))
+    distinct, index = np.unique(keys, return_inverse=True)
+    places = [(key // deep // wide, key // deep % wide, key % deep) for key in distinct.tolist()]
+    return Lines(places, index[len(of_life) :], index[: len(of_life)])
+
+
+def line_name(slot: int, lane: int) -> str:
+    """How a viewer calls a line."""
+    return f"slot {slot}" if lane == 0 else f"slot {slot}, overlapping {lane}"
+
+
 def tracks(trace: Trace) -> Tracks:
     """The tracks of `trace`. RecordError if it does not tell how its clocks go together."""
     axis = time_axis(trace)

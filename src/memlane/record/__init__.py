@@ -7,7 +7,7 @@ from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
 from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
 from memlane.record.file import save
-from memlane.record.output import check_output, replacing
+from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
 from memlane.record.site import (
     BY_EMULATOR,
@@ -55,9 +55,11 @@ __all__ = [
     "Trace",
     "build_trace",
     "check_output",
+    "check_output_directory",
     "kernel_label",
     "load",
     "replacing",
+    "replacing_directory",
     "save",
     "summarise",
     "time_axis",

@@ -1,9 +1,10 @@
-"""Writing a file whole or not at all: every file that memlane leaves behind goes through here."""
+"""Writing a file, or a directory of files, whole or not at all: all that memlane leaves behind goes through here."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,3 +49,43 @@ def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bin
     finally:
         if not is_device:
             scratch.unlink(missing_ok=True)
+
+
+def check_output_directory(path: str | os.PathLike[str], anchor: str, force: bool = False) -> None:
+    """As `check_output`, for `replacing_directory`."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
+    if target.is_dir() and not (target / anchor).is_file():
+        raise RecordError(f"{path} is a directory without {anchor}, so it may hold something else; name another")
+    if target.exists() and not target.is_dir():
+        raise RecordError(f"{path} is a file, and this format is a directory; name another")
+    if target.exists() and not force:
+        raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+
+
+@contextmanager
+def replacing_directory(path: str | os.PathLike[str], anchor: str, force: bool = False) -> Iterator[Path]:
+    """An empty directory that becomes `path` when the block ends well; if not, an older one stays as it was.
+
+    An older one is replaced only with `force`, and only if it has the file `anchor`, which tells that it is of the same kind. It is moved
+    away first: whoever is killed between two renames finds it beside `path`, whole. RecordError as for `replacing`.
+    """
+    check_output_directory(path, anchor, force)
+    final = Path(os.path.realpath(path))
+    scratch, old = (final.with_name(f".memlane-{secrets.token_hex(8)}.{suffix}") for suffix in ("part", "old"))
+    try:
+        scratch.mkdir()
+        yield scratch
+        if hasattr(os, "sync"):
+            os.sync()  # once: an archive may have thousands of files
+        if final.exists():
+            final.replace(old)
+        scratch.replace(final)
+    except OSError as error:
+        rest = "the directory that was there is unchanged" if final.is_dir() else "nothing was left behind"
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}; {rest}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if final.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
