@@ -18,6 +18,7 @@ KERNELS = {
     "histogram": ["global_atomics", "shared_atomics"],
     "matmul": ["matmul"],
     "reduction": ["block_sum<int>", "block_sum<float>", "interleaved<int>", "interleaved<float>"],
+    "rotation": ["turn"],
     "spmv": ["csr_scalar", "csr_warp"],
     "stencil": ["seven_point", "marching"],
     "transpose": ["naive", "tiled", "padded"],

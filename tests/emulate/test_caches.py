@@ -184,5 +184,7 @@ def test_shared_memory_is_taken_from_l1() -> None:
 def test_levels_use_nearly_all_of_each_chip(name: str) -> None:
     chip = load(name)
     for nbytes in (chip.l2_bytes, chip.l1_bytes, l1_bytes(chip, chip.shared_bytes_per_sm)):
+        if nbytes == 0:
+            continue  # a chip without that cache
         level = Level(chip, nbytes)
         assert 0.94 * nbytes < level.sets * level.ways * chip.line_bytes <= nbytes

@@ -107,8 +107,9 @@ def test_a_full_pipe_delivers_what_the_chip_says() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_each_shipped_chip_has_whole_intervals(name: str) -> None:
+    """The model issues at most one instruction a cycle, also for schedulers that issue two."""
     chip = load(name)
-    assert [interval_of(chip, pipe) for pipe in PIPES] == [pytest.approx(chip.issue_interval(pipe)) for pipe in PIPES]
+    assert [interval_of(chip, pipe) for pipe in PIPES] == [pytest.approx(max(1, chip.issue_interval(pipe))) for pipe in PIPES]
 
 
 @pytest.mark.parametrize(

@@ -251,10 +251,14 @@ def _offset_of_line(text: str, line: int) -> int:
     return position
 
 
+_BUILTIN = "__nv_nvrtc_builtin_header.h"
+"""How the compiler calls the header that it has in itself."""
+
+
 def _with_short_names(ptx: str, names: Sequence[str]) -> str:
     """The compiler makes the names of files absolute; here they become again what we call them, and those of CUDA's headers relative to
     the include directory."""
-    absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE)}
+    absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
     roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
 
     def short(found: re.Match[str]) -> str:
