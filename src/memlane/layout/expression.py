@@ -46,6 +46,8 @@ class Expression:
         right = _expression(other)
         if right.is_number(1):
             return self
+        if right.is_number(0):
+            return right
         return self << _power(right) if self.low >= 0 and _power(right) else _operation("*", self, right)
 
     def __floordiv__(self, other: Expression | int) -> Expression:
@@ -68,6 +70,8 @@ class Expression:
 
     def __and__(self, other: Expression | int) -> Expression:
         right = _expression(other)
+        if right.is_number(0) or self.is_number(0):
+            return number(0)
         if right.op == "number" and self.low >= 0 and self.high < _lowest_clear_bit(right.low):
             return self
         return _operation("&", self, right)

@@ -198,7 +198,7 @@ class Composed(Layout):
 
     @cached_property
     def inverse(self) -> Layout:
-        if self.inner.is_bijective and self.inner.size == self.outer.rows * self.outer.columns:
+        if self.is_bijective and self.inner.is_bijective:  # else an offset without an element would go unnoticed
             return self.inner.inverse @ self.outer.inverse
         return Inverse(1, self.size, self)
 
@@ -242,7 +242,15 @@ class Inverse(Layout):
 
     @cached_property
     def inverse(self) -> Layout:
-        return self.of if self.of.is_bijective else Inverse(1, self.size, self)
+        return self.of
+
+    @cached_property
+    def is_injective(self) -> bool:
+        return True
+
+    @cached_property
+    def is_bijective(self) -> bool:
+        return self.of.is_bijective
 
     def _checked(self, what: str, given: Index, count: int) -> Any:
         offset = super()._checked(what, given, count)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
@@ -97,7 +98,7 @@ class Program:
         self._check_rounding()
         kind = "int" if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in self.steps) else "long long"
         lines = [f"__host__ __device__ inline {kind} {function}({', '.join(f'{kind} {one}' for one in parameters)})", "{"]
-        for number, values in self._tables.items():
+        for number, values in enumerate(self._tables.values()):
             lines.append(f"    static const {kind} table{number}[{len(values)}] = {{{', '.join(map(str, values))}}};")
         texts, variables = self._texts(_in_c, "table{}")
         lines += [f"    const {kind} {variable} = {text};" for variable, text in variables]
@@ -113,19 +114,20 @@ class Program:
 
     def tables(self, function: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """The global arrays of the function that `python` writes."""
-        return {f"{function}_table{number}": values for number, values in self._tables.items()}
+        return {f"{function}_table{number}": values for number, values in enumerate(self._tables.values())}
 
     def _texts(self, operation: Callable[[str, list[str]], str], table: str) -> tuple[list[str], list[tuple[str, str]]]:
         """The text of each step, and the variables to be defined first, in order."""
         uses = Counter(operand for step in self.steps for operand in step.operands)
         texts: list[str] = []
         variables: list[tuple[str, str]] = []
+        tables = count()
         for number, step in enumerate(self.steps):
             part, operands = step.part, [texts[one] for one in step.operands]
             if part.op in _ALONE:
                 texts.append(str(part.value) if part.low >= 0 else f"({part.value})")
                 continue
-            text = f"{table.format(number)}[{_bare(operands[0])}]" if part.op == "table" else f"({operation(part.op, operands)})"
+            text = f"{table.format(next(tables))}[{_bare(operands[0])}]" if part.op == "table" else f"({operation(part.op, operands)})"
             if uses[number] > 1:
                 variables.append((f"t{len(variables)}", _bare(text)))
                 text = variables[-1][0]
