@@ -22,7 +22,7 @@ demo: $(STAMP) ## trace the example transposes on the emulator and explain what 
 	$(BIN)/memlane explain transpose.parquet
 
 test: $(STAMP) ## run the tests that need no GPU
-	$(BIN)/python -m pytest -q -m "not gpu"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
 
 gpu-test: $(STAMP) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -q -m gpu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _machine_code_of_this_session() -> Iterator[None]:
-    """The emulator's machine code is kept for the session, for the processes that tests start too, and apart from the user's."""
-    with tempfile.TemporaryDirectory(prefix="memlane-tests-") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "MEMLANE_CACHE_DIR", folder)
-        patch.delitem(os.environ, "MEMLANE_CACHE", raising=False)
-        yield
+_machine_code = pytest.StashKey[tuple[tempfile.TemporaryDirectory[str], pytest.MonkeyPatch]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The emulator's machine code is kept for the session, apart from the user's. Processes that share the tests, and those that tests
+    start, inherit the place."""
+    if hasattr(config, "workerinput"):
+        return
+    folder, patch = tempfile.TemporaryDirectory(prefix="memlane-tests-"), pytest.MonkeyPatch()
+    patch.setitem(os.environ, "MEMLANE_CACHE_DIR", folder.name)
+    patch.delitem(os.environ, "MEMLANE_CACHE", raising=False)
+    config.stash[_machine_code] = folder, patch
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    kept = config.stash.get(_machine_code, None)
+    if kept is not None:
+        folder, patch = kept
+        patch.undo()
+        folder.cleanup()
 
 
 @pytest.fixture
