@@ -85,7 +85,20 @@ def _entry(one: Application) -> list[str]:
     lines += ["ld.param.u64 outputs, [results];", "add.u64 outputs, outputs, offset;"]
     for space in spaces:
         lines += _own_bytes(one, space)
-    return lines
+    return lines + (_neighbours_operands(one) if _reads_operands(one) else [])
+
+
+def _reads_operands(one: Application) -> bool:
+    """Whether some form reads memory that was written before the launch: behind the operands, the first two of each thread together."""
+    return any("[next_operands]" in case.code for case in one.cases)
+
+
+def _neighbours_operands(one: Application) -> list[str]:
+    """Where those of the thread's neighbour lie."""
+    start = 8 * one.count * len(one.kinds)
+    lines = [".reg .b64 next_operands;", "ld.param.u64 place, [operands];", f"add.u64 place, place, {start};"]
+    lines += ["xor.b32 other, thread, 1;", f"mad.lo.u32 other, block, {THREADS}, other;"]
+    return [*lines, "mad.wide.u32 next_operands, other, 16, place;"]
 
 
 def _own_bytes(one: Application, space: str) -> list[str]:
@@ -142,7 +155,9 @@ def _result_store(name: str, spare: str, kind: str, distance: int) -> Iterator[s
 
 def run(one: Application, loaded: LoadedModule, target: Target) -> list[list[Bits]]:
     """The results of each form: a list of arrays of bits for each."""
-    inputs = target.array(np.stack(one.operands() or [np.zeros(1, np.uint64)]))
+    operands = one.operands() or [np.zeros(1, np.uint64)]
+    together = np.stack(operands[:2], axis=1).reshape(2, -1) if _reads_operands(one) else []
+    inputs = target.array(np.stack([*operands, *together]))
     planes = sum(len(case.results) for case in one.cases)
     outputs = target.zeros((planes, one.count), np.uint64)
     loaded[one.name][one.count // THREADS, THREADS](inputs, outputs)

@@ -142,7 +142,8 @@ def _carry(spelling: Spelling) -> Case:
     return Case(spelling, tuple(operands), (kind, kind), code, temporaries)
 
 
-# -- memory: each thread has 16 bytes in every space, `own_<space>`, and knows those of its neighbour, `next_<space>` ---------------
+# -- memory: each thread has 16 bytes in every space, `own_<space>`, and knows those of its neighbour, `next_<space>`; in `next_operands`
+# lie those that the neighbour would store first, since before the launch ------------------------------------------------------------
 
 _FILL = "0x5a5a5a5a5a5a5a5a"
 
@@ -169,8 +170,11 @@ def _vector(count: int, letter: str) -> str:
 
 
 def _load(spelling: Spelling) -> Case:
-    """What the neighbour stored, read back by the form."""
+    """What the neighbour stored, read back by the form; or, where the manual wants memory that nobody writes meanwhile, found there."""
     space, count = _space(spelling), int(spelling.form.slots.get("vec", "v1")[1:])
+    if spelling.has("nc") or spelling.row.opcode == "ldu":
+        code = f"{spelling.name} {_vector(count, '@')}, [next_operands];"
+        return Case(spelling, ("b64", "b64"), (spelling.form.slots["type"],) * count, code)
     barrier = _synchronised(space)
     code = f"{barrier}st{_of_space(space)}.v2.b64 [own_{space}], {{x0, x1}}; {barrier}"
     code += f"{spelling.name} {_vector(count, '@')}, {_there(space)};"

@@ -111,6 +111,13 @@ def test_a_load_sees_what_the_neighbour_stored() -> None:
     assert (found == other.astype(np.int16).astype(np.int16).view(np.uint16)).all()
 
 
+@pytest.mark.parametrize("name", ["ld.global.nc.v2.u64", "ld.global.nc.L1::no_allocate.v2.u64"])
+def test_loads_that_need_not_see_the_stores_of_their_kernel_find_what_was_there_before(name: str) -> None:
+    (a, b), found = results(one := case(name))
+    assert "st." not in one.code
+    assert all((operand[np.arange(len(a)) ^ 1] == half).all() for operand, half in zip((a, b), found, strict=True))
+
+
 def test_threads_that_meet_at_one_address_all_count() -> None:
     (a,), (found,) = results(case("red.global.add.u32", "red.global.add.u32, 16 threads an address"))
     expected = (12345 + a.reshape(-1, 16, 8).sum(axis=1)) & np.uint64(0xFFFFFFFF)
