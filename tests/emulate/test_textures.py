@@ -223,7 +223,7 @@ def test_whole_coordinates_of_an_image() -> None:
 
 
 def test_results_as_halves() -> None:
-    texture = emulator().texture(np.array([[1.5, 1 / 3, -2, 1e6]], np.float32), channels=4)
+    texture = emulator().texture(np.array([[1.5, 1 / 3, -2, 1e6]], np.float32), channels=4, memory="linear")
     single, both = "tex.1d.v4.f16.s32 {%h1, %h2, %h3, %h4}", "tex.1d.v2.f16x2.s32 {%r2, %r3}"
     body = f"""mov.u32 %r1, 0; {single}, [%rd1, {{%r1}}]; st.global.u16 [%out], %h1; st.global.u16 [%out+2], %h2;
         {both}, [%rd1, {{%r1}}]; st.global.u32 [%out+4], %r2; st.global.u32 [%out+8], %r3;"""
@@ -282,6 +282,14 @@ def test_linear_memory_has_no_real_coordinates(kernels: LoadedModule) -> None:
     assert refused(kernels, "read_1d", texture).endswith("of a texture in linear memory (1d image of f4, 4); it takes a 1d texture")
 
 
+def test_one_whole_coordinate_reads_linear_memory_only(kernels: LoadedModule) -> None:
+    texture = kernels.target.texture(T)
+    assert refused(kernels, "fetch_float", texture) == (
+        f"the handle {texture.handle:#x} of a 1d texture (1d image of f4, 4); "
+        'it takes a texture in linear memory: target.texture(..., memory="linear")'
+    )
+
+
 def test_a_dropped_texture_is_noticed(kernels: LoadedModule) -> None:
     handle = kernels.target.texture(T).handle
     assert refused(kernels, "read_1d", handle).endswith(
@@ -313,7 +321,7 @@ def test_fetches_take_their_latency(kernels: LoadedModule) -> None:
             f"ld.param.u64 %rd1, [image]; mov.u32 %r1, 0; {chain * length} st.global.u32 [%out], %r1; ret;",
             params=".param .u64 out, .param .u64 image",
         )
-        out, texture = target.zeros(1, np.int32), target.texture(np.zeros(4, np.int32))
+        out, texture = target.zeros(1, np.int32), target.texture(np.zeros(4, np.int32), memory="linear")
         seen: list[Observation] = []
         launch = target.load(parse(text, "test.ptx"))["k"][1, 1].bind(out, texture)
         target.launch(replace(launch, layers=Layers(clock=True, report=seen.append)))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from memlane.driver import Device
+from memlane.errors import BadAccess
 from memlane.launch import LoadedModule, Target
 from memlane.ptx import parse
 from tests.emulate.running import program
@@ -101,10 +102,35 @@ def test_coordinates_that_are_no_numbers_or_far_away(both: Both, mode: str, norm
         assert_same(found, where)
 
 
-@pytest.mark.parametrize("memory", ["linear", "array"])
-def test_whole_coordinates(both: Both, memory: str) -> None:
-    where = [np.array([*range(-3, 12), 2.0**30, -(2.0**31)])]
-    assert_same(on_both(both, "fetch_float", texels((9,)), where, memory=memory), where)
+WHOLE = [np.array([*range(-3, 12), 2.0**30, -(2.0**31)])]
+
+
+def test_whole_coordinates(both: Both) -> None:
+    assert_same(on_both(both, "fetch_float", texels((9,)), WHOLE, memory="linear"), WHOLE)
+
+
+def test_one_whole_coordinate_finds_no_texel_of_an_array(both: Both) -> None:
+    """The guide has no such fetch. So the emulator refuses it; what the GPU gives is noted here."""
+    of_gpu, of_emulator = both
+    assert not read(of_gpu, "fetch_float", of_gpu.target.texture(texels((9,))), *WHOLE).any()
+    with pytest.raises(BadAccess, match="it takes a texture in linear memory"):
+        read(of_emulator, "fetch_float", of_emulator.target.texture(texels((9,))), *WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "shape", "items"),
+    [("2d", (5, 7), "%r1, %r2"), ("3d", (3, 5, 7), "%r1, %r2, %r3, %r3"), ("a2d", (4, 5, 7), "%r3, %r1, %r2, %r2")],
+)
+def test_whole_coordinates_of_an_image(gpu: Device, emulator: Target, geometry: str, shape: tuple[int, ...], items: str) -> None:
+    """In and around a corner: thread by thread x goes from -1 to 6, y from 2 to 5."""
+    body = f"""and.b32 %r1, %tid, 7; sub.s32 %r1, %r1, 1; shr.u32 %r2, %tid, 3; add.s32 %r2, %r2, 2; mov.u32 %r3, 1;
+        tex.{geometry}.v4.s32.s32 {{%r4, %r5, %r6, %r7}}, [%rd1, {{{items}}}];
+        mul.wide.u32 %rd2, %tid, 4; add.u64 %rd2, %rd2, %out; st.global.u32 [%rd2], %r4;"""
+    image = np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape)
+    found = []
+    for target in (gpu, emulator):
+        found.append(run_ptx(target, body, target.texture(image, layered=geometry.startswith("a")), words=32))
+    assert found[0].tolist() == found[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -222,11 +248,11 @@ def test_surfaces_are_copied(both: Both, kernel: str, shape: tuple[int, ...], dt
         assert np.array_equal(found[0], image)
 
 
-def run_ptx(target: Target, body: str, image: Any) -> npt.NDArray[Any]:
-    """The four words that 32 threads of PTX leave at `%out`, with the handle of an image in `%rd1`."""
+def run_ptx(target: Target, body: str, image: Any, words: int = 4) -> npt.NDArray[Any]:
+    """The words that 32 threads of PTX leave at `%out`, with the handle of an image in `%rd1`."""
     text = program(f"ld.param.u64 %rd1, [image]; {body} ret;", params=".param .u64 out, .param .u64 image")
     text = re.sub(r"%tid(?![.\w])", "%thread", text)  # ptxas takes the emulator tests' name of a register for a special one
-    out = target.zeros(4, np.int32)
+    out = target.zeros(words, np.int32)
     target.load(parse(text, "test.ptx"))["k"][1, 32](out, image)
     return out.numpy()
 

@@ -105,7 +105,8 @@ def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
     kind, texels = found
     if kind == 0:
         return f"the handle {handle:#x} of a {texels} that was dropped; keep what target.texture gave as long as kernels use it"
-    return f"the handle {handle:#x} of {_described(kind)} ({texels}); it takes {_described(wanted)}"
+    remedy = ': target.texture(..., memory="linear")' if wanted == LINEAR_MEMORY else ""
+    return f"the handle {handle:#x} of {_described(kind)} ({texels}); it takes {_described(wanted)}{remedy}"
 
 
 def _described(kinds: int) -> str:
@@ -116,7 +117,7 @@ def _described(kinds: int) -> str:
     named = [name for name in GEOMETRIES if kinds & texture_kind(name)]
     if kinds == LINEAR_MEMORY:
         return "a texture in linear memory"
-    return "a texture" if len(named) > 1 else f"a {named[0]} texture" + (" or one in linear memory" if kinds & LINEAR_MEMORY else "")
+    return "a texture" if len(named) > 1 else f"a {named[0]} texture"
 
 
 def surface_trouble(textures: Textures, instruction: Instruction, misaligned: bool, packed: int, z: int, number: int) -> str:

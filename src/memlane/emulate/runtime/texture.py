@@ -4,7 +4,8 @@ Coordinates become positions in fixed point: whole texels for point sampling; fo
 rounded to the nearest, which the programming guide gives as the precision of the weights. A position is brought into the image by the
 address mode of its axis only then, on whole numbers, so that coordinates next to an edge lose nothing. What the guide leaves open: a
 coordinate that is no number counts as 0, and so does one so large that `wrap` and `mirror` find no fraction in it (infinities too). Whole
-coordinates name a texel, whatever the address mode, and find 0 outside the image.
+coordinates name a texel, whatever the address mode, and find 0 outside the image; one of them alone reads linear memory only, as the guide
+says of `tex1Dfetch`: from an array an H200 gives 0 for every texel.
 
 Means are computed in f64, where the products of texels and weights are exact, and rounded once. Channels that a texel does not have
 read as 0.
@@ -255,7 +256,7 @@ def _scatter(e: Emit, found: Value, lane: Value, out: Value) -> None:
 @cache
 def sample(geometry: str, whole: bool) -> Helper:
     """Read a texture of a shape: `whole` coordinates, which name a texel, or floats."""
-    wanted = texture_kind(geometry) | (LINEAR_MEMORY if whole and geometry == "1d" else 0)
+    wanted = LINEAR_MEMORY if whole and geometry == "1d" else texture_kind(geometry)
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, out: Value) -> None:
         found = e.local(_TEXEL, align=16)
