@@ -111,9 +111,9 @@ def test_a_load_sees_what_the_neighbour_stored() -> None:
     assert (found == other.astype(np.int16).astype(np.int16).view(np.uint16)).all()
 
 
-@pytest.mark.parametrize("name", ["ld.global.nc.v2.u64", "ld.global.nc.L1::no_allocate.v2.u64"])
+@pytest.mark.parametrize("name", ["ld.global.nc.v2.b64", "ld.global.nc.L1::no_allocate.v2.b64"])
 def test_loads_that_need_not_see_the_stores_of_their_kernel_find_what_was_there_before(name: str) -> None:
-    (a, b), found = results(one := case(name))
+    (a, b), found = results(one := handmade.case_of(name, 2))
     assert "st." not in one.code
     assert all((operand[np.arange(len(a)) ^ 1] == half).all() for operand, half in zip((a, b), found, strict=True))
 
