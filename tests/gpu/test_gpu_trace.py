@@ -109,3 +109,18 @@ def test_merged_loads_are_counted_as_on_the_emulator(gpu: Device, emulator: Targ
     assert [entry.exactness for entry in counted[0].checked.sites] == [entry.exactness for entry in counted[1].checked.sites]
     assert counted[0].merged == counted[1].merged
     assert len(counted[0].merged) == 1
+
+
+def test_what_the_probes_changed_is_told(gpu: Device, on_gpu: LoadedModule) -> None:
+    source, out = gpu.array(np.arange(1000, dtype=np.uint32)), gpu.zeros(1000, "u4")
+    recorded = trace(on_gpu["add_one"][8, BLOCK], out, source, 1000, perturbation=True)
+    found = recorded.launches[0].perturbation
+    assert found is not None
+    assert found.plain is not None, found.unknown
+    assert found.probed is not None
+    assert 0 < found.plain.registers < found.probed.registers
+    assert found.plain.resident_blocks == gpu.resident_blocks(on_gpu["add_one"], BLOCK, 0) >= found.probed.resident_blocks > 0
+    assert found.slowdown is not None
+    assert found.slowdown > 0.5
+    assert (found.rounds, recorded.table.num_rows, recorded.lost) == (5, 64, 0)
+    assert np.array_equal(out.numpy(), np.arange(1000) + 1)

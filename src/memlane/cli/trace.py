@@ -36,6 +36,10 @@ def trace(
             "--counts", help="On a GPU, count transactions too, by a launch of its own before each traced one; the emulator always does."
         ),
     ] = False,
+    perturbation: Annotated[
+        bool,
+        typer.Option("--perturbation", help="Time each launch without and with probes too, by launches of its own before the traced one."),
+    ] = False,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     check: o.Checked = False,
@@ -48,7 +52,7 @@ def trace(
     path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts)
+    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts, perturbation=perturbation)
     failure, launched = None, LaunchedKernels(launch)
     try:
         with progress("tracing"), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):

@@ -103,6 +103,17 @@ class Arena:
         self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, asked)))
         return max(0, buffer.reserved - asked)
 
+    def discard(self) -> None:
+        """Empty the present buffer and forget what it held, after everything launched has finished."""
+        if self._buffer is not None:
+            self._target.clear(self._buffer.address, self._buffer.layout.nbytes)
+            self._target.write(self._buffer.address, initial_header(self._buffer.layout))
+
+    def close(self) -> None:
+        """Record nothing from now on, and forget what was recorded since the last `collect`."""
+        self._probed.twin.set_pointer(POINTER, 0)
+        self._buffer = None
+
     def collect(self) -> list[Decoded]:
         """All that was recorded, after everything launched has finished. Whatever runs later (a graph may) records nothing."""
         self._probed.twin.set_pointer(POINTER, 0)

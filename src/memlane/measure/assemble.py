@@ -14,6 +14,7 @@ from memlane.launch import Target
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
 from memlane.measure.observed import branch_counts, site_counts
+from memlane.measure.perturbation import perturbation_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.record import WARP_DTYPE, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
@@ -190,6 +191,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         counts=counts,
         branches=branches,
         accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
+        perturbation=perturbation_of(launch, grid.record.probed, grid.record.times),
     )
 
 

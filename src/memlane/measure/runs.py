@@ -15,7 +15,7 @@ from memlane.instrument import Decoded
 from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
 from memlane.measure.probed import ProbedModule
-from memlane.record import Counts
+from memlane.record import Counts, Perturbation
 
 Extent = tuple[int, int]
 
@@ -40,6 +40,8 @@ class LaunchRecord:
 
     def layers(self, max_accesses: int) -> Layers:
         """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
+    times: Perturbation | None = None
+    """From launches that were timed without probes and with them; where somebody asked."""
         theirs = self.launch.layers
         report = None if theirs.report is None else self._as_plain
         mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed)

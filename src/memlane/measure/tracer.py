@@ -11,6 +11,7 @@ from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.memory import Snapshot
+from memlane.measure.perturbation import times_of
 from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.tallied import Tally
@@ -41,6 +42,7 @@ class Tracer(Watching):
         `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
         fit a fixed share of memory. What finds no room is counted as lost.
 
+        perturbation: bool = False,
         `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given and
         the variables of its module are put back in between; what the kernel changes elsewhere (memory behind pointers in memory) it changes
         twice. The emulator sees the transactions in the traced launch itself and always counts.
@@ -50,9 +52,13 @@ class Tracer(Watching):
         self._tallies: dict[LoadedModule, Tally] = {}
         self.seen = 0
         """Launches that were observed."""
+
+        `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
+        memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
         self.traced = 0
         """Launches that were sent out with probes."""
         self._only = only_launch
+        self._perturbation = perturbation
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
@@ -86,6 +92,8 @@ class Tracer(Watching):
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
     def _count(self, launch: Launch) -> Counts:
+        if self._perturbation:
+            record.times = times_of(launch, self.options, self._records_per_warp)
         """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
         loaded = launch.kernel.loaded
         if loaded not in self._tallies:
@@ -126,13 +134,15 @@ def trace(
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
-    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`
-    and `counts` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
+    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`,
+    `counts` and `perturbation` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
     """
-    tracer = Tracer(TraceOptions(scheme, selection or Selection()), records_per_warp=records_per_warp, counts=counts)
+    options = TraceOptions(scheme, selection or Selection())
+    tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)
         with observing(tracer):
             launch.kernel.target.launch(observed(launch))
         return tracer.finish()
+    perturbation: bool = False,

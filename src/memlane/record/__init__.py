@@ -1,6 +1,7 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any file whole or not at all.
+Order inside: site <- counts, perturbation <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any file whole or
+not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
@@ -8,6 +9,7 @@ from memlane.record.build import build_trace
 from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
 from memlane.record.file import save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
+from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
 from memlane.record.site import (
     BY_EMULATOR,
@@ -43,8 +45,10 @@ __all__ = [
     "BranchCounts",
     "Counts",
     "Exactness",
+    "Footprint",
     "LaunchInfo",
     "LineSummary",
+    "Perturbation",
     "Place",
     "Site",
     "SiteCounts",

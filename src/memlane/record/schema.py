@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from memlane.record.counts import BranchCounts, SiteCounts
+from memlane.record.perturbation import Perturbation
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -74,3 +75,5 @@ class LaunchInfo:
     """Accesses, those of the probes among them, that the target saw and had no room for: the transactions of some records are unknown."""
     counts: tuple[SiteCounts, ...] = ()
     """Transactions by site where they were counted with the trace."""
+    perturbation: Perturbation | None = None
+    """What the probes changed; None in files of a memlane that did not look."""

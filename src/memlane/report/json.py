@@ -22,7 +22,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       accesses_not_kept (whose transactions are unknown), windows_cycles (of the empty probe, by scheme), sites: list
                       of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
                       tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
-                      start to end; `lifetime_share`: 0 to 1, serialised by the probe).
+                      start to end; `lifetime_share`: 0 to 1, serialised by the probe), perturbations: list of {launch, kernel, and
+                      the fields of `memlane.record.Perturbation`, times in ns; slowdown: time with probes over time without}
     kind "banks"      rows, columns of the tile; entries: list of the fields of `memlane.layout.Wavefronts` with `conflicts`, `mean` minus
                       `ideal`
     kind "layout"     what a search found: layout, python and cuda (the same as text), rows, columns, size, extra_operations and
@@ -84,12 +85,18 @@ def summary_document(trace: Trace) -> Document:
         "windows_cycles": dict(trace.windows),
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],
+        "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "lines": [asdict(entry) for entry in summarise(trace)],
     }
 
 
 def document_head(kind: str) -> Document:
     return {"memlane_json": VERSION, "kind": kind}
+def _perturbation(launch: LaunchInfo) -> Document:
+    assert launch.perturbation is not None
+    return {"launch": launch.id, "kernel": launch.kernel, **asdict(launch.perturbation), "slowdown": launch.perturbation.slowdown}
+
+
 
 
 def _counts(counts: Counts) -> Document:

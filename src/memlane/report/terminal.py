@@ -16,6 +16,7 @@ from memlane.diagnose import Finding
 from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
+from memlane.report.perturbation import perturbation_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import total_notes
@@ -136,6 +137,7 @@ def _footer(trace: Trace) -> list[Text]:
     ]
     return [plain(note, "dim") for note in notes]
 
+        *perturbation_notes(trace),
 
 def _reasons(trace: Trace) -> str:
     reasons = dict.fromkeys(site.reason for site in trace.sites if site.completeness == ISSUE_ONLY and site.reason)

@@ -1,0 +1,87 @@
+"""What probes change: registers, occupancy and time of a launch without them and with them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memlane.compile import KernelUsage, kernel_usage
+from memlane.errors import MemlaneError
+from memlane.instrument import TraceOptions
+from memlane.launch import Launch, Layers, Schedule, Step
+from memlane.measure.arena import Arena
+from memlane.measure.memory import Snapshot
+from memlane.measure.probed import ProbedModule, lent
+from memlane.record import Footprint, Perturbation
+
+ROUNDS = 5
+"""How often a launch is timed each way; once on a target that models time."""
+
+
+def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | None = None) -> Perturbation:
+    """The footprints of a launch and of its twin, beside its `times` where they were taken.
+
+    A trace is never lost for it: what cannot be read is unknown, with the reason.
+    """
+    times, target = times or Perturbation(), launch.kernel.target
+    twin = twin_of(launch, probed)
+    try:
+        plain, with_probes = _footprint(launch), _footprint(twin)
+    except Exception as error:
+        return replace(times, unknown=str(error).partition("\n")[0] if isinstance(error, MemlaneError) else repr(error))
+    if plain is None or with_probes is None:
+        return replace(times, unknown=f"{target.name} runs PTX")
+    return replace(times, plain=plain, probed=with_probes)
+
+
+def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
+    """The launch timed in turn without probes and with them, with the arrays that it was given and the variables of its module as they
+    were before each; they are so again when this returns. What it changes elsewhere it changes each time.
+
+    The probes write into a buffer of their own, with the room that a trace has.
+    """
+    launch = replace(launch, layers=Layers())  # Who watches the launch has nothing to do with its rehearsals.
+    target, before = launch.kernel.target, Snapshot(launch)
+    plain: list[float] = []
+    with_probes: list[float] = []
+    with lent(launch.kernel.loaded, options) as probed:
+        arena, twin = Arena(probed, records_per_warp), twin_of(launch, probed)
+        arena.make_room(launch)
+        probed.twin.copy_constants()
+        try:
+            warm_up = 0 if target.modelled else 1
+            for turn in range(warm_up + (1 if target.modelled else ROUNDS)):
+                for one, samples in ((launch, plain), (twin, with_probes)):
+                    elapsed = target.run_steps(Schedule((Step(one),))).elapsed_ns
+                    before.restore()
+                    if turn >= warm_up:
+                        samples.append(elapsed)
+                arena.discard()
+        finally:
+            arena.close()
+    return Perturbation(plain_ns=statistics.median(plain), probed_ns=statistics.median(with_probes), rounds=len(plain))
+
+
+def twin_of(launch: Launch, probed: ProbedModule) -> Launch:
+    """The launch with the kernel that has probes."""
+    return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch))
+
+
+def _footprint(launch: Launch) -> Footprint | None:
+    """None if the target has no assembled code."""
+    kernel, (x, y, z) = launch.kernel, launch.block
+    kept = kernel.loaded.attached
+    if "usage" not in kept:
+        code = kernel.target.assembled(kernel.loaded)
+        kept["usage"] = None if code is None else kernel_usage(code)
+    usage: Mapping[str, KernelUsage] | None = kept["usage"]
+    if usage is None:
+        return None
+    own = usage[kernel.name]
+    return Footprint(
+        registers=own.registers,
+        local_bytes=own.local_bytes,
+        shared_bytes=own.shared_bytes + launch.shared_bytes,
+        resident_blocks=kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes),
+    )

@@ -1,0 +1,30 @@
+"""What probes changed, in one line for each kernel that was launched in one way."""
+
+from __future__ import annotations
+
+from memlane.record import Footprint, LaunchInfo, Perturbation, Trace, kernel_label
+from memlane.report.numbers import number
+
+
+def perturbation_notes(trace: Trace) -> list[str]:
+    """Registers, local memory, resident blocks and, where it was measured, time without probes and with them."""
+    told = dict.fromkeys(_note(launch, launch.perturbation, trace.modelled) for launch in trace.launches if launch.perturbation is not None)
+    return list(told)
+
+
+def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
+    facts = [_footprints(found.plain, found.probed)] if found.plain is not None and found.probed is not None else []
+    if not facts:
+        facts.append(f"registers and resident blocks are not known{f': {found.unknown}' if found.unknown else ''}")
+    if found.plain_ns is not None and found.probed_ns is not None:
+        how = "modelled" if modelled else f"median of {found.rounds}"
+        ratio = "" if found.slowdown is None else f" ({number(found.slowdown)} times, {how})"
+        facts.append(f"time {number(found.plain_ns / 1e3)} -> {number(found.probed_ns / 1e3)} us{ratio}")
+    return f"Without -> with probes, {kernel_label(launch.kernel)}: {'; '.join(facts)}."
+
+
+def _footprints(plain: Footprint, probed: Footprint) -> str:
+    return (
+        f"registers {plain.registers} -> {probed.registers}, local memory {plain.local_bytes} -> {probed.local_bytes} bytes a thread; "
+        f"blocks on a multiprocessor {plain.resident_blocks} -> {probed.resident_blocks}"
+    )
