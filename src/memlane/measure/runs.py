@@ -37,11 +37,11 @@ class LaunchRecord:
     """With the turn at which each was made."""
     counted: Counts | None = None
     """From a counting launch, under the sites of the original module; where the target cannot observe."""
+    times: Perturbation | None = None
+    """From launches that were timed without probes and with them; where somebody asked."""
 
     def layers(self, max_accesses: int) -> Layers:
         """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
-    times: Perturbation | None = None
-    """From launches that were timed without probes and with them; where somebody asked."""
         theirs = self.launch.layers
         report = None if theirs.report is None else self._as_plain
         mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed)

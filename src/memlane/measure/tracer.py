@@ -36,29 +36,29 @@ class Tracer(Watching):
         only_launch: int | None = None,
         records_per_warp: int | None = None,
         counts: bool = False,
+        perturbation: bool = False,
     ) -> None:
         """`only_launch`: trace the launch of that number, from 0, and leave the others alone.
 
         `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
         fit a fixed share of memory. What finds no room is counted as lost.
 
-        perturbation: bool = False,
         `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given and
         the variables of its module are put back in between; what the kernel changes elsewhere (memory behind pointers in memory) it changes
         twice. The emulator sees the transactions in the traced launch itself and always counts.
-        """
-        self.options = options or TraceOptions()
-        self._counts = counts
-        self._tallies: dict[LoadedModule, Tally] = {}
-        self.seen = 0
-        """Launches that were observed."""
 
         `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
         memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
+        """
+        self.options = options or TraceOptions()
+        self._counts = counts
+        self._perturbation = perturbation
+        self._tallies: dict[LoadedModule, Tally] = {}
+        self.seen = 0
+        """Launches that were observed."""
         self.traced = 0
         """Launches that were sent out with probes."""
         self._only = only_launch
-        self._perturbation = perturbation
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
@@ -86,14 +86,14 @@ class Tracer(Watching):
         self._records.append(record)
         if self._counts and not launch.kernel.target.observes:
             record.counted = self._count(launch)
+        if self._perturbation:
+            record.times = times_of(launch, self.options, self._records_per_warp)
         room = arena.make_room(launch)
         probed.twin.copy_constants()
         layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
 
     def _count(self, launch: Launch) -> Counts:
-        if self._perturbation:
-            record.times = times_of(launch, self.options, self._records_per_warp)
         """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
         loaded = launch.kernel.loaded
         if loaded not in self._tallies:
@@ -131,6 +131,7 @@ def trace(
     selection: Selection | None = None,
     records_per_warp: int | None = None,
     counts: bool = False,
+    perturbation: bool = False,
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
@@ -145,4 +146,3 @@ def trace(
         with observing(tracer):
             launch.kernel.target.launch(observed(launch))
         return tracer.finish()
-    perturbation: bool = False,

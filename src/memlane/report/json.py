@@ -83,20 +83,20 @@ def summary_document(trace: Trace) -> Document:
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
         "accesses_not_kept": sum(launch.accesses_not_kept for launch in trace.launches),
         "windows_cycles": dict(trace.windows),
+        "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],
-        "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "lines": [asdict(entry) for entry in summarise(trace)],
     }
 
 
-def document_head(kind: str) -> Document:
-    return {"memlane_json": VERSION, "kind": kind}
 def _perturbation(launch: LaunchInfo) -> Document:
     assert launch.perturbation is not None
     return {"launch": launch.id, "kernel": launch.kernel, **asdict(launch.perturbation), "slowdown": launch.perturbation.slowdown}
 
 
+def document_head(kind: str) -> Document:
+    return {"memlane_json": VERSION, "kind": kind}
 
 
 def _counts(counts: Counts) -> Document:

@@ -132,12 +132,12 @@ def _footer(trace: Trace) -> list[Text]:
         f"Cycles: from start to end of an access of a warp, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
+        *perturbation_notes(trace),
         "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other.",
         *_TRANSACTIONS,
     ]
     return [plain(note, "dim") for note in notes]
 
-        *perturbation_notes(trace),
 
 def _reasons(trace: Trace) -> str:
     reasons = dict.fromkeys(site.reason for site in trace.sites if site.completeness == ISSUE_ONLY and site.reason)
