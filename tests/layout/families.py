@@ -210,8 +210,8 @@ FAMILIES: dict[str, Callable[[Random], Known]] = {
 
 
 def a_few() -> list[Known]:
-    """Two of each family, always the same, and their inverses where they have one."""
-    found = [make(Random(f"{name} {number}")) for name, make in FAMILIES.items() for number in range(2)]
+    """Three of each family, always the same, and their inverses where they have one."""
+    found = [make(Random(f"{name} {number}")) for name, make in FAMILIES.items() for number in range(3)]
     for known in list(found):
         if known.layout.is_bijective:
             found.append(Known(known.layout.inverse, np.argsort(known.table.ravel())[None, :]))

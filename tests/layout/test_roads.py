@@ -33,7 +33,9 @@ def test_cuda_functions_of_the_index_do_too(known: list[Known]) -> None:
 @pytest.mark.numba
 def test_numba_functions_give_the_same_offsets(known: list[Known]) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
-    compare(known, numba_offsets(ml.target("emulator:h200"), [one.layout for one in known]))
+    some = known[::3]
+    assert {type(one.layout) for one in some} == {type(one.layout) for one in known}
+    compare(some, numba_offsets(ml.target("emulator:h200"), [one.layout for one in some]))
 
 
 @pytest.mark.numba

@@ -152,7 +152,10 @@ def _distance(shift: Expression) -> Expression:
 
 
 def _operation(op: str, left: Expression, right: Expression) -> Expression:
-    low, high = _range(op, left, right)
+    if left.op == right.op == "number":
+        low = high = _apply(op, left.low, right.low)
+    else:
+        low, high = _range(op, left, right)
     if max(-low, high) > LARGEST:
         raise LayoutError(f"values of up to {max(-low, high):,} do not fit 64 bits")
     return number(low) if left.op == right.op == "number" else Expression(op, (left, right), low, high)
@@ -160,7 +163,7 @@ def _operation(op: str, left: Expression, right: Expression) -> Expression:
 
 def _range(op: str, left: Expression, right: Expression) -> tuple[int, int]:
     """The values that the operation can give, or some more."""
-    if op in ("&", "|", "^") and not left.op == right.op == "number":
+    if op in ("&", "|", "^"):
         return _range_of_bits(op, left, right)
     ends = [_apply(op, a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
     if op == "%":

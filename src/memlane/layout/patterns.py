@@ -99,9 +99,11 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
 
 def split_names(text: str) -> tuple[str, ...]:
     """The names in a list with commas, those inside parentheses left alone. LayoutError for an empty one."""
-    names, depth, begin = [], 0, 0
+    names, depth, begin, inside = [], 0, 0, False
     for place, character in enumerate(f"{text},"):
-        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
+        if character not in "<>" or not inside:  # a shift is no bracket
+            depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
+            inside = depth > 0 and (inside or character in "([")
         if character == "," and depth <= 0:
             names.append(text[begin:place].strip())
             begin = place + 1

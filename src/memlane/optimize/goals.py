@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import AccessKind, BankRule, Chip, batch
+from memlane.chip.access import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
 from memlane.layout.patterns import LANES
@@ -55,7 +56,8 @@ class Trial:
         self._row, self._column = np.divmod(places, goal.row_elements)
         self.ideal = self._ideal(places)
         self._unit = max(goal.width, self._rule.bank_bytes) // goal.element or 1
-        self._passes = self._pass_of_lanes(places)
+        self._passes = np.broadcast_to(np.arange(LANES) // self._rule.lanes(goal.width), places.shape)
+        self._plain = self._is_plain(places)
         self._fresh = _first_of_each(places // self._unit, self._passes)
 
     @property
@@ -65,7 +67,7 @@ class Trial:
     def worst(self, tables: Tables, begin: int, end: int) -> Counts:
         """int64[candidates]: the most wavefronts over the offsets begin..end-1."""
         swizzled = self._column[None, begin:end] ^ tables[:, self._row[begin:end]]
-        if self._rule.row_words > 1 or self._rule.same_word != "together":
+        if not self._plain:
             return self._by_definition(swizzled, begin, end)
         banks = self._rule.banks * self._rule.bank_bytes // (self._unit * self.goal.element)
         passes = LANES // self._rule.lanes(self.goal.width)
@@ -92,17 +94,15 @@ class Trial:
         """The most that any offset needs: no layout that keeps elements apart does with less."""
         return int(self._asked(batch.ideal_wavefronts, places).max())
 
-    def _pass_of_lanes(self, places: Counts) -> Counts:
-        """The pass that each lane is served in; lanes of merged passes share the first. A layout without shared offsets changes none of it,
-        because it keeps equal addresses equal and others apart."""
-        size = self._rule.lanes(self.goal.width)
-        alone = np.broadcast_to(np.arange(LANES) // size, places.shape)
-        if self._rule.merge != "neighbours" or size == LANES:
-            return alone
+    def _is_plain(self, places: Counts) -> bool:
+        """Whether the fullest banks of fixed groups of lanes say it all: no row of banks is delivered with another, equal words are served
+        together, and no passes are joined, for which neighbours would have to agree in their address. (A layout keeps equal addresses equal
+        and others apart, so this holds for all or none.)"""
+        rule = self._rule
+        may_join = rule.merge != "never" and rule.lanes(self.goal.width) < LANES
         lane = np.arange(LANES)
-        agree = [places == places[:, lane ^ step] for step in (1, 2)]
-        pairs = agree[0].reshape(len(places), -1, 2 * size).all(axis=2) | agree[1].all(axis=1)[:, None]
-        return np.where(np.repeat(pairs, 2 * size, axis=1), alone // 2 * 2, alone)
+        agree = may_join and any((places == places[:, lane ^ step]).reshape(len(places), -1, 4).all(axis=2).any() for step in (1, 2))
+        return rule.row_words == 1 and rule.same_word == "together" and not agree
 
 
 def goals(
@@ -112,6 +112,8 @@ def goals(
 
     Stores are a goal of their own only where they may cost more than loads.
     """
+    if width not in WIDTHS:
+        raise LayoutError(f"a lane cannot access {width} bytes; it is one of {', '.join(map(str, WIDTHS))}")
     named = [_with_width(word, width) for word in words]
     element = element or min(wide for _, wide in named)
     found = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from memlane.errors import LayoutError
 from memlane.layout import Cost, Layout, OfVectors, Padded, RandomPermuteShift, RowMajor, Skewed, Wavefronts, check_vectors
 from memlane.layout.layout import power_of_two, whole_number
 from memlane.optimize.goals import Counts, Goal, Trial, goals
-from memlane.optimize.swizzles import Batch, Bits, batches, layout_of
+from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
 
 DRAWS = 500
 """Random layouts that the expectation of RAP is the mean of."""
@@ -131,20 +132,23 @@ class _Search:
         self._padding, self._terms, self._progress = padding, terms, progress
         self._vector = max(goal.width // goal.element for goal in wanted)
         self._trials = [Trial(goal, columns) for goal in wanted]
-        self._best: tuple[float, ...] = (np.inf,)
+        self._best: tuple[float, ...] = (np.inf,) * (len(wanted) + 4)
         self._layout: Layout = RowMajor(rows, columns)
+        self._plain = self._layout
         self.examined = 0
 
     def run(self) -> Certificate:
         for layout in self._simple():
             self._consider(layout)
         bits = self._bits()
-        found = batches(bits, self._rows, self._columns, self._terms) if bits.top > bits.high > bits.low else []
-        total = self.examined + sum(len(batch.images) for batch in found)
-        for batch in found:
-            if self._is_ideal and batch.cost >= self._layout.cost:
-                break  # what follows costs more, and nothing takes fewer wavefronts than the ideal
-            self._sift(batch, bits, total)
+        terms = self._terms if bits.top > bits.high > bits.low else 0
+        total = self.examined + how_many(bits, terms)
+        for number in range(1, terms + 1):
+            # A term is an exclusive or and, but for one distance, at least a shift: where nothing can be better, more terms are dearer.
+            if not (self._is_ideal and self._layout.cost.operations <= self._plain.cost.operations + 2 * number - 1):
+                for batch in batches(bits, self._rows, self._columns, number):
+                    self._sift(batch, bits, total)
+        self._progress(self.examined, self.examined)
         return self._certificate()
 
     def _simple(self) -> Iterator[Layout]:
@@ -170,11 +174,14 @@ class _Search:
         self.examined += 1
         if not layout.is_injective:
             return
-        entries = [goal.count(layout) for goal in self._goals]
-        ratios = [entry.worst / trial.ideal for entry, trial in zip(entries, self._trials, strict=True)]
-        key = (max(ratios), *ratios, *layout.cost, layout.size)
-        if key < self._best:
-            self._best, self._layout = key, layout
+        cost = layout.cost
+        worst = np.ones((len(self._trials), 1), np.int64)
+        for number, goal in enumerate(self._goals):
+            worst[number] = goal.count(layout).worst
+            if not self._may_win(worst, cost, layout.size)[0]:
+                return
+        ratios = [float(found[0] / trial.ideal) for found, trial in zip(worst, self._trials, strict=True)]
+        self._best, self._layout = (max(ratios), *ratios, *cost, layout.size), layout
 
     def _sift(self, batch: Batch, bits: Bits, total: int) -> None:
         """Tries the swizzles of one cost on more and more offsets; those that reach the last are considered."""
@@ -205,13 +212,13 @@ class _Search:
             alive = alive[self._may_win(worst[:, alive], cost)]
         return alive
 
-    def _may_win(self, worst: Counts, cost: Cost) -> npt.NDArray[np.bool_]:
+    def _may_win(self, worst: Counts, cost: Cost, size: int | None = None) -> npt.NDArray[np.bool_]:
         """For each candidate whether more offsets can still leave it the best: what is known of it is the least that it can have."""
         ideal = np.array([trial.ideal for trial in self._trials])[:, None]
         ratios = np.maximum(worst, ideal) / ideal
         best_most, *best = self._best
         known = [ratios.max(axis=0), *ratios]
-        wins = np.full(worst.shape[1], (cost.lookups, cost.operations) < tuple(best[len(ratios) : len(ratios) + 2]))
+        wins = np.full(worst.shape[1], (*cost, size or self._plain.size) < tuple(best[len(ratios) :]))
         for mine, theirs in zip(reversed(known), reversed([best_most, *best[: len(ratios)]]), strict=True):
             wins = (mine < theirs) | ((mine == theirs) & wins)
         return wins
@@ -219,9 +226,8 @@ class _Search:
     def _certificate(self) -> Certificate:
         if self._vector > 1:
             check_vectors(self._layout, self._vector)
-        drawn = [self._rap(seed) for seed in range(DRAWS)]
-        plain = RowMajor(self._rows, self._columns)
-        cost = self._layout.cost
+        drawn = _raps(self._rows, self._columns, self._vector)
+        cost, plain = self._layout.cost, self._plain
         return Certificate(
             self._layout,
             tuple(goal.count(self._layout) for goal in self._goals),
@@ -232,10 +238,12 @@ class _Search:
             f"row-major, all skews{', all paddings' if self._padding else ''} and all swizzles of up to {self._terms} terms",
         )
 
-    def _rap(self, seed: int) -> Layout:
-        """RAP of whole vectors."""
-        shifted = RandomPermuteShift(self._rows, self._columns // self._vector, seed)
-        return OfVectors(self._rows, self._columns, shifted, self._vector) if self._vector > 1 else shifted
+
+@lru_cache(maxsize=4)
+def _raps(rows: int, columns: int, vector: int) -> tuple[Layout, ...]:
+    """RAP of whole vectors, with many seeds."""
+    shifted = [RandomPermuteShift(rows, columns // vector, seed) for seed in range(DRAWS)]
+    return tuple(OfVectors(rows, columns, one, vector) if vector > 1 else one for one in shifted)
 
 
 def _expected(entries: Sequence[Wavefronts]) -> float:

@@ -56,14 +56,22 @@ class Batch:
 
 
 def batches(bits: Bits, rows: int, columns: int, terms: int) -> list[Batch]:
-    """All swizzles of one to `terms` terms, the cheapest first."""
+    """All swizzles of exactly `terms` terms, the cheapest first."""
     prices = _Prices(bits, rows, columns)
     found: dict[Cost, list[Images]] = {}
-    for number in range(1, terms + 1):
-        for distances in combinations(bits.distances, number):
-            for cost, images in _of_distances(bits, distances, prices):
-                found.setdefault(cost, []).append(images)
+    for distances in combinations(bits.distances, terms):
+        for cost, images in _of_distances(bits, distances, prices):
+            found.setdefault(cost, []).append(images)
     return [Batch(cost, np.concatenate(parts)) for cost, parts in sorted(found.items())]
+
+
+def how_many(bits: Bits, terms: int) -> int:
+    """Swizzles of one to `terms` terms."""
+    exactly = [1, *[0] * terms]  # of 0, 1, ... terms among the distances seen so far
+    for distance in bits.distances:
+        masks = 2 ** len(bits.sources(distance)) - 1
+        exactly = [count + (exactly[number - 1] * masks if number else 0) for number, count in enumerate(exactly)]
+    return sum(exactly[1:])
 
 
 def layout_of(bits: Bits, rows: int, columns: int, images: npt.NDArray[np.int64]) -> BitLinear:
