@@ -106,15 +106,16 @@ def record(memlane: Command, recorded: Path) -> Path:
     return Path(shutil.copy(recorded, "made.parquet"))
 
 
-def refused(answer: Answer, *parts: str, code: int = 1, quoted: bool = False) -> None:
-    """The command failed with one line that holds each of `parts`; `quoted`: and below it the lines of the source that it points to."""
+def refused(answer: Answer, *parts: str, code: int = 1, quoted: bool = False, kept: bool = False) -> None:
+    """The command failed with one line that holds each of `parts`; `quoted`: and below it the lines of the source that it points to;
+    `kept`: although it wrote what it knew until then."""
     assert answer.code == code, answer
     assert answer.err.startswith("memlane: ")
     assert "Traceback" not in answer.err
     assert quoted or answer.err.count("\n") == 1, answer.err
     for part in parts:
         assert part in answer.err
-    assert "Wrote" not in answer.out
+    assert ("Wrote" in answer.out) == kept
 
 
 @pytest.fixture
@@ -252,23 +253,61 @@ def test_more_shared_memory_than_the_chip_has(memlane: Command) -> None:
 def test_out_of_bounds_access_on_the_emulator(memlane: Command, written: Write, command: str) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane(command, path, "--kernel", "beyond", "--grid", 2, "--block", 64, "--arg", "f4[128]", "--arg", "32:i4")
-    refused(answer, "kernel beyond(float*, int), wrong.cu:3: block (1, 0, 0), thread (32, 0, 0) wrote 4 bytes at 0x")
-    refused(answer, "just behind the 512-byte allocation at 0x7")
+    kept = command == "trace"
+    refused(answer, "kernel beyond(float*, int), wrong.cu:3: block (1, 0, 0), thread (32, 0, 0) wrote 4 bytes at 0x", kept=kept)
+    refused(answer, "just behind the 512-byte allocation at 0x7", kept=kept)
 
 
 def test_misaligned_access_on_the_emulator(memlane: Command, written: Write) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 64, "--arg", "f4[128]")
-    refused(answer, "wrong.cu:6: block (0, 0, 0), thread (1, 0, 0) wrote 4 bytes at 0x", "which is not a multiple of 4")
-    refused(answer, "1 bytes into the 512-byte allocation at 0x7")
+    refused(answer, "wrong.cu:6: block (0, 0, 0), thread (1, 0, 0) wrote 4 bytes at 0x", "which is not a multiple of 4", kept=True)
+    refused(answer, "1 bytes into the 512-byte allocation at 0x7", kept=True)
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])
 def test_barrier_that_not_all_threads_reach(memlane: Command, written: Write, command: str) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane(command, path, "--kernel", "stuck", "--grid", 1, "--block", 64, "--arg", "i4[64]")
-    refused(answer, "kernel stuck(int*): block (0, 0, 0) cannot go on", "32 threads, the first (0, 0, 0), wait at barrier 1 (wrong.cu:12)")
-    refused(answer, "32 threads, the first (32, 0, 0), have exited")
+    kept = command == "trace"
+    waiting = "32 threads, the first (0, 0, 0), wait at barrier 1 (wrong.cu:12)"
+    refused(answer, "kernel stuck(int*): block (0, 0, 0) cannot go on", waiting, kept=kept)
+    refused(answer, "32 threads, the first (32, 0, 0), have exited", kept=kept)
+
+
+def test_records_until_a_trap_are_kept_and_the_file_says_so(memlane: Command, written: Write) -> None:
+    text = """\
+    __global__ void half(int* data, int n) {
+        for (int i = 0; i < n; i++) {
+            if (data[i] == 7) asm volatile("trap;");
+            data[i] = i + 100;
+        }
+    }
+    """
+    values = np.zeros(64, np.int32)
+    values[40] = 7
+    np.save("values.npy", values)
+    answer = memlane("trace", written("half.cu", text), "--grid", 1, "--block", 1, "--arg", "i4[64]=values.npy", "--arg", "64:i4")
+    refused(answer, "kernel half(int*, int), half.cu:3: block (0, 0, 0), thread (0, 0, 0) executed trap", kept=True)
+    trace = load("half.parquet")
+    (launch,) = trace.launches
+    assert "executed trap" in launch.failed
+    operations = [row["op"].partition(".")[0] for row in trace.table.to_pylist()]
+    assert (operations.count("ld"), operations.count("st")) == (41, 40)
+    for name in ("csv", "clog2", "perfetto"):
+        assert memlane("export", "half.parquet", "--to", name).code == 0
+    assert len(Path("half.csv").read_text().splitlines()) == 1 + 81
+
+
+def test_threads_that_wait_for_ever_leave_their_records(memlane: Command, written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "__global__ void waits(volatile int* flag) {\n    int seen = flag[1];\n    while (flag[0] == 0) { }\n    flag[2] = seen;\n}\n"
+    monkeypatch.setattr("memlane.emulate.emulator.Emulator.__init__.__kwdefaults__", {"patience": 1, "threads": None})
+    answer = memlane("trace", written("waits.cu", text), "--grid", 1, "--block", 1, "--arg", "i4[3]")
+    refused(answer, "kernel waits(int volatile*)", kept=True)
+    trace = load("waits.parquet")
+    assert trace.launches[0].failed
+    assert trace.table.num_rows > 100
+    assert trace.table["line"].to_pylist()[:3] == [2, 3, 3]
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------------------

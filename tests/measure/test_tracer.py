@@ -7,7 +7,7 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.errors import BadAccess, BadLaunch, MemlaneError
+from memlane.errors import BadAccess, BadLaunch, DeviceError, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observed, observing
 from memlane.measure import Counter, Tracer, count, trace
@@ -192,7 +192,7 @@ def test_selection_of_one_site(kernels: LoadedModule, data: DeviceArray) -> None
     assert [launch.kernel for launch in tracer.finish().launches] == ["sum"]
 
 
-def test_a_launch_that_failed_is_not_in_the_trace(kernels: LoadedModule, target: Emulator, data: DeviceArray) -> None:
+def test_a_launch_that_broke_off_has_its_records_until_then(kernels: LoadedModule, target: Emulator, data: DeviceArray) -> None:
     short = target.zeros(64, np.uint32)
     with observing(tracer := Tracer()):
         kernels["add"][2, 32](data, 1)
@@ -200,9 +200,43 @@ def test_a_launch_that_failed_is_not_in_the_trace(kernels: LoadedModule, target:
             kernels["add"][1, 128](short, 1)
         kernels["add"][1, 96](data, 1)
     made = tracer.finish()
-    assert by_launch(made) == [("add", (2, 32), 4), ("add", (1, 96), 6)]
-    assert made.table["sectors"].null_count == 0
-    assert (made.warps["end_cycles"] > made.warps["begin_cycles"]).all()
+    assert [(one.kernel, one.grid[0], one.block[0]) for one in made.launches] == [("add", 2, 32), ("add", 1, 128), ("add", 1, 96)]
+    assert [bool(one.failed) for one in made.launches] == [False, True, False]
+    assert "read 4 bytes at 0x" in made.launches[1].failed
+    rows = made.table.to_pylist()
+    assert [sum(row["launch"] == number for row in rows) for number in (0, 2)] == [4, 6]
+    assert all(row["sectors"] is not None for row in rows if row["launch"] != 1)
+    text = to_text(render_trace(made), 400)
+    assert f"Launch 1 (add) broke off: {made.launches[1].failed}. Its records are those made until then." in text
+    (told,) = summary_document(made)["failed_launches"]
+    assert (told["id"], told["why"]) == (1, made.launches[1].failed)
+
+
+def test_records_of_a_loop_that_never_ends_are_kept(kernels: LoadedModule, target: Emulator, data: DeviceArray) -> None:
+    """Lane 0 says how many records it led only when it leaves; in slices so large that they are not read whole."""
+    short = target.zeros(100, "u4")
+    with observing(tracer := Tracer(records_per_warp=5000)), pytest.raises(BadAccess):
+        kernels["sum"][1, 32](short, 1 << 20)
+    made = tracer.finish()
+    assert 100 <= made.table.num_rows <= 101  # that of the access which failed may be there
+    assert made.table["execution"].to_pylist() == list(range(made.table.num_rows))
+    assert all(row["end"] > row["start"] > 0 for row in made.table.to_pylist())
+    assert (made.warps["end_cycles"].tolist(), made.warps["kept"].tolist()) == ([0], [made.table.num_rows])
+    assert "block (0, 0, 0), thread (0, 0, 0) read 4 bytes" in made.launches[0].failed
+
+
+def test_a_gpu_that_fails_says_that_the_records_are_lost(kernels: LoadedModule, data: DeviceArray, monkeypatch: pytest.MonkeyPatch) -> None:
+    with observing(tracer := Tracer()):
+        kernels["add"][2, 32](data, 1)
+
+    def fails() -> None:
+        raise DeviceError("cuda:0 refused to wait: CUDA_ERROR_ILLEGAL_INSTRUCTION")
+
+    monkeypatch.setattr(kernels.target, "sync", fails)
+    with pytest.raises(
+        DeviceError, match=r"CUDA_ERROR_ILLEGAL_INSTRUCTION; what was recorded until then is lost: a failed kernel takes the"
+    ):
+        tracer.finish()
 
 
 def test_accesses_that_find_no_room_are_not_observed_without_bound(kernels: LoadedModule, data: DeviceArray) -> None:

@@ -15,10 +15,10 @@ from memlane.cli.output import output_path
 from memlane.cli.programs import Program
 from memlane.cli.progress import progress
 from memlane.cli.selected import LaunchedKernels
-from memlane.errors import CommandError, MemlaneError
+from memlane.errors import CommandError, DeviceError, LaunchError, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.launch import observing
-from memlane.measure import Tracer
+from memlane.measure import GONE, Tracer
 from memlane.record import Trace
 from memlane.report import render_trace
 
@@ -53,11 +53,20 @@ def trace(
     place = path.absolute()  # The script may well change the working directory.
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
     tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts, perturbation=perturbation)
-    failure, launched = None, LaunchedKernels(launch)
+    failure: MemlaneError | None = None
+    launched = LaunchedKernels(launch)
     try:
         with progress("tracing"), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):
             program.run(target, tracer, deterministic)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
+        if not tracer.traced:
+            raise
+        failure = error
+    except LaunchError as error:  # A launch of this program broke off: what was recorded until then is told.
+        if not tracer.broke_off:
+            raise
+        failure = error
+    except DeviceError as error:
         if not tracer.traced:
             raise
         failure = error
@@ -76,14 +85,14 @@ def trace(
     typer.echo(f"Next: memlane explain {path}")
 
 
-def _finished(tracer: Tracer, failure: CommandError | None) -> Trace:
+def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
     """What was recorded: of a program that failed, the launches before. Where the device went down with it, there is only the failure."""
     try:
         return tracer.finish()
     except MemlaneError:
         if failure is None:
             raise
-        raise failure from None
+        raise DeviceError(f"{failure}; {GONE}") if isinstance(failure, DeviceError) else failure from None
 
 
 _T = TypeVar("_T")

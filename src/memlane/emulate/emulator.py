@@ -23,7 +23,7 @@ from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer, Memory
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.run.textures import Textures
-from memlane.errors import BadLaunch, SourceError
+from memlane.errors import BadLaunch, LaunchError, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
 from memlane.ptx import Function, Module
 from memlane.source import Source
@@ -169,7 +169,13 @@ class Emulator(Target):
             if launch.kernel.cooperative:
                 address, _kept = self.memory.allocate(WORKSPACE_BYTES, "the barrier of the grid", cleared=True)
                 addresses = {**addresses, WORKSPACE: address}
-            observation = execute(self, launch, compiled, addresses, self._launches)
+            number = self._launches
+            try:
+                observation = execute(self, launch, compiled, addresses, number)
+            except LaunchError as error:
+                if launch.layers.failed is not None:
+                    launch.layers.failed(number, error)
+                raise
         if launch.layers.report is not None:
             launch.layers.report(observation)
 

@@ -31,7 +31,7 @@ from memlane.instrument.buffer import (
     initial_header,
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
-from memlane.instrument.decode import Decoded, decode
+from memlane.instrument.decode import Decoded, decode, records_written
 from memlane.instrument.matching import SiteChange, SiteExactness, changes, exactness
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
@@ -80,6 +80,7 @@ __all__ = [
     "proved",
     "read_counters",
     "rebind",
+    "records_written",
     "shared_variables",
     "site_table",
     "trace",

@@ -73,7 +73,7 @@ class Decoded:
     homeless_records: int
     """What these would have recorded."""
     unfinished: int
-    """Warps that had not left their kernel; what lane 0 led in them is missing."""
+    """Warps that had not left their kernel. What they recorded is there; what of it found no room is not known."""
 
     @property
     def lost(self) -> int:
@@ -92,6 +92,7 @@ def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
     taken = min(asked, layout.slices)
     headers = slices[: taken + 1, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
     spill, headers = headers[0], headers[1:]
+    _count_unfinished(slices[1:], headers, layout)
     led = np.minimum(headers["attempted"], layout.capacity).astype(np.int64)
     other = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     warps = _warps(headers, led + other)
@@ -102,6 +103,27 @@ def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
         homeless_records=int(spill["attempted"] + spill["overflow"]),
         unfinished=int((headers["end_cycles"] == 0).sum()),
     )
+
+
+def records_written(places: Rows) -> int:
+    """How many records stand at the beginning of a slice that was empty: lane 0 writes their number only when it leaves the kernel."""
+    empty = np.flatnonzero(places["active_mask"] == 0)
+    return int(empty[0]) if len(empty) else len(places)
+
+
+def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: BufferLayout) -> None:
+    """Fill in `attempted` for warps that have not said how many records lane 0 led."""
+    if not layout.capacity or not len(headers):
+        return
+    places = _places(slices, layout)
+    for number in np.flatnonzero((headers["attempted"] == 0) & (places["active_mask"][: len(headers), 0] != 0)).tolist():
+        headers["attempted"][number] = records_written(places[number, : layout.capacity])
+
+
+def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
+    """The records of each slice."""
+    room = layout.capacity + layout.overflow
+    return np.ndarray((len(slices), room), RECORD_DTYPE, slices, SLICE_HEADER_BYTES, (layout.slice_bytes, RECORD_BYTES))
 
 
 def _read_header(buffer: npt.NDArray[np.uint8]) -> tuple[BufferLayout, int]:
@@ -138,8 +160,7 @@ def _records(
     slices: npt.NDArray[np.uint8], warps: Rows, led: npt.NDArray[np.int64], other: npt.NDArray[np.int64], layout: BufferLayout
 ) -> Rows:
     """The kept records, ordered by warp and start; `slices` begins with slice 0, the other arrays with the first warp's."""
-    room = layout.capacity + layout.overflow
-    places: Rows = np.ndarray((len(slices), room), RECORD_DTYPE, slices, SLICE_HEADER_BYTES, (layout.slice_bytes, RECORD_BYTES))
+    places = _places(slices, layout)
     row = np.concatenate([np.repeat(np.arange(len(led)), led), np.repeat(np.arange(len(other)), other)])
     place = np.concatenate([_counting(led), layout.capacity + _counting(other)])
     raw = places[row + 1, place]

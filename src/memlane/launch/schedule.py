@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
+
+from memlane.errors import MemlaneError
 
 if TYPE_CHECKING:
     from memlane.launch.kernel import Kernel
     from memlane.launch.reports import Report
 
 Dim3 = tuple[int, int, int]
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Layers:
     a clock go by time."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
     """Called with the observation when the launch has finished."""
+    failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
+    """Called with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
 
     def merged(self, other: Layers) -> Layers:
         """What both ask for; both get the observation. Where they contradict each other, `other` decides."""
@@ -131,20 +136,19 @@ class Layers:
             stop=other.stop if other.check else self.stop,
             seed=self.seed if other.seed is None else other.seed,
             report=_both(self.report, other.report),
+            failed=_both(self.failed, other.failed),
         )
 
 
-def _both(
-    first: Callable[[Observation], None] | None, second: Callable[[Observation], None] | None
-) -> Callable[[Observation], None] | None:
+def _both(first: Callable[_P, None] | None, second: Callable[_P, None] | None) -> Callable[_P, None] | None:
     if first is None or second is None:
         return first or second
 
-    def report(seen: Observation) -> None:
-        first(seen)
-        second(seen)
+    def both(*args: _P.args, **named: _P.kwargs) -> None:
+        first(*args, **named)
+        second(*args, **named)
 
-    return report
+    return both
 
 
 @dataclass(frozen=True)

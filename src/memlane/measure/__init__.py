@@ -10,6 +10,6 @@ counter, checker, timing
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.timing import Timing, time
-from memlane.measure.tracer import Tracer, trace
+from memlane.measure.tracer import GONE, Tracer, trace
 
-__all__ = ["Checker", "Counter", "Timing", "Tracer", "check", "count", "time", "trace"]
+__all__ = ["GONE", "Checker", "Counter", "Timing", "Tracer", "check", "count", "time", "trace"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, initial_header
+from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, initial_header, records_written
 from memlane.launch import Target
 
 Bytes = npt.NDArray[np.uint8]
@@ -41,7 +41,16 @@ def filled_part(target: Target, address: int, layout: BufferLayout, asked: int) 
     heads = np.empty(used + 1, SLICE_DTYPE)
     for number, start in enumerate(starts):
         target.read(start, heads[number : number + 1])
+    for number in (1 + np.flatnonzero((heads["attempted"][1:] == 0) & (heads["end_cycles"][1:] == 0))).tolist():
+        heads["attempted"][number] = _written(target, starts[number], layout.capacity)
     return _dense(target, starts, heads, layout, asked)
+
+
+def _written(target: Target, slice_at: int, capacity: int) -> int:
+    """How many records lane 0 led in a slice whose warp has not said so, because it never ended."""
+    places = np.empty(capacity, RECORD_DTYPE)
+    target.read(slice_at + _HEAD_BYTES, places)
+    return records_written(places)
 
 
 def _dense(target: Target, starts: list[int], heads: npt.NDArray[np.void], layout: BufferLayout, asked: int) -> Bytes:

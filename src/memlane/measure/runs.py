@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.errors import MemlaneError
 from memlane.instrument import Decoded
 from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
@@ -35,6 +36,8 @@ class LaunchRecord:
     probed: ProbedModule
     observations: list[tuple[int, Observation]] = field(default_factory=list)
     """With the turn at which each was made."""
+    failures: dict[int, str] = field(default_factory=dict)
+    """Runs that broke off, on a target that survives that: by the number of the grid what went wrong."""
     counted: Counts | None = None
     """From a counting launch, under the sites of the original module; where the target cannot observe."""
     times: Perturbation | None = None
@@ -44,13 +47,16 @@ class LaunchRecord:
         """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
         theirs = self.launch.layers
         report = None if theirs.report is None else self._as_plain
-        mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed)
+        mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed, failed=self._failed)
         return replace(theirs, report=report).merged(mine)
 
     def _observed(self, observation: Observation) -> None:
         """A run of the launch has finished. Of one that failed a target may tell only what the checker found."""
         if observation.accesses is not None:
             self.observations.append((next(_turns), observation))
+
+    def _failed(self, number: int, error: MemlaneError) -> None:
+        self.failures[number] = str(error).partition("\n")[0]
 
     def _as_plain(self, observation: Observation) -> None:
         """Tell the others what they would have seen of the plain launch, at the timed sites: other instructions are not what they were."""
@@ -77,6 +83,8 @@ class Grid:
     """Which of the decoded warps are of this run, in the order of the buffer."""
     homeless: int = 0
     """Records of warps that found no slice in the buffer; nobody knows their launch, so the last run in it answers for them."""
+    failure: str = ""
+    """What broke the run off."""
 
     @property
     def warp_rows(self) -> npt.NDArray[Any]:
@@ -98,14 +106,22 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded], kern
     `%gridid` tells launches apart and grows from launch to launch, but a graph that is started again may use the same ones again: then a
     warp of the same block comes a second time, later. So a run is a grid id and how often its warp came before.
 
-    Where launches run one by one, runs with warps that never left their kernel are left out: they failed, and what is there of them is a
-    part. (On a GPU no launch survives a failed one, and such warps left from within a function that has no probes.)
+    Where launches run one by one, those that broke off are known by their grid, and other runs with warps that never left their kernel are
+    left out. (On a GPU no launch survives a failed one, and such warps left from within a function that has no probes.)
     """
     survive = any(record.launch.kernel.target.observes for record in records)
-    slots = [
-        (decoded, *slot) for decoded in decodings for slot in _slots(decoded) if not survive or decoded.warps["end_cycles"][slot[2]].all()
-    ]
+    failed = {
+        (kernels.index(record.launch.kernel.name), number): (record, text) for record in records for number, text in record.failures.items()
+    }
     found: list[Grid] = []
+    slots = []
+    for decoded in decodings:
+        for slot in _slots(decoded):
+            if slot[:2] in failed:
+                record, text = failed[slot[:2]]
+                found.append(Grid(record, None, decoded, slot[2], failure=text))
+            elif not survive or decoded.warps["end_cycles"][slot[2]].all():
+                slots.append((decoded, *slot))
     for index, kernel in enumerate(kernels):
         mine = [slot for slot in slots if slot[1] == index]
         extents = [(gridid, _extent(decoded, warps), decoded.homeless_warps > 0) for decoded, _, gridid, warps in mine]

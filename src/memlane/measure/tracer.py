@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memlane.errors import MemlaneError
+from memlane.errors import DeviceError, MemlaneError
 from memlane.instrument import Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
@@ -17,6 +17,13 @@ from memlane.measure.runs import LaunchRecord
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.record import Counts, Trace
+
+
+GONE = (
+    "what was recorded until then is lost: a failed kernel takes the memory of its context with it; on `--target emulator` the records "
+    "are kept"
+)
+"""Said where a GPU fails while it is traced."""
 
 
 class Tracer(Watching):
@@ -114,13 +121,25 @@ class Tracer(Watching):
         """Trace the launches of a module with this twin of it, rather than with a new one."""
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
+    @property
+    def broke_off(self) -> bool:
+        """Whether a traced launch broke off on a target that survives that; `finish` returns its records too."""
+        return any(record.failures for record in self._records)
+
     def finish(self) -> Trace:
-        """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none."""
+        """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none.
+
+        A launch that broke off on the emulator (a trap, a bad access, threads that wait for ever) has its records until then, and
+        `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too: DeviceError says so.
+        """
         if self._target is None:
             raise MemlaneError("nothing was launched through memlane while the tracer watched")
-        with unobserved():
-            self._target.sync()
-            collected = {probed: arena.collect() for probed, arena in self._probed.values()}
+        try:
+            with unobserved():
+                self._target.sync()
+                collected = {probed: arena.collect() for probed, arena in self._probed.values()}
+        except DeviceError as error:
+            raise DeviceError(f"{error}; {GONE}") from error
         return assemble_trace(self._target, self.options.scheme, self._records, collected)
 
 

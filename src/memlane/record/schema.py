@@ -77,3 +77,5 @@ class LaunchInfo:
     """Transactions by site where they were counted with the trace."""
     perturbation: Perturbation | None = None
     """What the probes changed; None in files of a memlane that did not look."""
+    failed: str = ""
+    """Why the launch broke off; its records are those that were made until then. Empty for one that ended."""

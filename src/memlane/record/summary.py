@@ -120,7 +120,7 @@ class _Rows:
 
 
 def _lifetimes(trace: Trace) -> dict[str, int]:
-    """Cycles that the warps of each kernel lived, summed."""
+    """Cycles that the warps of each kernel lived, summed; 0 for a kernel of which a launch broke off, so that some lives have no end."""
     warps = trace.warps
     by_launch = np.zeros(len(trace.launches), np.int64)
     # A warp whose end is unknown has 0 there.
@@ -128,7 +128,7 @@ def _lifetimes(trace: Trace) -> dict[str, int]:
     lifetimes: dict[str, int] = {}
     for launch, cycles in zip(trace.launches, by_launch, strict=True):
         lifetimes[launch.kernel] = lifetimes.get(launch.kernel, 0) + int(cycles)
-    return lifetimes
+    return lifetimes | {launch.kernel: 0 for launch in trace.launches if launch.failed}
 
 
 def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, lifetime: int, lost: int) -> LineSummary:

@@ -19,7 +19,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
-                      accesses_not_kept (whose transactions are unknown), windows_cycles (of the empty probe, by scheme), sites: list
+                      accesses_not_kept (whose transactions are unknown), failed_launches (that broke off: id, kernel, why;
+                      their records are those made until then), windows_cycles (of the empty probe, by scheme), sites: list
                       of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
                       tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
                       start to end; `lifetime_share`: 0 to 1, serialised by the probe), perturbations: list of {launch, kernel, and
@@ -82,6 +83,7 @@ def summary_document(trace: Trace) -> Document:
         "version": trace.version,
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
         "accesses_not_kept": sum(launch.accesses_not_kept for launch in trace.launches),
+        "failed_launches": [{"id": launch.id, "kernel": launch.kernel, "why": launch.failed} for launch in trace.launches if launch.failed],
         "windows_cycles": dict(trace.windows),
         "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "skipped": [asdict(one) for one in trace.skipped],

@@ -121,6 +121,11 @@ def _footer(trace: Trace) -> list[Text]:
     empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
     origin = f"modelled for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
     notes = [f"Target {trace.target}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
+    notes += [
+        f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}. Its records are those made until then."
+        for launch in trace.launches
+        if launch.failed
+    ]
     if trace.lost:
         notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
