@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from memlane.emulate.check.shadows import _Shadow
 from memlane.emulate.code.build import I64, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, compile_helpers, invoke
 from memlane.launch import Layers
@@ -92,3 +93,22 @@ def test_a_helper_that_could_not_be_built_is_built_at_the_next_try() -> None:
     with pytest.raises(MemoryError, match="the first time"):
         compile_helpers([outer])
     assert callable_of(outer)(41) == 42
+
+
+@pytest.mark.parametrize(("method", "checked"), [("materialise", True), ("trust", False)])
+def test_an_allocation_may_be_freed_while_a_launch_looks_through_them(monkeypatch: pytest.MonkeyPatch, method: str, checked: bool) -> None:
+    """As the garbage collector, or another thread, may do at any time."""
+    target = emulator()
+    out = target.zeros(32, np.uint64)
+    doomed = [target.empty(4), target.empty(4), target.empty(4)]
+    address = doomed[-1].address
+    original = getattr(_Shadow, method)
+
+    def free_another(shadow: _Shadow) -> object:
+        doomed.clear()
+        return original(shadow)
+
+    monkeypatch.setattr(_Shadow, method, free_another)
+    observe(target.load(parse(program(BODY), "t.ptx"))["k"][1, 32], out, layers=Layers(check=checked))
+    assert out.numpy().tolist() == [1] * 32
+    assert address not in target.shadows.table()["low"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -72,9 +73,15 @@ def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
 
 
 class Shadows:
-    """The shadows of all allocations of one emulated device."""
+    """The shadows of all allocations of one emulated device.
+
+    Threads may allocate, write and free while another one launches; and an allocation may be freed wherever the garbage collector strikes,
+    also amid the methods here.
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held by the memory too when it tells of allocations: were there two locks, two threads could hold one each."""
         self.stamp = 1
         """The present of the checker; see `stamps`."""
         self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
@@ -84,44 +91,53 @@ class Shadows:
 
     def add(self, allocation: Allocation, written: bool) -> None:
         """There is a new allocation."""
-        self._shadows[allocation.low] = _Shadow(allocation, complete=written)
-        self._table = None
+        with self.lock:
+            self._shadows[allocation.low] = _Shadow(allocation, complete=written)
+            self._table = None
 
     def remove(self, allocation: Allocation) -> None:
         """An allocation was freed."""
-        del self._shadows[allocation.low]
-        self.freed.append(allocation)
-        self._table = None
+        with self.lock:
+            del self._shadows[allocation.low]
+            self.freed.append(allocation)
+            self._table = None
 
     def wrote(self, allocation: Allocation, offset: int, nbytes: int) -> None:
         """The host wrote to an allocation."""
-        self._shadows[allocation.low].wrote(offset, offset + nbytes)
+        with self.lock:
+            self._shadows[allocation.low].wrote(offset, offset + nbytes)
 
     def trust(self) -> None:
         """A launch that was not checked may have written anywhere."""
-        for shadow in self._shadows.values():
-            if not shadow.complete:
-                shadow.trust()
-                self._table = None
+        with self.lock:
+            for shadow in tuple(self._shadows.values()):
+                if not shadow.complete:
+                    shadow.trust()
+                    self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
         """The allocations with their cells as generated code looks them up: by address, behind an empty first row."""
-        if self._table is None:
-            rows = [(0, 0, 0, 0)]
-            for low in sorted(self._shadows):
-                shadow = self._shadows[low]
-                one = shadow.allocation
-                rows.append((low, one.high, shadow.materialise().ctypes.data, (one.host - low) % (1 << 64)))
-            self._table = np.array(rows, REGION)
-        return self._table
+        with self.lock:
+            while (table := self._table) is None:
+                shadows = sorted(self._shadows.items())
+                self._table = np.array([(0, 0, 0, 0), *(_row(shadow) for _, shadow in shadows)], REGION)
+                if len(shadows) != len(self._shadows):  # one was freed meanwhile
+                    self._table = None
+            return table
 
     def begin(self) -> int:
         """The first stamp of a launch."""
-        if self.stamp > _OLDEST:
-            self.stamp = 1
-            for shadow in self._shadows.values():
-                if shadow.cells is not None:
-                    words = len(shadow.cells) // 3
-                    shadow.cells[:words] &= np.uint64(UNWRITTEN_BITS)
-                    shadow.cells[words:] = 0
-        return self.stamp + 1
+        with self.lock:
+            if self.stamp > _OLDEST:
+                self.stamp = 1
+                for shadow in tuple(self._shadows.values()):
+                    if shadow.cells is not None:
+                        words = len(shadow.cells) // 3
+                        shadow.cells[:words] &= np.uint64(UNWRITTEN_BITS)
+                        shadow.cells[words:] = 0
+            return self.stamp + 1
+
+
+def _row(shadow: _Shadow) -> tuple[int, int, int, int]:
+    one = shadow.allocation
+    return one.low, one.high, shadow.materialise().ctypes.data, (one.host - one.low) % (1 << 64)

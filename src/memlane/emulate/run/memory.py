@@ -60,6 +60,10 @@ class Allocation:
 class Watcher(Protocol):
     """Wants to know what becomes of allocations."""
 
+    @property
+    def lock(self) -> threading.RLock:
+        """To be held while it is told."""
+
     def add(self, allocation: Allocation, written: bool) -> None:
         """There is a new one; `written` if it is cleared."""
 
@@ -75,7 +79,7 @@ class Memory:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._lock = threading.RLock()
+        self._lock = watcher.lock
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS
         self._table: npt.NDArray[np.void] | None = None
@@ -119,9 +123,10 @@ class Memory:
 
     def wrote(self, address: int, nbytes: int) -> None:
         """The host has written to an allocation."""
-        found = self.at(address)
-        assert found is not None
-        self._watcher.wrote(found, address - found.low, nbytes)
+        with self._lock:
+            found = self.at(address)
+            assert found is not None
+            self._watcher.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address."""
