@@ -157,6 +157,36 @@ def test_file_that_is_no_text(memlane: Command) -> None:
     refused(memlane("trace", "noise.ptx"), "noise.ptx is no text, so no PTX", code=2)
 
 
+@pytest.mark.parametrize("command", ["trace", "count"])
+@pytest.mark.parametrize("start", [b"\x7fELF\x02\x01", b"\x50\xed\x55\xba\x01\x00"])
+def test_file_that_holds_only_assembled_code(memlane: Command, start: bytes, command: str) -> None:
+    Path("kernel.cubin").write_bytes(start + bytes(64))
+    answer = memlane(command, "kernel.cubin", *ONE_WARP)
+    refused(answer, "kernel.cubin holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file", code=2)
+
+
+def test_sites_of_ptx_without_line_information_are_its_own_lines(memlane: Command, written: Write) -> None:
+    path = written("fill.ptx", FILL)
+    assert memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u4").code == 0
+    (row,) = load("fill.parquet").table.to_pylist()
+    assert (row["file"], FILL.splitlines()[row["line"] - 1].strip()) == ("fill.ptx", "st.global.u32 [%rd2], %r1;")
+
+
+def test_trace_without_a_single_access(memlane: Command, written: Write) -> None:
+    """All threads are beyond the end: the site is there, and no record of it."""
+    text = "__global__ void beyond(int* data, int n) {\n    if (threadIdx.x >= n) data[threadIdx.x] = 1;\n}\n"
+    answer = memlane("trace", written("empty.cu", text), *ONE_WARP, "--arg", "i4[32]", "--arg", "32:i4")
+    assert (answer.code, answer.err) == (0, "")
+    assert "0 records kept, none lost" in answer.out
+    assert load("empty.parquet").table.num_rows == 0
+    for name in ("csv", "clog2", "perfetto"):
+        answer = memlane("export", "empty.parquet", "--to", name)
+        assert (answer.code, answer.err) == (0, "")
+    assert len(Path("empty.csv").read_text().splitlines()) == 1
+    answer = memlane("explain", "empty.parquet")
+    refused(answer, "holds no access, because none of its sites was executed, so there is nothing to explain")
+
+
 def test_file_that_does_not_exist(memlane: Command) -> None:
     for name in ("nowhere.py", "nowhere.cu", "nowhere.ptx"):
         refused(memlane("trace", name), f"no file {name}", code=2)
@@ -294,6 +324,7 @@ def test_records_until_a_trap_are_kept_and_the_file_says_so(memlane: Command, wr
     assert "executed trap" in launch.failed
     operations = [row["op"].partition(".")[0] for row in trace.table.to_pylist()]
     assert (operations.count("ld"), operations.count("st")) == (41, 40)
+    refused(memlane("explain", "half.parquet"), "holds no transaction counts, because its launches broke off: kernel half(int*, int)")
     for name in ("csv", "clog2", "perfetto"):
         assert memlane("export", "half.parquet", "--to", name).code == 0
     assert len(Path("half.csv").read_text().splitlines()) == 1 + 81
@@ -454,6 +485,14 @@ def test_foreign_record_file(memlane: Command, command: str) -> None:
     pq.write_table(pa.table({"x": [1]}), "other.parquet")
     refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but no memlane record")
     refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file")
+
+
+@pytest.mark.parametrize("command", ["explain", "export"])
+def test_record_file_of_another_version(memlane: Command, record: Path, command: str) -> None:
+    parquet = pq.read_table(record)
+    pq.write_table(parquet.replace_schema_metadata({**(parquet.schema.metadata or {}), b"memlane_format": b"7"}), record)
+    options = ("--to", "csv") if command == "export" else ()
+    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 1; install a newer memlane")
 
 
 def test_output_file_that_exists(memlane: Command, record: Path) -> None:

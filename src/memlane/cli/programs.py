@@ -19,6 +19,8 @@ from memlane.ptx import Module, parse
 from memlane.targets import override, target
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
+_ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
+"""How cubins and executables, and fat binaries, begin."""
 OLDEST_COMPILED = (7, 5)
 """The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
 
@@ -55,9 +57,15 @@ class Program:
     launch: LaunchOptions = LaunchOptions()
 
     def check(self) -> None:
-        """CommandError for a file that is not there."""
+        """CommandError for a file that is not there, and for assembled code."""
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
+        with self.path.open("rb") as stream:
+            if stream.read(4) in _ASSEMBLED:
+                raise CommandError(
+                    f"{self.path} holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file that `nvcc -ptx "
+                    f"-lineinfo` or `cuobjdump -xptx all` gives; where only SASS was delivered there is nothing to trace or count"
+                )
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. CommandError for what `check` finds, and

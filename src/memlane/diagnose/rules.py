@@ -63,6 +63,10 @@ class _Evidence:
 def _of_trace(trace: Trace, name: str) -> _Evidence:
     silent = uncounted_launches(trace)
     if silent and len(silent) == len(trace.launches):
+        if all(launch.failed for launch in silent):
+            raise RecordError(f"{name} holds no transaction counts, because its launches broke off: {silent[0].failed}")
+        if trace.modelled and not trace.table.num_rows:
+            raise RecordError(f"{name} holds no access, because none of its sites was executed, so there is nothing to explain")
         raise RecordError(
             f"{name} holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`"
         )
