@@ -207,6 +207,37 @@ def peers(document: Document) -> str:
     return table(head, lines)
 
 
+_UNDER = "wavefronts of the searched layout, worst"
+"""The metric of a row that tells of one pattern under all layouts."""
+
+
+def layouts(document: Document) -> str:
+    """Mean and worst of each pattern under each layout."""
+    rows = [row for row in document["rows"] if row["metric"] == _UNDER]
+    names = [key.removesuffix(", mean") for key in rows[0]["peer"] if key.endswith(", mean")]
+    lines = []
+    for row in rows:
+        peer = {**row["peer"], "searched, worst": row["value"]}
+        lines.append([row["case"], *(_mean_and_worst(peer[f"{name}, mean"], peer[f"{name}, worst"]) for name in names)])
+    return table(["pattern", *names], lines)
+
+
+def _mean_and_worst(mean: float, worst: float) -> str:
+    return number(worst) if mean == worst else f"{mean:.2f} / {number(worst)}"
+
+
+def published_means(document: Document) -> str:
+    rows = [row for row in document["rows"] if "published" in row["peer"]]
+    lines = [[row["case"], number(row["peer"]["published"]), f"{row['peer']['ours']:.3f}", verdict(row)] for row in rows]
+    return table(["layout, pattern", "published", "ours", "distance"], lines)
+
+
+def searched(document: Document) -> str:
+    rows = [row for row in document["rows"] if row["case"].startswith("search")]
+    lines = [[row["case"], row["metric"], number(row["value"], row["unit"]), verdict(row), row["note"]] for row in rows]
+    return table(["what", "", "value", "reach", ""], lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
@@ -218,6 +249,9 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "emulator": ("cpu/emulator", emulator),
     "rates": ("cpu/emulator", rates),
     "peers": ("cpu/emulator", peers),
+    "layouts": ("cpu/layouts", layouts),
+    "published-means": ("cpu/layouts", published_means),
+    "searched": ("cpu/layouts", searched),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
 
