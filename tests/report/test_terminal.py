@@ -62,6 +62,22 @@ def bare() -> Trace:
     return replace(trace, table=table, launches=launches, warps=trace.warps[:0])
 
 
+@pytest.mark.parametrize(
+    ("long", "how"), [(1, "the nominal frequency, because a launch is too short to fit one"), (10_000, "their frequency fitted")]
+)
+def test_how_well_the_clocks_line_up_is_said_of_what_was_measured(long: int, how: str) -> None:
+    """The timer of the warps below reads 0 and a multiple of 5000, so that is its step, and half of it the least that can be known."""
+    trace = transpose(modelled=False, target="cuda:0")
+    warps = trace.warps.copy()
+    warps["end_cycles"] = warps["begin_cycles"] + 9_900 * long
+    warps["end_ns"] = 5_000 * long
+    warps["begin_ns"][0] += 5_000 * (long > 1)
+    warps["begin_cycles"][0] += 9_900 * (long > 1)
+    text = to_text(render_trace(replace(trace, warps=warps)), 200)
+    assert f"Clocks: those of 2 SMs line up within 2500 ns ({how}; the timer steps by 5000 ns)." in text
+    assert "Clocks:" not in to_text(render_trace(transpose()), 200)
+
+
 def test_what_is_not_known_is_a_dash(golden: Golden) -> None:
     text = to_text(render_trace(bare()))
     row = next(line for line in text.splitlines() if "ld.shared.f32" in line)

@@ -13,7 +13,19 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.diagnose import Finding
-from memlane.record import ISSUE_ONLY, Counts, LaunchInfo, LineSummary, SiteCounts, Skipped, Trace, kernel_label, summarise, total_by_place
+from memlane.record import (
+    ISSUE_ONLY,
+    Counts,
+    LaunchInfo,
+    LineSummary,
+    SiteCounts,
+    Skipped,
+    Trace,
+    kernel_label,
+    summarise,
+    time_axis,
+    total_by_place,
+)
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes
@@ -139,9 +151,20 @@ def _footer(trace: Trace) -> list[Text]:
         *completeness_notes(trace),
         *perturbation_notes(trace),
         "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other.",
+        *_alignment(trace),
         *_TRANSACTIONS,
     ]
     return [plain(note, "dim") for note in notes]
+
+
+def _alignment(trace: Trace) -> list[str]:
+    """How well the clocks of the SMs line up, where they were measured."""
+    axis = time_axis(trace)
+    sms = len({clock.sm for clock in axis.clocks})
+    if trace.modelled or sms < 2:
+        return []
+    how = "their frequency fitted" if all(axis.fitted) else "the nominal frequency, because a launch is too short to fit one"
+    return [f"Clocks: those of {sms} SMs line up within {axis.error_ns:.0f} ns ({how}; the timer steps by {axis.step_ns} ns)."]
 
 
 def _reasons(trace: Trace) -> str:
