@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,23 @@ def test_a_name_gives_the_same_target_each_time(machine: pytest.MonkeyPatch) -> 
     assert target("cuda") is target("cuda:0") is target()
     assert target("cuda:1") is not target("cuda:0")
     assert target("cuda:1").name == "cuda:1"
+
+
+def test_threads_that_ask_at_once_get_the_same_target(machine: pytest.MonkeyPatch) -> None:
+    class SlowDevice(FakeDevice):
+        def __init__(self, index: int) -> None:
+            time.sleep(0.05)
+            super().__init__(index)
+
+    machine.setitem(vars(driver), "Device", SlowDevice)
+    having(machine, TWO_GPUS)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(target("cuda:1"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [target("cuda:1")] * 4
 
 
 def test_a_deterministic_emulator_is_one_of_its_own_with_one_thread() -> None:

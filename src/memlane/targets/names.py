@@ -39,6 +39,8 @@ _override: ContextVar[_Asked] = ContextVar("memlane_target", default=_NOTHING)
 _override_everywhere: list[_Asked] = []
 """For the whole process, the last one counts: a thread that starts does not inherit context variables."""
 _overriding = threading.Lock()
+_making = threading.Lock()
+"""Held while a target is looked for or made, so that threads which ask at the same time get the same one."""
 
 
 def target(name: str | None = None, *, deterministic: bool = False) -> Target:
@@ -99,15 +101,17 @@ def _resolve(name: str, deterministic: bool) -> Target:
     if match := re.fullmatch(r"cuda(?::(\d+))?", name):
         if deterministic:
             raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
-        return _device(int(match[1] or 0))
+        with _making:
+            return _device(int(match[1] or 0))
     kind, _, chip = name.partition(":")
     if kind != "emulator":
         raise DeviceError(f"no target {name!r}; {available()}")
     chip = chip or DEFAULT_CHIP
-    if chip in names():
-        return _emulator(chip, deterministic)
-    if chip.endswith(".toml") or os.sep in chip:
-        return _emulator_of_file(Path(chip).expanduser().resolve(), deterministic)
+    with _making:
+        if chip in names():
+            return _emulator(chip, deterministic)
+        if chip.endswith(".toml") or os.sep in chip:
+            return _emulator_of_file(Path(chip).expanduser().resolve(), deterministic)
     raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
 
 
