@@ -160,14 +160,21 @@ RULE_COLUMNS = ("stride 1", "stride 2", "stride 32", "all the same", "lane/2", "
 """Patterns whose cycles are shown; the result file has all of them."""
 
 
-def overhead(document: Document) -> str:
-    lost = {row["case"]: row for row in document["rows"] if row["metric"] == "records lost"}
+def perturbation(document: Document) -> str:
+    lost = {row["case"]: row["value"] for row in document["rows"] if row["metric"] == "records lost"}
     lines = []
     for row in document["rows"]:
-        if row["metric"] == "traced time over original time":
-            cells = [number(row["peer"][name]) for name in ("records", "original, us", "traced, us")]
-            lines.append([row["case"], *cells, number(row["value"]), number(lost[row["case"]]["value"])])
-    return table(["launch", "records", "original, us", "traced, us", "ratio", "lost"], lines)
+        if row["metric"] != "records lost":
+            times = [_cell(row["peer"].get(name)) for name in ("records", "original, us", "traced, us")]
+            footprints = [_change(row["peer"], name) for name in ("registers", "local bytes", "blocks")]
+            lines.append([row["case"], *times, _cell(row["value"]), *footprints, _cell(lost.get(row["case"])), verdict(row)])
+    return table(["launch", "records", "original, us", "traced, us", "ratio", "registers", "local bytes", "blocks", "lost", "reach"], lines)
+
+
+def _change(peer: dict[str, float], name: str) -> str:
+    """`10 → 24`; a dash where it is not known."""
+    ends = [peer.get(f"{name}, {which}") for which in ("original", "traced")]
+    return "-" if None in ends else " → ".join(map(_cell, ends))
 
 
 def outputs(document: Document) -> str:
@@ -243,7 +250,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "little": ("h200/accuracy", little),
     "counts": ("h200/counts", counts),
     "shared-rule": ("h200/shared_rule", shared_rule),
-    "overhead": ("h200/overhead", overhead),
+    "perturbation": ("h200/perturbation", perturbation),
     "outputs-h200": ("h200/outputs", outputs),
     "outputs-cpu": ("cpu/outputs", outputs),
     "emulator": ("cpu/emulator", emulator),

@@ -32,7 +32,7 @@ TAIL=30 step accuracy 200 "$PYTHON" benchmarks/accuracy.py
 TAIL=60 step outputs 150 "$PYTHON" benchmarks/outputs.py
 TAIL=90 step counts 240 "$PYTHON" benchmarks/counts.py
 TAIL=40 step shared_rule 90 "$PYTHON" benchmarks/shared_rule.py
-TAIL=60 step overhead 120 "$PYTHON" benchmarks/overhead.py
+TAIL=130 step perturbation 200 "$PYTHON" benchmarks/perturbation.py
 TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py
 ls -l "$OUT/results"/*/ 2>/dev/null
 exit "$failed"

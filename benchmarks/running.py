@@ -62,13 +62,19 @@ def example_arguments(name: str, quick: bool) -> list[str]:
 
 
 def measure(
-    benchmark: str, names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = (), at_once: int = 1
+    benchmark: str,
+    names: Sequence[str],
+    run: RunCase,
+    options: argparse.Namespace,
+    forward: Sequence[str] = (),
+    at_once: int = 1,
+    over_all: Callable[[Sequence[Row]], list[Row]] = lambda rows: [],
 ) -> None:
     """Run the cases of a benchmark, or the one that `--case` names, and store and print their rows.
 
     The result file is written again after each case, so that it holds what is known whenever the process is stopped. `forward`: options
     for the processes of the cases besides those of `parser`. `at_once`: how many of these may run at a time; more than one only where
-    nothing is timed.
+    nothing is timed. `over_all`: the rows that follow from those of all cases.
     """
     if options.case is not None:
         if options.case not in names:
@@ -81,8 +87,8 @@ def measure(
     rows: list[Row] = []
     for found in each_case(names, run, options, forward, at_once):
         rows += found
-        store(benchmark, rows, **head)
-    show(rows)
+        store(benchmark, [*rows, *over_all(rows)], **head)
+    show([*rows, *over_all(rows)])
 
 
 def each_case(

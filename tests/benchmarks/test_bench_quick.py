@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -31,10 +32,14 @@ def test_outputs(quick: Quick) -> None:
     assert all(row["holds"] and row["peer"]["compared"] == 3 * 2 * 64 * 64 * 4 for row in rows), rows
 
 
-def test_overhead(quick: Quick) -> None:
-    rows = quick("overhead", "copies")
-    assert [row["metric"] for row in rows] == ["records lost", "traced time over original time"] * 4
-    assert all(row["holds"] for row in rows), rows
+def test_perturbation(quick: Quick) -> None:
+    *each, every_access, sampled = quick("perturbation", "transpose")
+    assert [row["metric"] for row in each] == ["records lost", "time with probes over time without"] * 6
+    assert [row["case"].partition(", ")[2] for row in each] == (["every access"] * 2 + ["one warp of 32"] * 2) * 3
+    assert all(row["holds"] for row in each)
+    assert [row["peer"]["records"] for row in each[::4]] == [2 * 128, 4 * 128, 4 * 128]
+    assert every_access["value"] == statistics.median(row["value"] for row in each[1::4])
+    assert sampled["case"] == "median of the examples, one warp of 32"
 
 
 def test_emulator_speeds(quick: Quick) -> None:

@@ -127,8 +127,8 @@ def test_the_shared_rule_shows_some_patterns_of_each_operation(tmp_path: Path) -
 
 
 def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
-    page = "before\n<!-- table: overhead -->\nold\n<!-- end of table -->\nafter\n"
+    page = "before\n<!-- table: perturbation -->\nold\n<!-- end of table -->\nafter\n"
     text = docs.rewritten(page, tmp_path)
-    assert text.startswith("before\n<!-- table: overhead -->\n\n*Not measured yet")
+    assert text.startswith("before\n<!-- table: perturbation -->\n\n*Not measured yet")
     assert text.endswith("\n<!-- end of table -->\nafter\n")
     assert docs.rewritten(text, tmp_path) == text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from memlane.compile import KernelUsage, kernel_usage
@@ -36,31 +37,40 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
 
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
-    """The launch timed in turn without probes and with them, with the arrays that it was given and the variables of its module as they
-    were before each; they are so again when this returns. What it changes elsewhere it changes each time.
+    """The median times of the launch without probes and with them; its memory is as before when this returns."""
+    plain, with_probes = rehearsed(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
+    return Perturbation(plain_ns=statistics.median(plain), probed_ns=statistics.median(with_probes), rounds=len(plain))
 
-    The probes write into a buffer of their own, with the room that a trace has.
+
+def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
+    """Times in ns of the launch as it is and with each of these probes, in turn, `rounds` of each.
+
+    The arrays that it was given and the variables of its module are as they were before each, and again when this returns; what it changes
+    elsewhere it changes each time. The probes write into buffers of their own, with the room that a trace has.
     """
     launch = replace(launch, layers=Layers())  # Who watches the launch has nothing to do with its rehearsals.
     target, before = launch.kernel.target, Snapshot(launch)
-    plain: list[float] = []
-    with_probes: list[float] = []
-    with lent(launch.kernel.loaded, options) as probed:
-        arena, twin = Arena(probed, records_per_warp), twin_of(launch, probed)
-        arena.make_room(launch)
-        probed.twin.copy_constants()
-        try:
-            warm_up = 0 if target.modelled else 1
-            for turn in range(warm_up + (1 if target.modelled else ROUNDS)):
-                for one, samples in ((launch, plain), (twin, with_probes)):
-                    elapsed = target.run_steps(Schedule((Step(one),))).elapsed_ns
-                    before.restore()
-                    if turn >= warm_up:
-                        samples.append(elapsed)
-                arena.discard()
-        finally:
-            arena.close()
-    return Perturbation(plain_ns=statistics.median(plain), probed_ns=statistics.median(with_probes), rounds=len(plain))
+    twins: list[tuple[Launch, Arena | None]] = [(launch, None)]
+    times: list[list[float]] = [[] for _ in range(1 + len(ways))]
+    with ExitStack() as borrowed:
+        for options in ways:
+            probed = borrowed.enter_context(lent(launch.kernel.loaded, options))
+            arena = Arena(probed, records_per_warp)
+            borrowed.callback(arena.close)
+            arena.make_room(launch)
+            probed.twin.copy_constants()
+            twins.append((twin_of(launch, probed), arena))
+        warm_up = 0 if target.modelled else 1
+        for turn in range(warm_up + rounds):
+            for (one, buffer), samples in zip(twins, times, strict=True):
+                if buffer is not None:
+                    buffer.discard()
+                before.restore()  # Last, so that each launch finds its arrays in the caches alike.
+                elapsed = target.run_steps(Schedule((Step(one),))).elapsed_ns
+                if turn >= warm_up:
+                    samples.append(elapsed)
+        before.restore()
+    return times
 
 
 def twin_of(launch: Launch, probed: ProbedModule) -> Launch:
