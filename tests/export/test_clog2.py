@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
-from collections import defaultdict
+import subprocess
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -222,3 +224,20 @@ def test_too_many_kinds_of_access_are_refused() -> None:
     assert isinstance(table, pa.Table)
     with pytest.raises(RecordError, match=r"^CLOG-2 numbers at most 2200 kinds of access, and this trace has 2200; trace fewer sites$"):
         written(replace(trace, sites=many, table=table))
+
+
+@pytest.mark.skipif("MEMLANE_CLOG2PRINT" not in os.environ, reason="MEMLANE_CLOG2PRINT names no clog2print (a jar or a class path)")
+def test_argonnes_clog2print_reads_it(tmp_path: Path) -> None:
+    trace = transpose()
+    export(trace, "clog2", tmp_path / "t.clog2")
+    program = os.environ["MEMLANE_CLOG2PRINT"]
+    start = ["-jar", program] if program.endswith(".jar") else ["-cp", program, "logformat.clog2.Print"]
+    shown = subprocess.run(["java", *start, str(tmp_path / "t.clog2")], check=True, capture_output=True, text=True, errors="replace")
+    assert shown.stderr == ""
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "CLOG-02.44"
+    kinds = Counter(line.partition("[")[0] for line in lines if line.startswith("Rec"))
+    events, states, ranks = 2 * (trace.table.num_rows + len(trace.warps)), len({one.op for one in trace.sites}) + 1, 2
+    blocks = lines.count("End Of Block")
+    assert kinds == {"RecCargo": events, "RecDefState": states, "RecComm": ranks, "RecHeader": events + states + ranks + blocks + 1}
+    assert lines[-2] == "End Of File"
