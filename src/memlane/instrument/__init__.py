@@ -3,8 +3,10 @@
 sites           which instructions access memory
 registers       the registers of a function, and names that are free in it
 insert          editing the body of a function
+sampling        which warps and executions are traced
 schemes         how the clock is read around an access, one scheme a file
 warp            the PTX of a traced warp besides its probes
+halves          the two bodies of a kernel of which only some warps are traced
 tracing         the pass that puts it together: `trace`
 buffer, decode  the trace buffer: its layout in bytes, and back to rows
 transactions    the PTX that counts what an access costs
@@ -36,10 +38,11 @@ from memlane.instrument.matching import SiteChange, SiteExactness, changes, exac
 from memlane.instrument.options import CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
+from memlane.instrument.sampling import Chosen, Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.sites import SiteTable, place_of, site_table
 from memlane.instrument.tracing import Traced, trace
-from memlane.instrument.variables import COUNTERS, POINTER
+from memlane.instrument.variables import COUNTERS, POINTER, WINDOW
 from memlane.instrument.widen import Widened, widen
 from memlane.record import EXACT, HINT, MERGED
 
@@ -54,12 +57,16 @@ __all__ = [
     "RECORD_DTYPE",
     "SCHEMES",
     "SLICE_DTYPE",
+    "WINDOW",
     "Branch",
     "BufferLayout",
+    "Chosen",
     "CountOptions",
     "Counted",
     "Decoded",
+    "Ranges",
     "Rebound",
+    "Sampling",
     "Selection",
     "SiteChange",
     "SiteExactness",

@@ -60,9 +60,10 @@ SLICE_DTYPE = np.dtype(
 led by other lanes. The end is that of the last lane; 0 while the warp runs."""
 
 RECORD_DTYPE = np.dtype(
-    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("sequence", "<u4"), ("reserved", "<u4")], align=True
+    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("sequence", "<u4"), ("execution", "<u4")], align=True
 )
-"""One access. `start`, `end`: `%clock64`. `sequence`: its place among the records of the slice. Two 16-byte stores, one sector."""
+"""One access. `start`, `end`: `%clock64`. `sequence`: its place among the records of the slice. `execution`: how often the thread
+that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
 
 HEADER_BYTES = HEADER_DTYPE.itemsize
 SLICE_HEADER_BYTES = SLICE_DTYPE.itemsize

@@ -56,7 +56,8 @@ ACCESS_DTYPE = np.dtype(
         ("slice", "u4"),
     ]
 )
-"""One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0. `slice`:
+"""One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0;
+where records are numbered, how often the thread that led it had executed the site before. `slice`:
 index of its warp among the warps."""
 
 
@@ -81,8 +82,9 @@ class Decoded:
         return int(self.warps["lost"].sum()) + self.homeless_records
 
 
-def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
-    """Read a buffer (bytes) after the launches that wrote it have ended.
+def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
+    """Read a buffer (bytes) after the launches that wrote it have ended. `numbered`: records tell which execution of their site they are,
+    because only a window of them was recorded.
 
     Raises RecordError if it is not a trace buffer of this version, or too short for what its header says.
     """
@@ -97,7 +99,7 @@ def decode(buffer: npt.NDArray[np.uint8]) -> Decoded:
     other = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     warps = _warps(headers, led + other)
     return Decoded(
-        records=_records(slices, warps, led, other, layout),
+        records=_records(slices, warps, led, other, layout, numbered),
         warps=warps,
         homeless_warps=asked - taken,
         homeless_records=int(spill["attempted"] + spill["overflow"]),
@@ -157,7 +159,12 @@ def _warps(headers: Rows, kept: npt.NDArray[np.int64]) -> Rows:
 
 
 def _records(
-    slices: npt.NDArray[np.uint8], warps: Rows, led: npt.NDArray[np.int64], other: npt.NDArray[np.int64], layout: BufferLayout
+    slices: npt.NDArray[np.uint8],
+    warps: Rows,
+    led: npt.NDArray[np.int64],
+    other: npt.NDArray[np.int64],
+    layout: BufferLayout,
+    numbered: bool,
 ) -> Rows:
     """The kept records, ordered by warp and start; `slices` begins with slice 0, the other arrays with the first warp's."""
     places = _places(slices, layout)
@@ -173,7 +180,7 @@ def _records(
     for name in ("site", "active_mask", "start", "end"):
         records[name] = raw[name]
     records["slice"] = row
-    records["execution"] = _executions(row, raw["site"])
+    records["execution"] = raw["execution"] if numbered else _executions(row, raw["site"])
     return records
 
 

@@ -6,6 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from memlane.errors import MemlaneError
+from memlane.instrument.sampling import Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.record import Site
 
@@ -55,10 +56,17 @@ class TraceOptions:
     scheme: str = "dependent"
     """`dependent`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""
     selection: Selection = field(default_factory=Selection)
+    sampling: Sampling = field(default_factory=Sampling)
+    """Which warps, and which executions of the sites."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+
+    def makes_the_same(self, other: TraceOptions) -> bool:
+        """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
+        mine, theirs = (self.scheme, self.selection, self.sampling.shape), (other.scheme, other.selection, other.sampling.shape)
+        return mine == theirs
 
 
 @dataclass(frozen=True, slots=True)

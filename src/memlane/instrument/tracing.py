@@ -5,22 +5,25 @@ Valid module in, valid module out. Around every chosen access
     ld.global.f32 %f1, [%rd1];          ->      (before) ld.global.f32 %f1, [%rd1]; (after) (record)
 
 where `schemes` knows what stands before and after, and `warp` how a record is written, how a warp gets its slice of the buffer when it
-enters the kernel, and how it closes it when it leaves. Other instructions, their order, labels, line information and debug
+enters the kernel, and how it closes it when it leaves. Where only some warps are traced, `halves` keeps the original body beside the
+instrumented one. Other instructions, their order, labels, line information and debug
 sections stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
+from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
 from memlane.instrument.sites import live_results, site_table
-from memlane.instrument.variables import POINTER, assembled, check_instrumentable, pointer
-from memlane.instrument.warp import enter, leave, record, reserve
+from memlane.instrument.variables import POINTER, WINDOW, assembled, check_instrumentable, pointer
+from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import Site, Skipped
 
@@ -44,6 +47,8 @@ class Traced:
     """What a launch must add to its dynamic shared memory."""
     skipped: tuple[Skipped, ...] = field(default=(), repr=False)
     """Accesses that are not timed for want of a way, with the reason."""
+    plain: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """As `positions`, of the same accesses in the original body, where there is one for the warps that are not traced."""
 
 
 def trace(module: Module, options: TraceOptions | None = None) -> Traced:
@@ -56,13 +61,13 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     scheme = SCHEMES[options.scheme]
     table = site_table(module)
     kernels = [
-        _trace_kernel(kernel, index, _chosen(table.of_kernel[kernel.name], kernel.name, options), scheme)
+        _trace_kernel(kernel, index, _chosen(table.of_kernel[kernel.name], kernel.name, options), scheme, options.sampling.shape)
         for index, kernel in enumerate(module.kernels.values())
     ]
     timed = {site.id: site for kernel in kernels for site in kernel.sites}
     return Traced(
         module=assembled(
-            module, {kernel.function.name: kernel.function for kernel in kernels}, _variables(module, scheme), _OLDEST_VERSION
+            module, {kernel.function.name: kernel.function for kernel in kernels}, _variables(module, scheme, options), _OLDEST_VERSION
         ),
         sites=tuple(timed.get(site.id, site) for site in table.sites),
         positions={kernel.function.name: kernel.positions for kernel in kernels if kernel.sites},
@@ -70,6 +75,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         options=options,
         extra_shared_bytes=scheme.extra_shared_bytes,
         skipped=table.skipped,
+        plain={kernel.function.name: kernel.plain for kernel in kernels if kernel.plain},
     )
 
 
@@ -82,12 +88,15 @@ class _TracedKernel:
     function: Function
     sites: tuple[Site, ...] = ()
     positions: Mapping[int, int] = field(default_factory=dict)
+    plain: Mapping[int, int] = field(default_factory=dict)
 
 
-def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], scheme: Scheme) -> _TracedKernel:
+def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], scheme: Scheme, shape: Set[str]) -> _TracedKernel:
     """Probe the chosen instructions of one kernel; a kernel without any stays as it is."""
     if not chosen:
         return _TracedKernel(kernel)
+    counted, apart = "executions" in shape, bool(shape & WARP_CONDITIONS)
+    kernel = with_plain_variables(kernel) if apart else kernel
     prefix, live = free_prefix(kernel), live_results(kernel)
     sites: list[Site] = []
     accesses: list[Instruction] = []
@@ -98,15 +107,29 @@ def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], sch
             probe = scheme.probe(_describe(instruction, site, scope, live[index], prefix))
             sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
             accesses.append(replace(instruction, guard=None))
-            return _probed(instruction, accesses[-1], probe, prefix, site.id)
+            return _probed(instruction, accesses[-1], probe, prefix, site.id, counted)
         if instruction.form.effect in EXITS:
             inner = (*placed(leave(prefix), instruction.location), replace(instruction, guard=None))
             return under_guard(instruction.guard, f"${prefix}stays_{index}", inner, instruction.location)
         return (instruction,)
 
-    function = rewrite_body(kernel, enter(prefix, scheme, number), rewrite, leave(prefix))
+    counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
+    epilogue = f"{leave(prefix)}ret;\n" if apart else leave(prefix)
+    function = rewrite_body(kernel, enter(prefix, scheme, number) + counters, rewrite, epilogue)
+    plain: dict[int, int] = {}
+    if apart:
+        function = halves(kernel, function, prefix, shape)
+        plain = _plain_positions(kernel, function, chosen)
     positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
-    return _TracedKernel(function, tuple(sites), positions)
+    return _TracedKernel(function, tuple(sites), positions, plain)
+
+
+def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, Site]) -> dict[int, int]:
+    """By number of a site: the index of its access in the original body, which stands last."""
+    assert kernel.body is not None
+    assert function.body is not None
+    first = len(list(function.body.instructions())) - len(list(kernel.body.instructions()))
+    return {site.id: first + index for index, site in chosen.items()}
 
 
 def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
@@ -124,20 +147,23 @@ def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence
     )
 
 
-def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix: str, site: int) -> tuple[Statement, ...]:
+def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix: str, site: int, counted: bool) -> tuple[Statement, ...]:
     """The access between its clock reads, and the record, in a block of its own with their registers."""
     at = instruction.location
     declare = f".reg .b64 %{prefix}start, %{prefix}end;\n"
-    before, after = f"{declare}{reserve(prefix, site)}{probe.before}", f"{probe.after}{record(prefix, site)}"
+    before, after = f"{declare}{reserve(prefix, site, counted)}{probe.before}", f"{probe.after}{record(prefix, site, counted)}"
     inner = Block((*placed(before, at), access, *placed(after, at)))
     return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
 
 
-def _variables(module: Module, scheme: Scheme) -> list[Variable]:
+def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Variable]:
     """What the probes refer to."""
+    own = [pointer(POINTER)]
+    if options.sampling.shape:
+        own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
     if not scheme.extra_shared_bytes:
-        return [pointer(POINTER)]
-    return [pointer(POINTER), Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
+        return own
+    return [*own, Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
 
 
 def _dynamic_alignment(module: Module) -> int:

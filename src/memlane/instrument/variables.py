@@ -15,13 +15,16 @@ from memlane.ptx import Function, Module, Variable
 POINTER = "memlane_trace"
 """Holds the address of the trace buffer."""
 
+WINDOW = "memlane_window"
+"""Holds what decides which warps are traced; in constant memory, so that the other warps read no global memory for it."""
+
 COUNTERS = "memlane_counts"
 """Holds the address of the counters."""
 
 
 def check_instrumentable(module: Module) -> None:
     """MemlaneError for a module that cannot be instrumented."""
-    for name in (POINTER, COUNTERS):
+    for name in (POINTER, WINDOW, COUNTERS):
         if name in module.variables:
             raise MemlaneError(f"{module.name} is instrumented already (it declares {name}); instrument the original module")
     if module.address_size != 64:

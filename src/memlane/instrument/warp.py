@@ -10,6 +10,8 @@ kernel's own branches differently. The registers that live through the kernel, b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
@@ -19,11 +21,13 @@ from memlane.instrument.buffer import (
     SLICE_HEADER_BYTES,
     offset,
 )
+from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import Scheme
-from memlane.instrument.variables import POINTER
+from memlane.instrument.variables import POINTER, WINDOW
 
 _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
 _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
+_EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
 
@@ -124,8 +128,27 @@ st.global.u64 [{r}slice+{_SLICE["begin_ns"]}], {r}ns;
 """
 
 
-def reserve(prefix: str, site: int) -> str:
-    """Before the first clock read: who writes the record, and where.
+def count_executions(prefix: str, sites: Iterable[int]) -> str:
+    """Before the first instruction: how often a thread has executed each of the sites, none as yet."""
+    names = [f"%{prefix}seen_{site}" for site in sites]
+    return "".join(f".reg .b32 {name};\nmov.u32 {name}, 0;\n" for name in names)
+
+
+def _in_window(r: str, site: int) -> str:
+    """Nobody leads an execution outside the window, so it is neither recorded nor lost."""
+    return f"""\
+.reg .b32 {r}execution, {r}since, {r}length;
+ld.const.u32 {r}since, [{WINDOW}+{_EXECUTIONS}];
+ld.const.u32 {r}length, [{WINDOW}+{_EXECUTIONS + 4}];
+mov.u32 {r}execution, {r}seen_{site};
+add.u32 {r}seen_{site}, {r}seen_{site}, 1;
+sub.u32 {r}since, {r}execution, {r}since;
+setp.lt.and.u32 {r}leads, {r}since, {r}length, {r}leads;
+"""
+
+
+def reserve(prefix: str, site: int, counted: bool = False) -> str:
+    """Before the first clock read: who writes the record, and where. `counted`: only of executions in the window.
 
     The lowest active lane writes it. Lane 0 counts its records in `next`. Any other leader has a negative `next` and takes the rare branch,
     to a number behind those of lane 0, by an atomic addition. What it adds is a one computed from `next`: for a constant the assembler
@@ -143,7 +166,7 @@ activemask.b32 {r}active;
 mov.u32 {r}below, %lanemask_lt;
 and.b32 {r}below, {r}below, {r}active;
 setp.eq.u32 {r}leads, {r}below, 0;
-mov.u32 {r}place, {r}next;
+{_in_window(r, site) if counted else ""}mov.u32 {r}place, {r}next;
 mov.u32 {r}limit, {r}capacity;
 setp.lt.and.s32 {r}other, {r}next, 0, {r}leads;
 @!{r}other bra {label}placed_{site};
@@ -160,13 +183,14 @@ mad.wide.u32 {r}record, {r}place, {RECORD_BYTES}, {r}slice;
 """
 
 
-def record(prefix: str, site: int) -> str:
+def record(prefix: str, site: int, counted: bool = False) -> str:
     """After the second clock read: write start and end to the place that was reserved. Records go out as evict-first, to leave the caches
     to the kernel."""
     r = f"%{prefix}"
+    execution = f"{r}execution" if counted else "0"
     return f"""\
 @{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
-@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}place, 0}};
+@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}place, {execution}}};
 @{r}leads add.u32 {r}next, {r}next, 1;
 """
 

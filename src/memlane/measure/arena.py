@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memlane.instrument import POINTER, RECORD_DTYPE, BufferLayout, Decoded, buffer_layout, decode, initial_header
+from memlane.instrument import POINTER, RECORD_DTYPE, WINDOW, BufferLayout, Decoded, buffer_layout, decode, initial_header
 from memlane.launch import Launch
+from memlane.measure.plan import LaunchPlan
 from memlane.measure.probed import ProbedModule
 from memlane.measure.readout import filled_part, slices_asked
 
@@ -46,24 +47,42 @@ class Arena:
         self._records_per_warp = records_per_warp
         self._buffer: _Buffer | None = None
         self._collected: list[Decoded] = []
+        if probed.sampling.shape:
+            probed.twin.set_words(WINDOW, probed.sampling.words())
 
-    def make_room(self, launch: Launch) -> int:
-        """See that the warps of `launch` find slices that are large enough; how many records these hold together.
+    def plan(self, launch: Launch) -> LaunchPlan:
+        """What of `launch` is traced, and with how much room. Raises BadLaunch for a launch that is too large for its sample."""
+        sampling, chosen = self._probed.sampling, self._probed.chosen(launch)
+        capacity, overflow, limited = self._records(launch, max(1, chosen.warps))
+        return LaunchPlan(
+            kernel=launch.kernel.title,
+            blocks=launch.blocks,
+            warps_per_block=launch.warps_per_block,
+            chosen=chosen.warps,
+            sample=sampling.sample(chosen),
+            records_per_warp=capacity,
+            others_per_warp=overflow,
+            limited=limited,
+        )
+
+    def make_room(self, launch: Launch, plan: LaunchPlan | None = None) -> int:
+        """See that the warps of `launch` find slices that are large enough; how many records all its warps may make, traced or not.
 
         If the present buffer has too few left, what it holds is taken out first, which waits for the launches before.
         """
-        warps = launch.blocks * launch.warps_per_block
-        capacity, overflow = self._records(launch, warps)
+        plan = plan or self.plan(launch)
+        warps, capacity, overflow = plan.chosen, plan.records_per_warp, plan.others_per_warp
         if self._buffer is None or not self._buffer.fits(warps, capacity, overflow):
             previous = self._buffer
             pending = self._drain()
-            layout = buffer_layout(pending + warps, capacity, overflow)
+            layout = buffer_layout(max(1, pending + warps), capacity, overflow)
             if previous is not None and pending:
                 layout = self._as_promised(layout, previous.layout)
             self._buffer = self._allocate(layout)
             self._buffer.reserved = pending
         self._buffer.reserved += warps
-        return warps * (self._buffer.layout.capacity + self._buffer.layout.overflow)
+        each = self._buffer.layout.capacity + self._buffer.layout.overflow
+        return max(warps * each, min(plan.warps * each, self._budget // _RECORD_BYTES))
 
     @property
     def _budget(self) -> int:
@@ -75,16 +94,19 @@ class Arena:
         larger = replace(layout, capacity=max(layout.capacity, previous.capacity), overflow=max(layout.overflow, previous.overflow))
         return larger if larger.nbytes <= self._budget else layout
 
-    def _records(self, launch: Launch, warps: int) -> tuple[int, int]:
-        """Records of a warp led by lane 0 and by other lanes."""
-        sites = self._probed.sites_of(launch.kernel.name)
+    def _records(self, launch: Launch, warps: int) -> tuple[int, int, bool]:
+        """Records of a warp led by lane 0 and by other lanes, and whether lane 0 may make more than these."""
+        sites, window = self._probed.sites_of(launch.kernel.name), self._probed.sampling.executions
+        loops = self._probed.loops(launch.kernel.name)
+        longest = 1 if not loops else None if window is None else window[1] - window[0]
         if self._records_per_warp is not None:
-            return self._records_per_warp, self._records_per_warp
-        if not self._probed.loops(launch.kernel.name):
-            return sites, LEADERS_PER_SITE * sites
+            return self._records_per_warp, self._records_per_warp, longest is None or self._records_per_warp < longest * sites
+        fit = self._budget // (warps * _RECORD_BYTES)
+        if longest is not None and (not loops or longest * sites * (1 + LEADERS_PER_SITE) <= fit):
+            return longest * sites, LEADERS_PER_SITE * longest * sites, False
         least, most = RECORDS_IN_LOOPS
-        records = min(most, max(least, self._budget // (warps * _RECORD_BYTES)))
-        return records - records // 4, records // 4
+        records = min(most, max(least, fit))
+        return records - records // 4, records // 4, True
 
     def _allocate(self, least: BufferLayout) -> _Buffer:
         spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes
@@ -99,8 +121,8 @@ class Arena:
         buffer, self._buffer = self._buffer, None
         if buffer is None:
             return 0
-        asked = slices_asked(self._target, buffer.address)
-        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, asked)))
+        asked, numbered = slices_asked(self._target, buffer.address), self._probed.sampling.executions is not None
+        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, asked), numbered))
         return max(0, buffer.reserved - asked)
 
     def discard(self) -> None:

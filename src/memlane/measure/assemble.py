@@ -13,7 +13,7 @@ from memlane.instrument import Decoded
 from memlane.launch import Target
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
-from memlane.measure.observed import branch_counts, site_counts
+from memlane.measure.observed import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
@@ -100,6 +100,8 @@ def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntA
         **{name: records[name][rows] for name in ("block", "warp", "sm", "start", "end")},
         "mask": records["active_mask"][rows],
     }
+    if grid.record.probed.sampling.executions is not None:
+        columns["execution"] = records["execution"][rows]
     columns["sectors"], columns["wavefronts"] = _transactions(grid, site, columns)
     mine = grid.warp_rows
     warps = np.zeros(len(mine), WARP_DTYPE)
@@ -171,8 +173,8 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
     counts: tuple[SiteCounts, ...] = ()
     branches: tuple[BranchCounts, ...] = ()
     if grid.observation is not None:
-        positions = grid.record.probed.traced.positions.get(launch.kernel.name, {})
-        counts = site_counts(grid.observation, {position: table.sites[numbers[site]] for site, position in positions.items()})
+        places = grid.record.probed.places(launch.kernel.name)
+        counts = counts_of_sites(summed_counts(grid.observation, places), {site: table.sites[numbers[site]] for site in places})
         branches = branch_counts(grid.observation, launch.kernel)
     elif grid.record.counted is not None:
         found = grid.record.counted
@@ -190,14 +192,18 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         lost=int(grid.warp_rows["lost"].sum()) + grid.homeless,
         counts=counts,
         branches=branches,
+        sample=grid.record.probed.sampling.sample(grid.record.chosen),
         accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
         perturbation=perturbation_of(launch, grid.record.probed, grid.record.times),
         failed=grid.failure,
     )
 
 
+_NAMES = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "sectors", "wavefronts")
+
+
 def _concatenated(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    names = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "sectors", "wavefronts")
     if len(parts) == 1:
         return dict(parts[0])
+    names = parts[0] if parts else _NAMES  # All parts have the same.
     return {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64) for name in names}

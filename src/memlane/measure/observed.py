@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from memlane.instrument import place_of
 from memlane.launch import COUNT_FIELDS, Kernel, Observation
 from memlane.ptx import Function, Instruction
@@ -15,6 +18,22 @@ _FIELD = {name: index for index, name in enumerate(COUNT_FIELDS)}
 def site_counts(observation: Observation, sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
     """The counts of the sites that were executed; `sites` maps an instruction's index to its site."""
     return tuple(_of_site(site, observation.counts[index]) for index, site in sorted(sites.items()) if index in observation.counts)
+
+
+def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]]) -> dict[int, npt.NDArray[np.int64]]:
+    """By what was executed: the fields of `COUNT_FIELDS` over all the instructions, by index, that stand for it."""
+    found: dict[int, npt.NDArray[np.int64]] = {}
+    for one, indices in places.items():
+        rows = [observation.counts[index] for index in indices if index in observation.counts]
+        if rows:
+            found[one] = np.sum(rows, axis=0)
+            found[one][_FIELD["most_lanes"]] = max(int(row[_FIELD["most_lanes"]]) for row in rows)
+    return found
+
+
+def counts_of_sites(counts: Mapping[int, npt.NDArray[np.int64]], sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
+    """What `summed_counts` found by number, in the order of the numbers, as counts of the sites that these are of."""
+    return tuple(_of_site(sites[number], fields) for number, fields in sorted(counts.items()))
 
 
 def _of_site(site: Site, fields: object) -> SiteCounts:
@@ -38,12 +57,14 @@ def _of_site(site: Site, fields: object) -> SiteCounts:
 def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCounts, ...]:
     """The conditional branches of `kernel` that were executed: by itself, or by a twin of it with probes, whose own do not count."""
     ran = observation.launch.kernel.function
+    originals = [branch for _, branch in _branches(kernel.function)]
+    places: dict[int, tuple[int, ...]] = {}
+    for index, number in _shared(_branches(ran), originals):
+        places[number] = (*places.get(number, ()), index)
     found = []
-    for index, branch in _shared(_branches(ran), [branch for _, branch in _branches(kernel.function)]):
-        if index in observation.counts:
-            fields = observation.counts[index]
-            file, line, _ = place_of(kernel.module, branch)
-            found.append(BranchCounts(kernel.title, file, line, int(fields[_FIELD["requests"]]), int(fields[_FIELD["divergent"]])))
+    for number, fields in summed_counts(observation, places).items():
+        file, line, _ = place_of(kernel.module, originals[number])
+        found.append(BranchCounts(kernel.title, file, line, int(fields[_FIELD["requests"]]), int(fields[_FIELD["divergent"]])))
     return tuple(found)
 
 
@@ -53,11 +74,11 @@ def _branches(function: Function) -> list[tuple[int, Instruction]]:
     return [(index, one) for index, one in enumerate(function.body.instructions()) if one.form.effect == "branch"]
 
 
-def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, Instruction]]:
-    """Those of `branches` that are `originals`, which stand among them in their order; the labels of probes are no kernel's."""
-    following = iter(originals)
-    wanted = next(following, None)
+def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, int]]:
+    """Those of `branches` that are `originals`, each with its number among these. They stand in their order, and a second time where a twin
+    has the original body too; the labels of probes are no kernel's."""
+    number = 0
     for index, branch in branches:
-        if wanted is not None and (branch.operands, branch.guard) == (wanted.operands, wanted.guard):
-            yield index, wanted
-            wanted = next(following, None)
+        if originals and (branch.operands, branch.guard) == (originals[number].operands, originals[number].guard):
+            yield index, number
+            number = (number + 1) % len(originals)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from memlane.errors import BadLaunch
-from memlane.instrument import Traced, TraceOptions
+from memlane.instrument import Chosen, Sampling, Traced, TraceOptions
 from memlane.instrument import trace as instrument
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
@@ -55,6 +55,15 @@ class ProbedModule:
         kernels = self.original.module.kernels
         return {name: (len(indices), any_in_loop(kernels[name], indices)) for name, indices in originals.items()}
 
+    @property
+    def sampling(self) -> Sampling:
+        """Which warps and executions the launches to come record."""
+        return self.traced.options.sampling
+
+    def chosen(self, launch: Launch) -> Chosen:
+        """What of a launch is traced."""
+        return self.sampling.chosen(launch.blocks, launch.warps_per_block)
+
     def accesses_of(self, launch: Launch, records: int) -> int:
         """How many accesses, those of the probes among them, a launch may make that makes so many records."""
         kernel = self.loaded.module.kernels[launch.kernel.name]
@@ -62,6 +71,12 @@ class ProbedModule:
         memory = sum(bool(one.form.addresses) for one in kernel.body.instructions())
         warps = launch.blocks * launch.warps_per_block
         return memory * (warps + -(-records // max(1, self.sites_of(launch.kernel.name))))
+
+    def places(self, kernel: str) -> Mapping[int, tuple[int, ...]]:
+        """By timed site of a kernel: the indices of its access among the instructions of the twin, in the instrumented body and, where only
+        some warps are traced, in the original one."""
+        plain = self.traced.plain.get(kernel, {})
+        return {site: (at, plain[site]) if site in plain else (at,) for site, at in self.traced.positions.get(kernel, {}).items()}
 
     def sites_of(self, kernel: str) -> int:
         """Timed sites of the kernel with that PTX name."""
@@ -76,11 +91,11 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
     """Instrument the module and load it where the original is."""
     traced = instrument(loaded.module, options)
     rebound = rebound_to(loaded, traced.module)
-    positions = {
-        kernel: {site: position + rebound.preceding[kernel] for site, position in sites.items()}
-        for kernel, sites in traced.positions.items()
-    }
-    return ProbedModule(replace(traced, module=rebound.module, positions=positions), load_twin(loaded, rebound))
+    positions, plain = (
+        {kernel: {site: position + rebound.preceding[kernel] for site, position in sites.items()} for kernel, sites in places.items()}
+        for places in (traced.positions, traced.plain)
+    )
+    return ProbedModule(replace(traced, module=rebound.module, positions=positions, plain=plain), load_twin(loaded, rebound))
 
 
 @contextmanager
@@ -90,11 +105,12 @@ def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
     Only for launches that are over at the end of the block, for the next who gets it directs its probes elsewhere.
     """
     free: list[ProbedModule] = loaded.attached.setdefault("probed", [])
-    probed = next((one for one in free if one.traced.options == options), None)
-    if probed is None:
+    kept = next((one for one in free if one.traced.options.makes_the_same(options)), None)
+    if kept is None:
         probed = probe(loaded, options)
     else:
-        free.remove(probed)
+        free.remove(kept)
+        probed = replace(kept, traced=replace(kept.traced, options=options))
     try:
         yield probed
     finally:

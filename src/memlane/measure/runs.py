@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import MemlaneError
-from memlane.instrument import Decoded
+from memlane.instrument import Chosen, Decoded
 from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
+from memlane.measure.observed import summed_counts
 from memlane.measure.probed import ProbedModule
 from memlane.record import Counts, Perturbation
 
@@ -60,16 +62,21 @@ class LaunchRecord:
 
     def _as_plain(self, observation: Observation) -> None:
         """Tell the others what they would have seen of the plain launch, at the timed sites: other instructions are not what they were."""
-        traced = self.probed.traced
-        positions = traced.positions.get(self.launch.kernel.name, {})
-        counts = {traced.sites[site].instruction: observation.counts[at] for site, at in positions.items() if at in observation.counts}
+        traced, places = self.probed.traced, self.probed.places(self.launch.kernel.name)
+        summed = summed_counts(observation, places)
+        counts = {traced.sites[site].instruction: fields for site, fields in summed.items()}
         assert self.launch.layers.report is not None
         self.launch.layers.report(Observation(self.launch, counts, reports=observation.reports))
 
+    @cached_property
+    def chosen(self) -> Chosen:
+        """What of the launch is traced."""
+        return self.probed.chosen(self.launch)
+
     @property
     def extent(self) -> Extent:
-        """Blocks of the grid and warps of a block."""
-        return self.launch.blocks, self.launch.warps_per_block
+        """Blocks of the grid and warps of a block, as far as they are traced."""
+        return self.chosen.extent
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +164,7 @@ def _extent(decoded: Decoded, warps: IntArray) -> Extent:
 
 def _runs(records: Sequence[LaunchRecord], kernel: str) -> list[_Run]:
     """The runs of a kernel that are known of: one of each launch, or all where the target observed them; in their order."""
-    mine = [record for record in records if record.launch.kernel.name == kernel]
+    mine = [record for record in records if record.launch.kernel.name == kernel and record.chosen.warps]
     if any(record.observations for record in mine):
         seen = sorted(((turn, record, one) for record in mine for turn, one in record.observations), key=lambda run: run[0])
         return [(record, observation) for _, record, observation in seen]
@@ -171,9 +178,7 @@ def _matched(slots: Sequence[tuple[int, Extent, bool]], runs: Sequence[_Run]) ->
     started again those that did. So a slot goes to the next run of its extent; where none is left, to the last before; a grid id that
     came already, to the run that it went to.
     """
-    by_extent: dict[Extent, list[int]] = {}
-    for index, (record, _) in enumerate(runs):
-        by_extent.setdefault(record.extent, []).append(index)
+    by_extent = _by_extent({extent for _, extent, _ in slots}, [record for record, _ in runs])
     observed = any(observation is not None for _, observation in runs)
     chosen: dict[int, int] = {}
     result: list[_Run | None] = [None] * len(slots)
@@ -193,6 +198,19 @@ def _matched(slots: Sequence[tuple[int, Extent, bool]], runs: Sequence[_Run]) ->
         following = index + 1
         result[position] = runs[index]
     return result
+
+
+def _by_extent(extents: Set[Extent], records: Sequence[LaunchRecord]) -> dict[Extent, list[int]]:
+    """The launches that a run of each extent may be of. Where SMs were chosen, nobody knows which warps came: it is as large at most."""
+    found: dict[Extent, list[int]] = {extent: [] for extent in extents}
+    for index, record in enumerate(records):
+        if record.probed.sampling.sms:
+            fitting = [extent for extent in extents if extent[0] <= record.extent[0] and extent[1] <= record.extent[1]]
+        else:
+            fitting = [record.extent] if record.extent in found else []
+        for extent in fitting:
+            found[extent].append(index)
+    return found
 
 
 def _occurrences(warps: npt.NDArray[Any]) -> IntArray:

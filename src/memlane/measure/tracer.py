@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.errors import DeviceError, MemlaneError
-from memlane.instrument import Selection, TraceOptions
+from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.memory import Snapshot
 from memlane.measure.perturbation import times_of
+from memlane.measure.plan import LaunchPlan
 from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.record import Counts, Trace
-
 
 GONE = (
     "what was recorded until then is lost: a failed kernel takes the memory of its context with it; on `--target emulator` the records "
@@ -65,6 +65,8 @@ class Tracer(Watching):
         """Launches that were observed."""
         self.traced = 0
         """Launches that were sent out with probes."""
+        self.plans: list[LaunchPlan] = []
+        """Of each of these, what it will leave in the trace; known, and told to the logger `memlane.measure`, before it starts."""
         self._only = only_launch
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
@@ -95,7 +97,10 @@ class Tracer(Watching):
             record.counted = self._count(launch)
         if self._perturbation:
             record.times = times_of(launch, self.options, self._records_per_warp)
-        room = arena.make_room(launch)
+        plan = arena.plan(launch)
+        self.plans.append(plan)
+        plan.tell()
+        room = arena.make_room(launch, plan)
         probed.twin.copy_constants()
         layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
         return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
@@ -151,13 +156,24 @@ def trace(
     records_per_warp: int | None = None,
     counts: bool = False,
     perturbation: bool = False,
+    blocks: Ranges | None = None,
+    warps: Ranges | None = None,
+    sms: Ranges | None = None,
+    executions: Ranges | None = None,
+    every: int = 1,
+    seed: int = 0,
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
     Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`,
     `counts` and `perturbation` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
+
+    A part of the launch is traced with `blocks` (linear indices), `warps` (numbers in their block), `sms`, all such as `"0-3,17"`,
+    `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, which `seed`
+    chooses. Other warps run the original code. MemlaneError for windows that overlap or are empty.
     """
-    options = TraceOptions(scheme, selection or Selection())
+    sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+    options = TraceOptions(scheme, selection or Selection(), sampling)
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:

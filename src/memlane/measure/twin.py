@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from memlane.instrument import Rebound, copied_variables, rebind, shared_variables
 from memlane.launch import LoadedModule
@@ -34,6 +35,11 @@ class Twin:
             target.read(source, contents)
             destination, _ = target.symbol(self.loaded, name)
             target.write(destination, contents)
+
+    def set_words(self, name: str, words: npt.NDArray[np.uint8]) -> None:
+        """Fill a variable of the twin's own with these bytes."""
+        target = self.loaded.target
+        target.write(target.symbol(self.loaded, name)[0], words)
 
     def set_pointer(self, name: str, address: int) -> None:
         """Tell the probes where to write, through their variable `name`; 0: nowhere."""

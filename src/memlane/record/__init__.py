@@ -1,7 +1,7 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts, perturbation <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any file whole or
-not at all.
+Order inside: site <- counts, perturbation, sample <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any
+file whole or not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
@@ -10,6 +10,7 @@ from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness,
 from memlane.record.file import save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
+from memlane.record.sample import Sample, Span, span_text
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
 from memlane.record.site import (
     BY_EMULATOR,
@@ -50,10 +51,12 @@ __all__ = [
     "LineSummary",
     "Perturbation",
     "Place",
+    "Sample",
     "Site",
     "SiteCounts",
     "Skipped",
     "SmClock",
+    "Span",
     "TimeAxis",
     "Totals",
     "Trace",
@@ -65,6 +68,7 @@ __all__ = [
     "replacing",
     "replacing_directory",
     "save",
+    "span_text",
     "summarise",
     "time_axis",
     "total_by_place",

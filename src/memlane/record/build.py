@@ -17,7 +17,7 @@ from memlane.record.trace import Trace
 Columns = Mapping[str, npt.NDArray[Any]]
 
 _REQUIRED = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
-_OPTIONAL = ("sectors", "wavefronts")
+_OPTIONAL = ("sectors", "wavefronts", "execution")
 
 
 def build_trace(
@@ -36,9 +36,10 @@ def build_trace(
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
-    `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors` and `wavefronts` to integer
-    arrays of one length, one element per access. `site` and `launch` are indices into `sites` and `launches`. A negative number of
-    sectors or wavefronts means unknown. Rows come out by launch, block, warp and start, with `execution` counted in that order.
+    `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors`, `wavefronts` and
+    `execution` to integer arrays of one length, one element per access. `site` and `launch` are indices into `sites` and `launches`. A
+    negative number of sectors or wavefronts means unknown. Rows come out by launch, block, warp and start, with `execution` counted in that
+    order unless it is given.
     ValueError if columns and tables do not fit together.
     """
     _check(columns, sites, launches)
@@ -87,7 +88,7 @@ def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
         "line": np.array([s.line for s in sites], np.uint32)[site],
         "bytes": np.array([s.nbytes for s in sites], np.uint16)[site],
         "active_mask": rows["mask"],
-        "execution": _executions(rows),
+        "execution": rows["execution"] if "execution" in rows else _executions(rows),
         "sectors": _known(rows.get("sectors"), len(site)),
         "wavefronts": _known(rows.get("wavefronts"), len(site)),
     }

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from memlane.record.counts import BranchCounts, SiteCounts
 from memlane.record.perturbation import Perturbation
+from memlane.record.sample import Sample
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -79,3 +80,5 @@ class LaunchInfo:
     """What the probes changed; None in files of a memlane that did not look."""
     failed: str = ""
     """Why the launch broke off; its records are those that were made until then. Empty for one that ended."""
+    sample: Sample | None = None
+    """Which part of the launch was traced; None for all of it. `counts` and `branches` are of the whole launch even so."""

@@ -1,0 +1,147 @@
+"""A kernel with two bodies: the instrumented one for the warps that are traced, and the original for the others.
+
+    { body }        ->      decide; @others bra.uni $ml_original; { instrumented body; ret; } $ml_original: body
+
+The decision is the same in all threads of a warp, for it is made from the block's index, the number of the warp (the linear index of the
+thread over 32: that is how hardware makes warps) and the SM. A warp that is not traced runs the original from its first instruction to its
+exit, takes no slice and touches no memory but the constant words of the decision.
+
+Registers and labels of the instrumented body are its own, by the scoping of braces; debug sections go on naming labels of the original.
+Variables in shared and local memory stand in front, where both bodies see the same ones. Barriers meet across the bodies, because they
+are known by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+from memlane.instrument.buffer import offset
+from memlane.instrument.sampling import SPANS, WORDS_DTYPE, mix
+from memlane.instrument.variables import WINDOW
+from memlane.ptx import Block, Function, Label, Statement, Variable, flatten_scopes, statements
+
+WARP_CONDITIONS = frozenset({"blocks", "warps", "sms", "every"})
+"""Those of `Sampling.shape` that choose warps."""
+_OWN_SPACES = frozenset({"reg", "param"})
+"""Of variables that each body has for itself."""
+
+
+def with_plain_variables(kernel: Function) -> Function:
+    """The kernel such that no inner braces of it declare variables in memory, which could not stand in front of both bodies."""
+    assert kernel.body is not None
+    nested = any(_declares(one) for one in kernel.body.statements if isinstance(one, Block))
+    return flatten_scopes(kernel) if nested else kernel
+
+
+def _declares(block: Block) -> bool:
+    return any(_declares(one) if isinstance(one, Block) else _is_shared_by_both(one) for one in block.statements)
+
+
+def _is_shared_by_both(one: Statement) -> bool:
+    return isinstance(one, Variable) and one.space not in _OWN_SPACES
+
+
+def halves(original: Function, instrumented: Function, prefix: str, shape: Set[str]) -> Function:
+    """One kernel from both; `instrumented` must not run off its end."""
+    assert original.body is not None
+    assert instrumented.body is not None
+    declared = tuple(one for one in original.body.statements if _is_shared_by_both(one))
+    label = f"${prefix}original"
+    body = (
+        *declared,
+        *statements(_decide(prefix, shape, label)),
+        Block(tuple(one for one in instrumented.body.statements if not _is_shared_by_both(one))),
+        Label(label),
+        *(one for one in original.body.statements if not _is_shared_by_both(one)),
+    )
+    return replace(original, body=Block(body))
+
+
+def _decide(prefix: str, shape: Set[str], label: str) -> str:
+    """PTX that goes to `label` unless the warp is to be traced."""
+    r = f"%{prefix}"
+    wanted = [name for name in ("blocks", "warps", "sms", "every") if name in shape]
+    tests = "".join(_TESTS[name](r) if name in _TESTS else _inside(r, name) for name in wanted)
+    numbers = [_block(r)] if {"blocks", "every"} & shape else []
+    numbers += [_warp(r)] if {"warps", "every"} & shape else []
+    numbers += [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in shape else []
+    together = "".join(f"and.pred {r}chosen, {r}chosen, {r}is_{name};\n" for name in wanted[1:])
+    return f"""\
+.reg .pred {r}chosen;
+{{
+.reg .b32 {r}in_blocks, {r}in_warps, {r}in_sms, {r}width, {r}height, {r}depth, {r}x, {r}y, {r}word;
+.reg .pred {", ".join(f"{r}is_{name}" for name in wanted)};
+{"".join(numbers)}{tests}mov.pred {r}chosen, {r}is_{wanted[0]};
+{together}}}
+@!{r}chosen bra.uni {label};
+"""
+
+
+def _block(r: str) -> str:
+    """The linear index of the block."""
+    return f"""\
+mov.u32 {r}x, %ctaid.x;
+mov.u32 {r}y, %ctaid.y;
+mov.u32 {r}in_blocks, %ctaid.z;
+mov.u32 {r}width, %nctaid.x;
+mov.u32 {r}height, %nctaid.y;
+mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}height, {r}y;
+mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}width, {r}x;
+"""
+
+
+def _warp(r: str) -> str:
+    """The number of the warp in its block; leaves the extents of the block."""
+    return f"""\
+mov.u32 {r}x, %tid.x;
+mov.u32 {r}y, %tid.y;
+mov.u32 {r}in_warps, %tid.z;
+mov.u32 {r}width, %ntid.x;
+mov.u32 {r}height, %ntid.y;
+mad.lo.u32 {r}in_warps, {r}in_warps, {r}height, {r}y;
+mad.lo.u32 {r}in_warps, {r}in_warps, {r}width, {r}x;
+shr.u32 {r}in_warps, {r}in_warps, 5;
+"""
+
+
+def _inside(r: str, name: str) -> str:
+    """Whether the number lies in one of the windows."""
+    lines = []
+    for number in range(SPANS):
+        at = offset(WORDS_DTYPE, name) + 8 * number
+        condition = (
+            f"setp.lt.u32 {r}is_{name}, {r}x, {r}word" if number == 0 else f"setp.lt.or.u32 {r}is_{name}, {r}x, {r}word, {r}is_{name}"
+        )
+        lines.append(f"{_word(r, at)}sub.u32 {r}x, {r}in_{name}, {r}word;\n{_word(r, at + 4)}{condition};\n")
+    return "".join(lines)
+
+
+def _every(r: str) -> str:
+    """Whether the warp is the one of its group. The group is the number of the warp over `every`, by the multiplication of
+    `sampling._division`."""
+    word = {name: _word(r, offset(WORDS_DTYPE, name)) for name in ("every", "magic", "first_shift", "second_shift", "seed")}
+    return f"""\
+mov.u32 {r}depth, %ntid.z;
+mul.lo.u32 {r}width, {r}width, {r}height;
+mad.lo.u32 {r}width, {r}width, {r}depth, 31;
+shr.u32 {r}width, {r}width, 5;
+mad.lo.u32 {r}width, {r}in_blocks, {r}width, {r}in_warps;
+{word["magic"]}mul.hi.u32 {r}y, {r}width, {r}word;
+sub.u32 {r}x, {r}width, {r}y;
+{word["first_shift"]}shr.u32 {r}x, {r}x, {r}word;
+add.u32 {r}x, {r}x, {r}y;
+{word["second_shift"]}shr.u32 {r}x, {r}x, {r}word;
+{word["every"]}mul.lo.u32 {r}y, {r}x, {r}word;
+sub.u32 {r}width, {r}width, {r}y;
+{word["seed"]}xor.b32 {r}x, {r}x, {r}word;
+{mix(f"{r}x", f"{r}y")}{word["every"]}mul.hi.u32 {r}x, {r}x, {r}word;
+setp.eq.u32 {r}is_every, {r}width, {r}x;
+"""
+
+
+_TESTS = {"every": _every}
+
+
+def _word(r: str, at: int) -> str:
+    return f"ld.const.u32 {r}word, [{WINDOW}+{at}];\n"

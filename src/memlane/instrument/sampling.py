@@ -1,0 +1,258 @@
+"""Which warps of a launch are traced, and which executions of a site: the user says it, the kernel decides it, the host knows beforehand.
+
+Warps are numbered through the launch: `block * warps of a block + warp`, modulo 2^32. Of each `every` consecutive numbers exactly one is
+taken, at a place that is hashed from the number of the group and the seed. So the sample is spread evenly, cannot fall into step with the
+kernel's own period, and the host knows which warps it has without asking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadLaunch, MemlaneError
+from memlane.record import Sample, Span, span_text
+
+Ranges = str | int | range | Sequence[int | range]
+"""Numbers as a user gives them: `"0-3,17"` with both ends, `5`, `range(0, 4)`, or several."""
+
+SPANS = 4
+"""The most windows of one kind."""
+
+WORDS_DTYPE = np.dtype(
+    [
+        *((name, "<u4") for name in ("every", "magic", "first_shift", "second_shift", "seed")),
+        *((name, "<u4", (SPANS, 2)) for name in ("blocks", "warps", "sms")),
+        ("executions", "<u4", (2,)),
+    ]
+)
+"""What a kernel reads to decide. Windows are (first, length); those that are not used have length 0. `magic` and the shifts divide by
+`every`."""
+
+_MOST = (1 << 32) - 1
+_PHASES_AT_ONCE = 1 << 20
+_MIX = ((16, 0x85EBCA6B), (13, 0xC2B2AE35))
+"""Shifts and factors of the finaliser of MurmurHash3 (public domain), 32 bits; a shift by 16 follows."""
+_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a sampling takes of a launch."""
+
+    in_window: int
+    """Warps in the chosen blocks with the chosen numbers."""
+    warps: int
+    """Of those, the ones that are taken; where SMs are chosen as well, no more than that."""
+    extent: tuple[int, int]
+    """The highest block and the highest warp of a block among them, each plus one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Which part of each launch to trace; every condition must hold, an empty tuple of spans holds always.
+
+    Raises MemlaneError for windows that overlap, are empty, or are too many.
+    """
+
+    blocks: tuple[Span, ...] = ()
+    """Linear indices in the grid, x fastest; spans are half-open, at most 4."""
+    warps: tuple[Span, ...] = ()
+    """Numbers in the block."""
+    sms: tuple[Span, ...] = ()
+    executions: Span | None = None
+    """The executions of each site that are recorded, counted from 0 by each thread; the lowest active one of a warp decides."""
+    every: int = 1
+    """Trace one in so many warps."""
+    seed: int = 0
+    """Which ones; another seed takes others."""
+
+    def __post_init__(self) -> None:
+        for name, spans in (("block", self.blocks), ("warp", self.warps), ("SM", self.sms)):
+            _check_spans(name, spans)
+        if self.executions is not None:
+            _check_spans("execution", (self.executions,))
+        if not 1 <= self.every <= 1 << 31:
+            raise MemlaneError(f"a sample takes 1 in N warps, with N from 1 to 2^31, got {self.every}")
+        if not 0 <= self.seed < 1 << 64:
+            raise MemlaneError(f"the seed of a sample is a number from 0 to below 2^64, got {self.seed}")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        blocks: Ranges | None = None,
+        warps: Ranges | None = None,
+        sms: Ranges | None = None,
+        executions: Ranges | None = None,
+        every: int = 1,
+        seed: int = 0,
+    ) -> Sampling:
+        """From what a user wrote: `"0-3,17"` (both ends included), `5`, `range(0, 4)`, or a list of numbers and ranges; None is all."""
+        window = _spans("execution", executions)
+        if len(window) > 1:
+            raise MemlaneError(f"the executions to trace are one window, such as 10-20, got {span_text(window)}")
+        spans = (_spans("block", blocks), _spans("warp", warps), _spans("SM", sms))
+        return cls(*spans, window[0] if window else None, every, seed)
+
+    @property
+    def shape(self) -> frozenset[str]:
+        """The conditions that there are. What they say is read by the kernel when it runs: only another shape is another kernel."""
+        spans = {"blocks": self.blocks, "warps": self.warps, "sms": self.sms, "executions": self.executions}
+        return frozenset(name for name, said in spans.items() if said) | ({"every"} if self.every > 1 else set())
+
+    def chosen(self, blocks: int, warps_per_block: int) -> Chosen:
+        """What is taken of a launch of so many blocks. Raises BadLaunch for one of more than 2^32 warps."""
+        total = blocks * warps_per_block
+        if total > _MOST and self.shape:
+            raise BadLaunch(f"a launch of {total:,} warps is too large for a sample, which numbers up to 2^32 of them; trace it without")
+        of_blocks, of_warps = _clipped(self.blocks, blocks), _clipped(self.warps, warps_per_block)
+        in_window = _length(of_blocks) * _length(of_warps)
+        if self.every == 1 or not in_window:
+            return Chosen(in_window, in_window, (of_blocks[-1][1], of_warps[-1][1]) if in_window else (0, 0))
+        count, extent = 0, (0, 0)
+        for taken in self._taken(of_blocks, warps_per_block):
+            block, warp = np.divmod(taken, warps_per_block)
+            inside = np.logical_or.reduce([(warp >= first) & (warp < stop) for first, stop in of_warps])
+            if inside.any():
+                count += int(inside.sum())
+                extent = max(extent[0], int(block[inside].max()) + 1), max(extent[1], int(warp[inside].max()) + 1)
+        return Chosen(in_window, count, extent)
+
+    def _taken(self, blocks: Sequence[Span], warps_per_block: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The numbers of the warps that the sample takes in these blocks, a part at a time."""
+        for first, stop in blocks:
+            low, high = first * warps_per_block, stop * warps_per_block
+            groups = range(low // self.every, -(-high // self.every))
+            for start in range(groups.start, groups.stop, _PHASES_AT_ONCE):
+                group = np.arange(start, min(start + _PHASES_AT_ONCE, groups.stop), dtype=np.int64)
+                taken = group * self.every + self._place(group)
+                yield taken[(taken >= low) & (taken < high)]
+
+    def _place(self, group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Which warp of each group is taken, from 0."""
+        mixed = _mixed(group.astype(np.uint64) ^ np.uint64(_folded(self.seed)))
+        return ((mixed * np.uint64(self.every)) >> np.uint64(32)).astype(np.int64)
+
+    def words(self) -> npt.NDArray[np.uint8]:
+        """What the kernel reads, in `WORDS_DTYPE`, as bytes."""
+        words = np.zeros(1, WORDS_DTYPE)
+        words["every"], words["seed"] = self.every, _folded(self.seed)
+        words["magic"], words["first_shift"], words["second_shift"] = _division(self.every)
+        for name, spans in (("blocks", self.blocks), ("warps", self.warps), ("sms", self.sms)):
+            for number, (first, stop) in enumerate(spans):
+                words[name][0, number] = first, stop - first
+        if self.executions is not None:
+            first, stop = self.executions
+            words["executions"][0] = first, stop - first
+        return words.view(np.uint8).reshape(-1)
+
+    def sample(self, chosen: Chosen) -> Sample | None:
+        """For the record of a launch; None if all of it is traced."""
+        if not self.shape:
+            return None
+        return Sample(chosen.in_window, chosen.warps, self.blocks, self.warps, self.sms, self.executions, self.every, self.seed)
+
+
+# -- what a user writes ----------------------------------------------------------------------------------------------------------
+
+
+def _spans(name: str, said: Ranges | None) -> tuple[Span, ...]:
+    """In ascending order, neighbours joined."""
+    if said is None:
+        return ()
+    spans = sorted(_written(name, said) if isinstance(said, str) else _listed(name, [said] if isinstance(said, int | range) else said))
+    if not spans:
+        raise MemlaneError(f"the list of {name}s to trace is empty, so that nothing would be traced; leave it out to trace all")
+    _check_order(name, spans)
+    joined: list[Span] = []
+    for first, stop in spans:
+        if joined and joined[-1][1] == first:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((first, stop))
+    return tuple(joined)
+
+
+def _written(name: str, text: str) -> Iterator[Span]:
+    for part in text.split(","):
+        found = _NUMBERS.fullmatch(part.strip())
+        if found is None:
+            raise MemlaneError(f"{part.strip()!r} is no {name} window; write numbers and ranges with both ends, such as 0-3,17")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise MemlaneError(f"the {name} window {part.strip()} is empty, because it ends before it begins; write {last}-{first}")
+        yield first, last + 1
+
+
+def _listed(name: str, parts: Sequence[int | range]) -> Iterator[Span]:
+    for part in parts:
+        if isinstance(part, range) and (not part or part.step != 1):
+            raise MemlaneError(f"the {name} window {part} is empty or leaves numbers out; give a range of consecutive numbers")
+        yield (part.start, part.stop) if isinstance(part, range) else (int(part), int(part) + 1)
+
+
+def _check_spans(name: str, spans: tuple[Span, ...]) -> None:
+    for first, stop in spans:
+        if not 0 <= first < stop <= _MOST:
+            raise MemlaneError(f"the {name} window from {first} to below {stop} is empty or not within 0 to 2^32 - 2")
+    _check_order(name, spans)
+    if len(spans) > SPANS:
+        raise MemlaneError(f"a trace has at most {SPANS} windows of {name}s, got {len(spans)}: {span_text(spans)}; trace them in turn")
+
+
+def _check_order(name: str, spans: Sequence[Span]) -> None:
+    ordered = sorted(spans)
+    for before, after in pairwise(ordered):
+        if after[0] < before[1]:
+            whole = span_text(((before[0], max(before[1], after[1])),))
+            raise MemlaneError(f"the {name} windows {span_text((before,))} and {span_text((after,))} overlap; write {whole} instead")
+
+
+# -- arithmetic ------------------------------------------------------------------------------------------------------------------
+
+
+def _clipped(spans: Sequence[Span], count: int) -> list[Span]:
+    """The spans that are below `count`, cut to it; all numbers where there are no spans."""
+    return [(first, min(stop, count)) for first, stop in sorted(spans or [(0, count)]) if first < count]
+
+
+def _length(spans: Sequence[Span]) -> int:
+    return sum(stop - first for first, stop in spans)
+
+
+def _division(divisor: int) -> tuple[int, int, int]:
+    """`magic` and two shifts: n // divisor == (((n - t) >> first) + t) >> second with t = n * magic >> 32, for every n of 32 bits.
+
+    Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994, figure 4.1.
+    """
+    bits = (divisor - 1).bit_length()
+    return ((1 << 32) * ((1 << bits) - divisor)) // divisor + 1, min(bits, 1), max(bits - 1, 0)
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A hash of 32 bits."""
+    mixed = numbers & np.uint64(_MOST)
+    for shift, factor in _MIX:
+        mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(_MOST)
+    return mixed ^ (mixed >> np.uint64(16))
+
+
+def mix(one: str, spare: str) -> str:
+    """PTX that puts the hash of the register `one` into it."""
+    lines = [
+        f"shr.u32 {spare}, {one}, {shift};\nxor.b32 {one}, {one}, {spare};\nmul.lo.u32 {one}, {one}, {factor:#x};\n"
+        for shift, factor in _MIX
+    ]
+    return "".join(lines) + f"shr.u32 {spare}, {one}, 16;\nxor.b32 {one}, {one}, {spare};\n"
+
+
+def _folded(seed: int) -> int:
+    """32 bits of the seed, such that neighbouring ones are far apart."""
+    low, high = (np.array([part], np.uint64) for part in (seed & _MOST, seed >> 32))
+    return int(_mixed(_mixed(high) ^ low)[0])

@@ -1,0 +1,57 @@
+"""What a traced launch will leave in the trace, told before it starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memlane.record import Sample, kernel_label
+
+LOGGER = logging.getLogger("memlane.measure")
+"""Takes the notes of each plan, as information."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """The room that a launch finds in the trace buffer, and which of its warps use it."""
+
+    kernel: str
+    """Its title."""
+    blocks: int
+    warps_per_block: int
+    chosen: int
+    """Warps that are traced; where SMs are chosen, no more than that."""
+    sample: Sample | None
+    """Which part of the launch is traced; None for all of it."""
+    records_per_warp: int
+    """Records of a warp that its first lane leads."""
+    others_per_warp: int
+    """Records that other lanes lead, where a warp has diverged."""
+    limited: bool
+    """Whether a warp may make more records than it has room for. What finds no room is counted as lost, for each warp."""
+
+    @property
+    def warps(self) -> int:
+        """Of the whole launch."""
+        return self.blocks * self.warps_per_block
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know before the launch, one sentence each."""
+        name = kernel_label(self.kernel)
+        if not self.chosen:
+            yield (
+                f"{name}: nothing of a launch of {self.warps:,} warps is traced, for none is among {self.sample}; it has blocks 0 to "
+                f"{self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
+            )
+        elif self.limited:
+            others = f" and {self.others_per_warp:,} more led by other lanes" if self.others_per_warp else ""
+            yield (
+                f"{name}: room for {self.records_per_warp:,} records of each warp led by its first lane{others}; a warp that makes more "
+                "loses the rest, which is counted"
+            )
+
+    def tell(self) -> None:
+        """Send the notes to `LOGGER`."""
+        for note in self.notes():
+            LOGGER.info(note)

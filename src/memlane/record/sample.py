@@ -1,0 +1,54 @@
+"""Which part of a launch was traced, and what it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Span = tuple[int, int]
+"""Numbers from the first on to below the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The part of a launch that was traced. An empty tuple of spans means all."""
+
+    warps_in_window: int
+    """Warps of the launch in the chosen blocks with the chosen numbers, on whatever SM."""
+    warps_chosen: int
+    """Of those, the ones that the sample of 1 in `every` took. Where SMs were chosen too, only those on them were traced."""
+    blocks: tuple[Span, ...] = ()
+    """Linear indices in the grid."""
+    warps: tuple[Span, ...] = ()
+    """Numbers in the block."""
+    sms: tuple[Span, ...] = ()
+    executions: Span | None = None
+    """Of each site by a thread."""
+    every: int = 1
+    """Of so many warps with consecutive numbers, counted through all blocks, one was taken."""
+    seed: int = 0
+    """What decided which one."""
+
+    @property
+    def weight(self) -> float:
+        """Warps in the window for each one that was chosen: times this, totals over the traced warps become those of the window. 0 where
+        none was chosen."""
+        return self.warps_in_window / self.warps_chosen if self.warps_chosen else 0.0
+
+    def __str__(self) -> str:
+        """Such as `1 in 32 warps (seed 0) of blocks 0-3,17, executions 10-20`."""
+        spans = (("block", self.blocks), ("warp", self.warps), ("SM", self.sms))
+        where = [f"{name}{'s' if _several(chosen) else ''} {span_text(chosen)}" for name, chosen in spans if chosen]
+        taken = f"1 in {self.every:,} warps (seed {self.seed})" if self.every > 1 else ""
+        parts = [" of ".join(part for part in (taken, ", ".join(where)) if part)]
+        if self.executions is not None:
+            parts.append(f"execution{'s' if _several((self.executions,)) else ''} {span_text((self.executions,))}")
+        return ", ".join(part for part in parts if part) or "all warps"
+
+
+def span_text(spans: tuple[Span, ...]) -> str:
+    """As a person writes them, both ends included: `0-3,17`."""
+    return ",".join(str(first) if stop == first + 1 else f"{first}-{stop - 1}" for first, stop in spans)
+
+
+def _several(spans: tuple[Span, ...]) -> bool:
+    return sum(stop - first for first, stop in spans) > 1
