@@ -1,12 +1,14 @@
 """Ten million records: how long do they take from the trace buffer to files, and how much memory?
 
 A buffer is made up as the probes of the matrix product would leave it on a GPU: 20,000 warps on 132 SMs with 500 records each, in waves,
-the clock of every SM from an origin of its own, the global timer in steps of 32 ns. The steps are those of `memlane trace` and `memlane export`
-and each has a process of its own, bound to two cores: *collect* reads the buffer as it comes from the device, decodes it, assembles the
-trace and writes the record file; every export loads that file and writes another. Seconds leave out the start of Python; memory is
-the largest resident set of the process, all counted. A chain is collect and one export.
+the clock of every SM from an origin of its own, the global timer in steps of 32 ns. The steps are those of `memlane trace` and of
+`memlane export`, each in a process of its own that is bound to two cores: *collect* reads the buffer as it comes from the device, decodes
+it, assembles the trace and writes the record file; every export loads that file and writes another. Seconds leave out the start of
+Python; memory is the largest resident set of the process, all counted. A chain is collect and one export. OTF2 goes through its library
+event by event, and is measured with a hundredth of the records.
 
 Prediction: collect 15 s and 3 GB; loading 2 s; CSV 12 s, CLOG-2 15 s, Perfetto 30 s, each under 3 GB; so every chain ends within 60 s.
+OTF2: 30 us an access.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +151,12 @@ def step(name: str, records: int, folder: Path) -> dict[str, float]:
     seconds = collect(records, folder) if name == "collect" else exported(name, folder)
     written = folder / ("trace.parquet" if name == "collect" else f"trace{exporters[name].suffix}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {**seconds, "GB": peak / 1e9, "file, MB": written.stat().st_size / 1e6}
+    return {**seconds, "GB": peak / 1e9, "file, MB": size_of(written) / 1e6}
+
+
+def size_of(written: Path) -> int:
+    """Bytes of a file, or of all files of a directory."""
+    return written.stat().st_size if written.is_file() else sum(one.stat().st_size for one in written.rglob("*") if one.is_file())
 
 
 def in_own_process(name: str, records: int, folder: Path) -> dict[str, float]:
@@ -175,7 +183,19 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
             total = sum(first[part] for part in ("decode", "assemble", "save")) + found["load"] + found["export"]
             rows.append(Row(f"{records:,} records, to {chosen}", "seconds of the chain", round(total, 1), "s", REACH_S, note=missed(total)))
             (folder / f"trace{exporters[chosen].suffix}").unlink()
+        rows += otf2_rows(records // 100, folder)
     return rows
+
+
+def otf2_rows(records: int, folder: Path) -> list[Row]:
+    """How long an access takes in OTF2; nothing where its package is not installed."""
+    if find_spec("otf2") is None:
+        return []
+    for name in ("buffer", "collect"):
+        in_own_process(name, records, folder)
+    found = in_own_process("otf2", records, folder)
+    kept = max(1, records // (RECORDS_PER_WARP * WARPS_PER_BLOCK)) * RECORDS_PER_WARP * WARPS_PER_BLOCK
+    return [Row(f"{kept:,} records, to otf2", "time per record", round(found["export"] / kept * 1e6, 1), "us")]
 
 
 def rows_of(name: str, found: dict[str, float], parts: tuple[str, ...]) -> list[Row]:
