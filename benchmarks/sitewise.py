@@ -12,7 +12,7 @@ from memlane.instrument import exactness
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.matching import SiteExactness
 from memlane.ptx import Module
-from memlane.record import SiteCounts
+from memlane.record import EXACT, SiteCounts
 from memlane.sass import disassemble
 
 METRICS = {
@@ -93,11 +93,12 @@ class Code:
     def _compare(self, kernel: str, entries: list[SiteCounts], at: Mapping[int, Counted]) -> Compared:
         made = [one for entry in entries for one in self._made(kernel, entry, at)]
         first, verdict = entries[0], self.verdicts[entries[0].site.id]
+        full = verdict.exact_if_full and all(entry.is_full for entry in entries)
         several = f"{len(entries)} x " if len(entries) > 1 else ""
         return Compared(
             label=f"line {first.site.line}, {several}{first.site.op}",
-            verdict=verdict.verdict,
-            reason=verdict.reason,
+            verdict=EXACT if full else verdict.verdict,
+            reason="" if full else verdict.reason,
             ours=_ours(entries),
             theirs={name: sum(one.metrics.get(metric, 0) for one in made) for name, metric in METRICS.items()} if made else {},
             opcodes=tuple(one.opcode for one in made),

@@ -16,9 +16,13 @@ from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.sass.code import cubin_of
 
 HEAD = """
-    .reg .u32 %i, %n, %v<9>; .reg .f32 %f<9>; .reg .u64 %a, %o; .reg .pred %q;
+    .reg .u32 %i, %n, %v<9>; .reg .f32 %f<9>; .reg .u64 %a, %o, %d; .reg .pred %q;
     ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 16; add.u64 %a, %a, %o;
 """
+
+
+TURNS = "ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups"
+UNJOINED = "the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
 
 
 def verdicts(body: str, before: str = "") -> tuple[SiteExactness, ...]:
@@ -32,7 +36,10 @@ def test_the_examples_are_exact(path: Path) -> None:
     found = exactness(module, cubin_of(module))
     assert [one.site for one in found] == list(range(len(found)))
     fetches = {site.id for sites in site_table(module).of_kernel.values() for site in sites.values() if site.space == "tex"}
-    assert {(one.verdict, one.reason) for one in found if one.site not in fetches} == {(EXACT, "")}
+    others = [one for one in found if one.site not in fetches and not one.exact_if_full]
+    assert {(one.verdict, one.reason) for one in others} == {(EXACT, "")}
+    assert {one.reason for one in found if one.exact_if_full} <= {TURNS}
+    assert sum(one.exact_if_full for one in found) == (24 if path.stem == "spmv" else 0)
     assert {one.reason for one in found if one.site in fetches} <= {"the assembled code does not tell which texture fetch is this one"}
 
 
@@ -103,6 +110,69 @@ def test_unrolled_copies_are_exact() -> None:
     """
     found = verdicts(body)
     assert [(one.verdict, len(one.accesses)) for one in found] == [(EXACT, 4), (EXACT, 1)]
+
+
+SUM = """
+        {turns} mov.u32 %v2, 0; setp.eq.u32 %q, %n, 0;
+        @%q bra done;
+    again:
+        ld.global.u32 %v1, [%a]; add.u32 %v2, %v2, %v1; add.u64 %a, %a, 512; sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0;
+        @%q bra again;
+    done:
+        st.global.u32 [%a], %v2; ret;
+    """
+"""A loop of %n turns, which ptxas unrolls with a rest."""
+
+
+@pytest.mark.parametrize(
+    ("turns", "uniform"),
+    [
+        ("mov.u32 %n, %ctaid.x;", True),
+        ("ld.param.u64 %d, [p]; ld.global.u32 %n, [%d];", True),
+        ("ld.global.u32 %n, [%a];", False),
+        ("and.b32 %n, %i, 7;", False),
+    ],
+)
+def test_copies_of_a_loop_are_exact_if_all_lanes_run_it_as_often(turns: str, uniform: bool) -> None:
+    load, store = verdicts(SUM.replace("{turns}", turns))[-2:]
+    assert len(load.accesses) > 1
+    assert (load.verdict, load.reason, load.exact_if_full) == ((EXACT, "", False) if uniform else (HINT, TURNS, True))
+    assert store.verdict == EXACT
+
+
+def test_ways_that_the_assembled_code_does_not_join() -> None:
+    """Lanes that leave a loop through a block of their own do so at different turns: on the way nobody waits for the next."""
+    found = verdicts(
+        """
+        and.b32 %n, %i, 63; mov.u32 %v2, 0;
+    again:
+        ld.global.u32 %v1, [%a]; setp.eq.u32 %q, %v1, 9;
+        @%q bra leave;
+        add.u64 %a, %a, 512; add.u32 %v2, %v2, %v1; sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0;
+        @%q bra again;
+        bra done;
+    leave:
+        st.global.u32 [%a+4], %v2; st.global.u32 [%a+8], %v2;
+    done:
+        st.global.u32 [%a+12], %v2; ret;
+    """
+    )
+    assert [one.reason for one in found[-3:]] == [UNJOINED, UNJOINED, ""]
+
+
+def test_a_condition_of_two_parts_is_joined_before_its_else() -> None:
+    found = verdicts(
+        """
+        ld.global.u32 %v0, [%a]; setp.eq.u32 %q, %v0, 0;
+        @%q bra other;
+        ld.global.u32 %v1, [%a+4]; setp.eq.u32 %q, %v1, 0;
+        @%q bra other;
+        st.global.u32 [%a+8], %v1; ret;
+    other:
+        ld.global.u32 %v2, [%a+12]; st.global.u32 [%a+8], %v2; ret;
+    """
+    )
+    assert {one.reason for one in found} == {""}
 
 
 def test_what_atomics_become() -> None:

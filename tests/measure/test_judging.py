@@ -14,7 +14,7 @@ from memlane.errors import CompileError, MissingDependency
 from memlane.instrument import SiteProof
 from memlane.launch import LoadedModule, Target
 from memlane.measure import judging
-from memlane.record import BY_EMULATOR, COMPLETE, EXACT, ISSUE_ONLY, MERGED, NOT_CHECKED, NOT_PROVED, PROVED, Trace
+from memlane.record import BY_EMULATOR, COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, NOT_PROVED, PROVED, Trace
 from memlane.targets import target as target_named
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of
@@ -141,6 +141,34 @@ def test_counts_say_which_sites_the_hardware_accesses_as_counted(target: Target)
     emulated = counted(target_named("emulator:h200"))
     assert verdicts(on_device) == verdicts(emulated) == MERGED_LOADS
     assert on_device.exact_share == emulated.exact_share == pytest.approx(2 / 6)
+
+
+TURNS = kernel(
+    """
+    .reg .u32 %i, %n, %v, %w; .reg .u64 %a, %b, %o; .reg .pred %q;
+    ld.param.u64 %a, [p]; ld.param.u64 %b, [turns]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 4; add.u64 %a, %a, %o;
+    add.u64 %b, %b, %o; ld.global.u32 %n, [%b]; mov.u32 %w, 0; setp.eq.u32 %q, %n, 0;
+    @%q bra done;
+again:
+    ld.global.u32 %v, [%a]; add.u32 %w, %w, %v; add.u64 %a, %a, 128; sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0;
+    @%q bra again;
+done:
+    st.global.u32 [%b], %w; ret;
+    """,
+    params=".param .u64 p, .param .u64 turns",
+)
+"""Each lane runs a loop as often as it is told; ptxas unrolls it with a rest."""
+
+
+@pytest.mark.parametrize(("turns", "verdict"), [(np.full(32, 7), EXACT), (np.arange(32) % 8, HINT)])
+def test_whether_copies_of_a_loop_serve_the_same_lanes_depends_on_the_launch(turns: np.ndarray, verdict: str) -> None:
+    target = target_named("emulator:h200")
+    words = target.array(np.zeros(32 * 8, np.uint32))
+    counts = ml.count(target.load(TURNS)["k"][1, 32], words, target.array(turns.astype(np.uint32))).checked
+    load = counts.sites[1]
+    assert (load.site.op, load.requests, load.lanes) == ("ld.global.u32", max(turns), sum(turns))
+    assert (load.exactness, bool(load.exactness_reason)) == (verdict, verdict == HINT)
+    assert {one.exactness for one in counts.sites if one is not load} == {EXACT}
 
 
 def test_counting_reads_no_code_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ the assembled code accesses memory for it in the same number, width and kind, wh
 - at least one instruction was made from it, each with the kind and the width of the site;
 - as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
 - no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
-- and the lanes do not first combine what they have, as for an addition of a constant to one address.
+- the lanes do not first combine what they have, as for an addition of a constant to one address;
+- and they come to it in the same groups (`grouping`).
 
 All else is a hint, with the reason; of that, sites which the assembler made one wider access of are called `merged`. Local memory
 is always a hint: what of it is kept in registers is the assembler's choice.
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memlane.instrument.assembled import Assembled
+from memlane.instrument.grouping import Apart, Grouping
 from memlane.instrument.sites import site_table
 from memlane.instrument.tracing import Traced
 from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, registers_written
@@ -45,6 +47,8 @@ class SiteExactness:
     """The accesses that do its work in words, such as `1 x 16 B shared load`, that of a merged neighbour too; empty where there is none."""
     merged: tuple[int, ...] = ()
     """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
+    exact_if_full: bool = False
+    """Whether a hint is exact in a launch in which every request of the site had all lanes of its warp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,8 @@ class _Kernel:
         self.code = code
         self.name = kernel.name
         self.sites = sites
-        self.block, self.looping = _blocks(kernel)
+        flow, self.block, self.looping = _blocks(kernel)
+        self.grouping = Grouping(flow, code.flow, kernel.name)
         self.last = {block: index for index, block in sorted(self.block.items())}
         self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
         self.groups = {index: self._group(kernel, index) for index in sites if self._is_wider(index)}
@@ -129,8 +134,10 @@ class _Kernel:
             if carrier is not None and reason == self._merged(carrier):
                 merged = tuple(self.sites[other].id for other in self.groups[carrier])
                 found.append(SiteExactness(site.id, MERGED, reason, own, _listed(self.made[carrier].values()), merged))
-            else:
-                found.append(SiteExactness(site.id, HINT if reason else EXACT, reason, own, _listed(own)))
+                continue
+            apart = Apart(reason) if reason else self.grouping.apart(self.block[index], self.made[index].keys())
+            verdict = HINT if apart.reason else EXACT
+            found.append(SiteExactness(site.id, verdict, apart.reason, own, _listed(own), exact_if_full=apart.unless_full))
         return found
 
     def _reason(self, index: int, site: Site) -> str:
@@ -258,8 +265,8 @@ def _listed(accesses: Iterable[Access]) -> str:
     return " and ".join(f"{count} x {text}" for text, count in counted.items())
 
 
-def _blocks(kernel: Function) -> tuple[Mapping[int, int], frozenset[int]]:
-    """By index of an instruction its basic block; and the indices of those in a loop."""
+def _blocks(kernel: Function) -> tuple[ControlFlow, Mapping[int, int], frozenset[int]]:
+    """The control flow of a kernel; by index of an instruction its basic block; and the indices of those in a loop."""
     flat = flatten_scopes(kernel)
     assert flat.body is not None
     flow = ControlFlow(flat)
@@ -267,4 +274,4 @@ def _blocks(kernel: Function) -> tuple[Mapping[int, int], frozenset[int]]:
     indices = {place: index for index, place in enumerate(places)}
     block = {indices[place]: one.index for one in flow.blocks for place in one.places}
     in_loops = {number for loop in flow.loops for number in loop.blocks}
-    return block, frozenset(index for index, number in block.items() if number in in_loops)
+    return flow, block, frozenset(index for index, number in block.items() if number in in_loops)

@@ -36,7 +36,7 @@ def judge_of(loaded: LoadedModule) -> Judge:
         found = read()
         if isinstance(found, str):
             return {site.id: Exactness(NOT_CHECKED, found) for site in site_table(module).sites}
-        return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged) for one in found}
+        return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged, one.exact_if_full) for one in found}
 
     return judge
 

@@ -10,6 +10,7 @@ from typing import Any
 from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped, kernel_label
 
 SECTOR_BYTES = 32
+WARP_LANES = 32
 
 
 class _Derived:
@@ -79,6 +80,11 @@ class SiteCounts(_Derived):
     """The assembled accesses of which the site is made or part, as `1 x 16 B shared load`; empty where there is none or it was not read."""
     merged: tuple[int, ...] = ()
     """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every request had all lanes of its warp."""
+        return self.lanes == WARP_LANES * self.requests
 
     @property
     def lanes_per_address(self) -> float | None:
@@ -153,6 +159,15 @@ class Exactness:
     exactness_reason: str = ""
     assembled: str = ""
     merged: tuple[int, ...] = ()
+    exact_if_full: bool = False
+    """Whether a hint is exact in a launch in which every request of the site had all lanes of its warp."""
+
+    def of(self, entry: SiteCounts) -> SiteCounts:
+        """The counts of the site in one launch, with what is said of them."""
+        if self.exact_if_full and entry.is_full:
+            return replace(entry, exactness=EXACT, exactness_reason="", assembled=self.assembled)
+        said = {name: value for name, value in _plain(self).items() if name != "exact_if_full"}
+        return replace(entry, **said)
 
 
 def _plain(entry: Any) -> dict[str, Any]:
@@ -271,7 +286,7 @@ class Counts:
         if self.judge is None:
             return self
         verdicts = self.judge()
-        sites = tuple(replace(one, **_plain(verdicts[one.site.id])) if one.site.id in verdicts else one for one in self.sites)
+        sites = tuple(verdicts[one.site.id].of(one) if one.site.id in verdicts else one for one in self.sites)
         return replace(self, sites=sites, judge=None)
 
     @property

@@ -1,0 +1,95 @@
+"""Which branches may send the lanes of a warp two ways, as far as the text of a kernel tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memlane.ptx.cfg import ControlFlow
+from memlane.ptx.ir import Address, Instruction, Operand, Special, Symbol, Vector
+from memlane.ptx.liveness import Liveness
+from memlane.ptx.registers import registers_read, registers_written
+
+_OF_THE_WARP = frozenset(
+    {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
+    | {"nwarpid", "nsmid", "gridid", "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "is_explicit_cluster"}
+)
+"""Special registers that all lanes of a warp read alike, whenever they do."""
+_SHARED_BY_LANES = frozenset({"const", "global", "shared", "shared::cta", "shared::cluster"})
+"""Spaces in which one address is one place for all lanes."""
+_CARRIES = frozenset({"addc", "subc", "madc"})
+
+
+def diverging_branches(flow: ControlFlow) -> frozenset[int]:
+    """The blocks of a kernel at whose end the active lanes of a warp may go different ways; in doubt a block is among them.
+
+    A register may differ between lanes if it comes from one that does, from the number of a thread, from an atomic or an exchange between
+    lanes; or if lanes that went two ways bring different values of it along to where they meet. What a load finds at one address is taken
+    for the same in all lanes.
+    """
+    live = Liveness(flow)
+    parameters = frozenset(one.name for one in flow.function.params)
+    varying: set[str] = set()
+    diverging: set[int] = set()
+    while True:
+        known = len(varying), len(diverging)
+        for block in flow.blocks:
+            for one in block.instructions:
+                if _varies(one, varying, parameters):
+                    varying.update(registers_written(one))
+            last = block.terminator
+            if last is not None and len(flow.successors[block.index]) > 1 and not varying.isdisjoint(registers_read(last)):
+                if block.index not in diverging:
+                    varying |= _brought_along(flow, live, block.index)
+                diverging.add(block.index)
+        if known == (len(varying), len(diverging)):
+            return frozenset(diverging)
+
+
+def reachable(flow: ControlFlow, start: int, without: int | None = None) -> set[int]:
+    """The blocks to which control may come from a block, itself included, but not through `without`."""
+    found: set[int] = set()
+    work = [start]
+    while work:
+        block = work.pop()
+        if block not in found and block != without:
+            found.add(block)
+            work.extend(flow.successors[block])
+    return found
+
+
+def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> bool:
+    """Whether what an instruction writes may differ between lanes."""
+    if not varying.isdisjoint(registers_read(one)) or one.opcode in _CARRIES:
+        return True
+    if any(isinstance(item, Special) and item.name.strip("%").partition(".")[0] not in _OF_THE_WARP for item in _items(one)):
+        return True
+    if one.form.effect == "load":
+        address = one.operand("a")
+        if one.slot("ss") in ("param", "param::entry"):
+            return not (isinstance(address, Address) and isinstance(address.base, Symbol) and address.base.name in parameters)
+        return one.slot("ss") not in _SHARED_BY_LANES or one.has("volatile")
+    return one.form.effect not in ("", "branch")
+
+
+def _items(one: Instruction) -> Iterable[Operand]:
+    for operand in one.operands:
+        yield from operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _brought_along(flow: ControlFlow, live: Liveness, number: int) -> set[str]:
+    """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways."""
+    sides = flow.successors[number]
+    meet = flow.immediate_postdominators[number]
+    between = set[int]().union(*(reachable(flow, side, without=meet) for side in sides))
+    written = {name for block in between for one in flow.blocks[block].instructions for name in registers_written(one)}
+    both = _by_several(reachable(flow, side) for side in sides)
+    return {name for block in both for name in written & live.live_in(block)}
+
+
+def _by_several(reached: Iterable[set[int]]) -> set[int]:
+    once: set[int] = set()
+    several: set[int] = set()
+    for one in reached:
+        several |= once & one
+        once |= one
+    return several
