@@ -169,7 +169,7 @@ def test_text_of_layouts() -> None:
         (lambda: RowMajor(4, 4)(np.array([0, 1]), np.array([1, -2])), "column -2 is outside 0..3 of RowMajor(4x4)"),
         (lambda: RowMajor(4, 4)(16), "index 16 is outside 0..15 of RowMajor(4x4)"),
         (lambda: RowMajor(4, 4)(0.5, 1), "a row of RowMajor(4x4) must be an integer or an array of integers, got 0.5"),  # type: ignore[call-overload]
-        (lambda: RowMajor(4, 4)(np.zeros(3)), "a index of"),
+        (lambda: RowMajor(4, 4)(np.zeros(3)), "an index of RowMajor(4x4) must be an integer or an array of integers"),
         (lambda: RowMajor(1 << 13, 1 << 13).table, "has 67,108,864 elements; more than 16,777,216 are not listed one by one"),
         (lambda: RowMajor(1 << 40, 1 << 40)(1, 1), "do not fit 64 bits"),
         (lambda: Strided(4, 4, -1, 1), "the row stride must be at least 0, got -1"),

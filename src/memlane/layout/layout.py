@@ -85,7 +85,8 @@ class Layout(ABC):
     def _checked(self, what: str, given: Index, count: int) -> Any:
         array = np.asarray(given)
         if array.dtype.kind not in "iu":
-            raise LayoutError(f"a {what} of {self} must be an integer or an array of integers, got {_kind(given)}")
+            article = "an" if what == "index" else "a"
+            raise LayoutError(f"{article} {what} of {self} must be an integer or an array of integers, got {_kind(given)}")
         wrong = array[(array < 0) | (array >= count)]
         if wrong.size:
             raise LayoutError(f"{what} {wrong.flat[0]} is outside 0..{count - 1} of {self}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,12 @@ class Goal:
         """Elements that lie side by side over all banks."""
         rule = self.chip.bank_rule(self.kind)
         return rule.banks * rule.bank_bytes // self.element
+
+    def sampled(self, offsets: int) -> Goal:
+        """The same at some offsets, spread over all."""
+        some = np.linspace(0, self.pattern.offsets - 1, offsets).astype(int)
+        one = self.pattern
+        return replace(self, pattern=replace(one, i=one.i[some], j=one.j[some], at=one.at[some]))
 
     def count(self, layout: Layout) -> Wavefronts:
         return count(layout, self.pattern, self.chip, self.width, self.kind, self.element)
@@ -145,7 +151,9 @@ def _but_for_merging(one: BankRule, other: BankRule) -> bool:
 
 def _first_of_each(cells: Counts, passes: Counts) -> npt.NDArray[np.bool_]:
     """Which lanes are the first of their pass to ask for their cell."""
-    same = (cells[:, :, None] == cells[:, None, :]) & (passes[:, :, None] == passes[:, None, :])
-    earlier = np.tril(np.ones((LANES, LANES), bool), -1)
-    first: npt.NDArray[np.bool_] = ~(same & earlier).any(axis=2)
+    first = np.ones(cells.shape, np.bool_)
+    for lane in range(1, LANES):
+        before = slice(0, lane)
+        again = (cells[:, before] == cells[:, lane, None]) & (passes[:, before] == passes[:, lane, None])
+        first[:, lane] = ~again.any(axis=1)
     return first

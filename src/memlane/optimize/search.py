@@ -1,9 +1,9 @@
 """Searches a layout of a tile of shared memory for a set of patterns, and proves by exhaustion what it is worth.
 
 Looked at are, the cheapest first: row-major, rows skewed by every step, padding by every number where it is allowed, and all swizzles of
-up to `terms` terms. The best has the least of, in this order: the worst ratio of any pattern to its ideal, these ratios in the order of the
-patterns, look-ups and operations of the address, room. A candidate is dropped only when some offset proves that it cannot win, so the
-result is the best of all that were looked at.
+up to `terms` terms, or of fewer where these would be more than a million. The best has the least of, in this order: the worst ratio of any
+pattern to its ideal, these ratios in the order of the patterns, look-ups and operations of the address, room. A candidate is dropped only
+when some offset proves that it cannot win, so the result is the best of all that were looked at.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
 DRAWS = 500
 """Random layouts that the expectation of RAP is the mean of."""
 MOST_TERMS = 4
+MOST_SWIZZLES = 1_000_000
+"""Where more would have to be looked at, swizzles have fewer terms."""
 _STAGES = (1, 4, 16, 64, 256)
 """Offsets that a candidate has been tried on after each stage; then all."""
 _TOGETHER = 1 << 14
@@ -131,6 +133,7 @@ class _Search:
         self._goals, self._rows, self._columns = tuple(wanted), rows, columns
         self._padding, self._terms, self._progress = padding, terms, progress
         self._vector = max(goal.width // goal.element for goal in wanted)
+        self._samples = tuple(goal.sampled(_STAGES[2]) for goal in wanted)
         self._trials = [Trial(goal, columns) for goal in wanted]
         self._best: tuple[float, ...] = (np.inf,) * (len(wanted) + 4)
         self._layout: Layout = RowMajor(rows, columns)
@@ -141,15 +144,22 @@ class _Search:
         for layout in self._simple():
             self._consider(layout)
         bits = self._bits()
-        terms = self._terms if bits.top > bits.high > bits.low else 0
-        total = self.examined + how_many(bits, terms)
-        for number in range(1, terms + 1):
+        total = self.examined + how_many(bits, self._limit_terms(bits))
+        for number in range(1, self._terms + 1):
             # A term is an exclusive or and, but for one distance, at least a shift: where nothing can be better, more terms are dearer.
             if not (self._is_ideal and self._layout.cost.operations <= self._plain.cost.operations + 2 * number - 1):
                 for batch in batches(bits, self._rows, self._columns, number):
                     self._sift(batch, bits, total)
         self._progress(self.examined, self.examined)
         return self._certificate()
+
+    def _limit_terms(self, bits: Bits) -> int:
+        """As many terms as were asked for, or fewer where there would be too many swizzles to look at in seconds."""
+        if not bits.top > bits.high > bits.low:
+            self._terms = 0
+        while self._terms > 1 and how_many(bits, self._terms) > MOST_SWIZZLES:
+            self._terms -= 1
+        return self._terms
 
     def _simple(self) -> Iterator[Layout]:
         """Candidates that are no swizzles. Rows move by whole vectors."""
@@ -172,14 +182,13 @@ class _Search:
 
     def _consider(self, layout: Layout) -> None:
         self.examined += 1
-        if not layout.is_injective:
-            return
         cost = layout.cost
         worst = np.ones((len(self._trials), 1), np.int64)
-        for number, goal in enumerate(self._goals):
-            worst[number] = goal.count(layout).worst
-            if not self._may_win(worst, cost, layout.size)[0]:
-                return
+        for wanted in (self._samples, self._goals):
+            for number, goal in enumerate(wanted):
+                worst[number] = goal.count(layout).worst
+                if not self._may_win(worst, cost, layout.size)[0]:
+                    return
         ratios = [float(found[0] / trial.ideal) for found, trial in zip(worst, self._trials, strict=True)]
         self._best, self._layout = (max(ratios), *ratios, *cost, layout.size), layout
 
@@ -235,8 +244,12 @@ class _Search:
             tuple(goal.count(plain) for goal in self._goals),
             Cost(cost.lookups - plain.cost.lookups, cost.operations - plain.cost.operations),
             self.examined,
-            f"row-major, all skews{', all paddings' if self._padding else ''} and all swizzles of up to {self._terms} terms",
+            self._families(),
         )
+
+    def _families(self) -> str:
+        paddings, plural = ", all paddings" if self._padding else "", "" if self._terms == 1 else "s"
+        return f"row-major, all skews{paddings} and all swizzles of up to {self._terms} term{plural}"
 
 
 @lru_cache(maxsize=4)
