@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -295,6 +296,21 @@ def test_a_dropped_texture_is_noticed(kernels: LoadedModule) -> None:
     assert refused(kernels, "read_1d", handle).endswith(
         "of a 1d image of f4, 4 that was dropped; keep what target.texture gave as long as kernels use it"
     )
+
+
+def test_a_texture_may_go_whoever_is_making_one(kernels: LoadedModule) -> None:
+    """The garbage collector may strike in a thread that holds a lock for which the maker waits."""
+    target = kernels.target
+    doomed = [target.texture(T)]
+    handle = doomed[0].handle
+    with target.textures._lock:  # type: ignore[attr-defined]
+        dropping = threading.Thread(target=doomed.clear)
+        dropping.start()
+        dropping.join(5)
+        assert not dropping.is_alive()
+    kept = [target.texture(T) for _ in range(200)]
+    assert "that was dropped" in refused(kernels, "read_1d", handle)
+    assert_same_bits(read(kernels, "read_1d", kept[-1], [0.5]), T[:1])
 
 
 # -- the other layers ----------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ class Textures:
         self._lock = threading.RLock()
         self._rows = np.zeros(_AT_FIRST, TEXTURE)
         self._texels: list[Texels] = []
+        self._dropped: deque[int] = deque()
 
     def add_texture(self, texels: Texels, sampling: Sampling, host: int) -> tuple[int, Handle]:
         """The handle of a texture whose texels lie at a host address in C order, and what keeps it alive."""
@@ -48,6 +50,8 @@ class Textures:
             number = len(self._texels)
             if number == len(self._rows):
                 self._rows = np.concatenate([self._rows, np.zeros(number, TEXTURE)])
+                while self._dropped:
+                    self._rows[self._dropped.popleft()]["kind"] = 0
             self._rows[number] = row[0]
             self._texels.append(texels)
         handle = Handle()
@@ -55,8 +59,9 @@ class Textures:
         return TEXTURE_WINDOW + number * TEXTURE.itemsize, handle
 
     def _remove(self, number: int) -> None:
-        with self._lock:
-            self._rows[number]["kind"] = 0
+        """Happens wherever the garbage collector strikes: whoever holds the lock may be waiting for one that this thread holds."""
+        self._dropped.append(number)  # first: the rows may be just about to move
+        self._rows[number]["kind"] = 0
 
     def table(self) -> npt.NDArray[np.void]:
         """The records, in the order of their handles."""
