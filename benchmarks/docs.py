@@ -245,6 +245,28 @@ def searched(document: Document) -> str:
     return table(["what", "", "value", "reach", ""], lines)
 
 
+def size(document: Document) -> str:
+    """Each step with its parts, its memory and what it wrote, and each chain of two steps."""
+    memory = {row["case"]: row for row in document["rows"] if row["unit"] == "GB"}
+    lines = []
+    for row in document["rows"]:
+        if row["unit"] == "GB":
+            continue
+        parts = ", ".join(f"{key.removesuffix(', s')} {number(value)}" for key, value in row["peer"].items() if key.endswith(", s"))
+        held = memory.get(row["case"])
+        lines.append(
+            [
+                row["case"],
+                number(row["value"], row["unit"]),
+                parts,
+                "" if held is None else number(held["value"], "GB"),
+                number(row["peer"]["file, MB"], "MB") if "file, MB" in row["peer"] else "",
+                verdict(held or row),
+            ]
+        )
+    return table(["what", "time", "of that, s", "largest resident set", "file", "reach"], lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
@@ -259,6 +281,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "layouts": ("cpu/layouts", layouts),
     "published-means": ("cpu/layouts", published_means),
     "searched": ("cpu/layouts", searched),
+    "size": ("cpu/size", size),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
 

@@ -57,7 +57,7 @@ def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> Non
 
 
 def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
-    assert [path.name for path in docs.pages()] == ["accuracy.md", "counts.md", "emulator.md", "layouts.md", "overhead.md"]
+    assert [path.name for path in docs.pages()] == ["accuracy.md", "counts.md", "emulator.md", "export.md", "layouts.md", "overhead.md"]
     for path in docs.pages():
         text = path.read_text(encoding="utf-8")
         assert docs.rewritten(text) == text, f"{path.name} is out of date: python benchmarks/docs.py"
