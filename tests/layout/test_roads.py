@@ -9,6 +9,7 @@ import pytest
 
 import memlane as ml
 from memlane.layout import Morton, RandomPermuteShift, RowMajor, XorSwizzle
+from memlane.layout.program import Placement
 from tests.layout.families import Known, a_few
 from tests.layout.roads import cuda_offsets, numba_offsets
 
@@ -36,6 +37,24 @@ def test_numba_functions_give_the_same_offsets(known: list[Known]) -> None:
     some = known[::3]
     assert {type(one.layout) for one in some} == {type(one.layout) for one in known}
     compare(some, numba_offsets(ml.target("emulator:h200"), [one.layout for one in some]))
+
+
+@pytest.mark.parametrize("tables", ["constant", "argument"])
+def test_tables_lie_where_they_are_wanted(tables: Placement) -> None:
+    layout = RandomPermuteShift(32, 32, 3)
+    (shifts,) = layout.lookup_tables()
+    assert tuple(shifts) == layout.shifts
+    place = "place(i, j, table)" if tables == "argument" else "place(i, j)"
+    source = (
+        layout.cuda_source("place", tables=tables) + 'extern "C" __global__ void fill(int* out, const int* shifts) {\n'
+        "  int i = threadIdx.x, j = blockIdx.x;\n  __shared__ int table[32];\n  table[i] = shifts[i];\n  __syncthreads();\n"
+        f"  out[i * 32 + j] = {place};\n}}\n"
+    )
+    target = ml.target("emulator:h200")
+    out = target.empty((32, 32), "i4")
+    target.load(ml.cuda(source))["fill"][32, 32](out, target.array(shifts.astype(np.int32)))
+    assert (out.numpy() == layout.table).all()
+    assert ("__constant__ int place_table0[32] = {" in source) == (tables == "constant")
 
 
 @pytest.mark.numba

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -145,6 +147,28 @@ def test_all_swizzles_of_few_terms_are_looked_at() -> None:
     assert images == {(a, b) for a in range(4) for b in range(4)} - {(0, 0)}
 
 
+@pytest.mark.parametrize("words", [("row", "column", "diagonal", "antidiagonal"), ("column", "(2 * t + r, c + t // 4)", "diagonal", "row")])
+def test_no_swizzle_is_better(words: tuple[str, ...]) -> None:
+    """Of a tile small enough to count each of the 512 swizzles at every offset."""
+    found = search_layout(words, width=16, rows=8, columns=8, kinds=("load",), terms=4)
+    bits = Bits(0, 3, 6)
+
+    def key(layout: Layout) -> tuple[float, ...]:
+        counted = [count(layout, pattern(word, 8, 8), H200, 16) for word in words]
+        ratios = [entry.worst / entry.ideal_worst for entry in counted]
+        return (max(ratios), *ratios, *layout.cost)
+
+    every = [layout_of(bits, 8, 8, np.array(images)) for images in product(range(8), repeat=3)]
+    few = [one for one in every if sum(any(image >> bit & 1 for bit, image in moved_by(one, by)) for by in range(1, 6)) <= 4]
+    assert len(few) == how_many(bits, 4) + 1
+    assert key(found.layout) <= min(map(key, few))
+
+
+def moved_by(layout: BitLinear, distance: int) -> list[tuple[int, int]]:
+    """For each source bit that a term of this distance has: where it lands, and what is joined there."""
+    return [(bit - distance, layout.matrix[bit] ^ 1 << bit) for bit in range(3, 6) if 0 <= bit - distance < 3]
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     found = search_layout(ISSUE, terms=2, progress=lambda done, total: told.append((done, total)))
@@ -157,6 +181,8 @@ def test_progress_is_told() -> None:
     [
         ({"patterns": ()}, "no pattern to search for; name at least one, as in --patterns row,column"),
         ({"patterns": ("row", "row")}, "the pattern row is named twice"),
+        ({"patterns": ("row", "column", "Stride@4")}, "column and Stride@4 are one pattern; name it once"),
+        ({"patterns": ("row", "random@8")}, "random accesses cost the same under every fixed layout"),
         ({"patterns": ("random",)}, "random accesses cost the same under every fixed layout, so there is nothing to search for"),
         ({"patterns": ("row",), "rows": 24}, "the rows of a tile to search for must be a power of two, got 24"),
         ({"patterns": ("row",), "columns": 0}, "the columns of a tile to search for must be at least 1, got 0"),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from memlane.errors import LayoutError, MissingDependency
 from memlane.layout import picture
 from memlane.layout.expression import Expression, name, table
-from memlane.layout.program import Cost, Program
+from memlane.layout.program import Cost, Placement, Program
 
 Index = int | np.integer | npt.NDArray[np.integer]
 Offsets = npt.NDArray[np.int64]
@@ -144,9 +144,17 @@ class Layout(ABC):
 
     # -- in kernels --------------------------------------------------------------------------------------------------------------
 
-    def cuda_source(self, function: str, *, by_index: bool = False) -> str:
-        """A `__host__ __device__ inline` function of CUDA C++: `function(i, j)`, or `function(k)` for row-major index k."""
-        return self._of_index.cuda(function, ("k",)) if by_index else self._of_pair.cuda(function, ("i", "j"))
+    def cuda_source(self, function: str, *, by_index: bool = False, tables: Placement = "global") -> str:
+        """A `__host__ __device__ inline` function of CUDA C++: `function(i, j)`, or `function(k)` for row-major index k.
+
+        Where it looks up tables, these are in global memory. With `tables="constant"` they are in constant memory, and the function is one
+        of the device alone; with `tables="argument"` its last parameters are pointers to what `lookup_tables` gives, wherever they lie.
+        """
+        return self._of_index.cuda(function, ("k",), tables) if by_index else self._of_pair.cuda(function, ("i", "j"), tables)
+
+    def lookup_tables(self, *, by_index: bool = False) -> tuple[Offsets, ...]:
+        """The tables that the function looks up, none for most layouts."""
+        return (self._of_index if by_index else self._of_pair).tables
 
     def python_source(self, function: str, *, by_index: bool = False) -> str:
         """The same in Python, as Numba compiles it; a table that it needs is a global array `<function>_table<number>`."""
@@ -164,7 +172,7 @@ class Layout(ABC):
     def python_function(self, *, by_index: bool = False) -> Callable[..., int]:
         """What `python_source` says, as a function."""
         program, word = self._of_index if by_index else self._of_pair, "layout"
-        scope: dict[str, Any] = dict(program.tables(word))
+        scope: dict[str, Any] = dict(program.named_tables(word))
         source = self.python_source(word, by_index=by_index)
         exec(compile(source, f"<{self}>", "exec"), scope)  # the text is our own: no word of it comes from outside
         function: Callable[..., int] = scope[word]

@@ -79,10 +79,9 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
         whole_number(f"the {extent} of a tile", count, 1)
     if rows * columns > LARGEST_TILE:
         raise LayoutError(f"a tile of {rows}x{columns} has {rows * columns:,} offsets; at most {LARGEST_TILE:,} are looked at one by one")
-    plain = word.strip().lower()
+    plain = plain_name(word)
     if plain.startswith("("):
         return _of_formula(word.strip(), rows, columns)
-    plain = _OTHER_NAMES.get(plain, plain)
     if plain == "random":
         return _random(word, rows, columns)
     if plain == "xordiagonal":
@@ -95,6 +94,12 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
     if match := re.fullmatch(r"(any)?block[ :]?(\d{1,2})x(\d{1,2})", plain):
         return _blocks(word, rows, columns, int(match[2]), int(match[3]), anywhere=bool(match[1]))
     raise LayoutError(f"no pattern is called {word!r}; there are {_KNOWN}")
+
+
+def plain_name(word: str) -> str:
+    """The one name of a pattern that has several."""
+    plain = word.strip().lower()
+    return _OTHER_NAMES.get(plain, plain)
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from keyword import iskeyword
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from memlane.layout.expression import OPERATORS, Expression
 
 _ARRAY_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {**OPERATORS, "min": np.minimum, "max": np.maximum}
 _ALONE = ("number", "name")
+
+Table = np.ndarray[Any, np.dtype[np.int64]]
+Placement = Literal["global", "constant", "argument"]
+"""Where a function of CUDA C++ finds its tables: in global memory, in constant memory (for the device alone), or behind pointers that are
+its last arguments, which may lead to shared memory."""
 
 
 class Cost(NamedTuple):
@@ -87,34 +92,55 @@ class Program:
         return results[-1]
 
     @cached_property
-    def _tables(self) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
+    def _tables(self) -> dict[int, Table]:
+        """By step."""
         return {number: np.array(step.part.value, np.int64) for number, step in enumerate(self.steps) if step.part.op == "table"}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that are looked up, in the order of their numbers."""
+        return tuple(self._tables.values())
 
     # -- as text -----------------------------------------------------------------------------------------------------------------
 
-    def cuda(self, function: str, parameters: tuple[str, ...]) -> str:
-        """A function of CUDA C++ for host and device. `int` where that holds every value on the way, else `long long`."""
+    def cuda(self, function: str, parameters: tuple[str, ...], placement: Placement = "global") -> str:
+        """A function of CUDA C++. `int` where that holds every value on the way, else `long long`."""
         _check_name(function)
         self._check_rounding()
         kind = "int" if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in self.steps) else "long long"
-        lines = [f"__host__ __device__ inline {kind} {function}({', '.join(f'{kind} {one}' for one in parameters)})", "{"]
-        for number, values in enumerate(self._tables.values()):
-            lines.append(f"    static const {kind} table{number}[{len(values)}] = {{{', '.join(map(str, values))}}};")
-        texts, variables = self._texts(_in_c, "table{}")
-        lines += [f"    const {kind} {variable} = {text};" for variable, text in variables]
-        return "\n".join([*lines, f"    return {texts[-1]};", "}", ""])
+        name = f"{function}_table{{}}" if placement == "constant" else "table{}"
+        arrays = [
+            f"{kind} {name.format(number)}[{len(values)}] = {{{', '.join(map(str, values))}}};"
+            for number, values in enumerate(self.tables)
+        ]  # fmt: skip
+        given = [f"const {kind}* {name.format(number)}" for number in range(len(arrays)) if placement == "argument"]
+        before = [f"__constant__ {array}" for array in arrays if placement == "constant"]
+        where = "__device__" if before else "__host__ __device__"
+        texts, variables = self._texts(_in_c, name)
+        return "\n".join(
+            [
+                *before,
+                f"{where} inline {kind} {function}({', '.join([*(f'{kind} {one}' for one in parameters), *given])})",
+                "{",
+                *(f"    static const {array}" for array in arrays if placement == "global"),
+                *(f"    const {kind} {variable} = {text};" for variable, text in variables),
+                f"    return {texts[-1]};",
+                "}",
+                "",
+            ]
+        )
 
     def python(self, function: str, parameters: tuple[str, ...]) -> str:
-        """The same as a function of Python that Numba compiles; `tables` has what it needs besides."""
+        """The same as a function of Python that Numba compiles; `named_tables` has what it needs besides."""
         _check_name(function)
         self._check_rounding()
         texts, variables = self._texts(_in_python, f"{function}_table{{}}")
         lines = [f"def {function}({', '.join(parameters)}):", *(f"    {variable} = {text}" for variable, text in variables)]
         return "\n".join([*lines, f"    return {texts[-1]}", ""])
 
-    def tables(self, function: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    def named_tables(self, function: str) -> dict[str, Table]:
         """The global arrays of the function that `python` writes."""
-        return {f"{function}_table{number}": values for number, values in enumerate(self._tables.values())}
+        return {f"{function}_table{number}": values for number, values in enumerate(self.tables)}
 
     def _texts(self, operation: Callable[[str, list[str]], str], table: str) -> tuple[list[str], list[tuple[str, str]]]:
         """The text of each step, and the variables to be defined first, in order."""

@@ -12,7 +12,7 @@ from memlane.chip import AccessKind, BankRule, Chip, batch
 from memlane.chip.access import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
-from memlane.layout.patterns import LANES
+from memlane.layout.patterns import LANES, plain_name
 from memlane.layout.shifts import random_words
 from memlane.layout.wavefronts import EVERY_LANE
 
@@ -121,18 +121,25 @@ def goals(
     if width not in WIDTHS:
         raise LayoutError(f"a lane cannot access {width} bytes; it is one of {', '.join(map(str, WIDTHS))}")
     named = [_with_width(word, width) for word in words]
+    seen: dict[tuple[str, int], str] = {}
+    for word, (name, wide) in zip(words, named, strict=True):
+        if (first := seen.get((plain_name(name), wide))) is not None:
+            raise LayoutError(
+                f"the pattern {word} is named twice" if first == word else f"{first} and {word} are one pattern; name it once"
+            )
+        seen[plain_name(name), wide] = word
     element = element or min(wide for _, wide in named)
     found = []
     for word, wide in named:
         if wide % element or columns % (wide // element):
             raise LayoutError(f"{word} by {wide} bytes does not divide rows of {columns} elements of {element} bytes")
         one = pattern(word, rows, columns // (wide // element))
-        seen: list[BankRule] = []
+        rules: list[BankRule] = []
         for kind in kinds:
             rule = chip.bank_rule(kind)
-            if not any(rule == other or (rule.lanes(wide) == LANES and _but_for_merging(rule, other)) for other in seen):
+            if not any(rule == other or (rule.lanes(wide) == LANES and _but_for_merging(rule, other)) for other in rules):
                 found.append(Goal(one, chip, wide, kind, element))
-            seen.append(rule)
+            rules.append(rule)
     return tuple(found)
 
 

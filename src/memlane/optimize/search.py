@@ -19,6 +19,7 @@ from memlane.chip import AccessKind, Chip, load
 from memlane.errors import LayoutError
 from memlane.layout import Cost, Layout, OfVectors, Padded, RandomPermuteShift, RowMajor, Skewed, Wavefronts, check_vectors
 from memlane.layout.layout import power_of_two, whole_number
+from memlane.layout.patterns import plain_name
 from memlane.optimize.goals import Counts, Goal, Trial, goals
 from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
 
@@ -108,16 +109,13 @@ def search_layout(
 def _check(patterns: Sequence[str], rows: int, columns: int, chip: Chip, terms: int) -> None:
     if not patterns:
         raise LayoutError("no pattern to search for; name at least one, as in --patterns row,column")
-    repeated = [word for place, word in enumerate(patterns) if word in patterns[:place]]
-    if repeated:
-        raise LayoutError(f"the pattern {repeated[0]} is named twice")
     for what, extent in (("rows", rows), ("columns", columns)):
         whole_number(f"the {what} of a tile to search for", extent, 1)
         power_of_two(f"the {what} of a tile to search for", extent)
     whole_number("the terms of a swizzle", terms, 1)
     if terms > MOST_TERMS:
         raise LayoutError(f"swizzles of up to {MOST_TERMS} terms are searched, got {terms}")
-    if "random" in patterns:
+    if any(plain_name(word.partition("@")[0]) == "random" for word in patterns):
         raise LayoutError(
             "random accesses cost the same under every fixed layout, so there is nothing to search for and nothing better than RAP; "
             "leave random out, and see memlane banks for what it costs"
