@@ -139,7 +139,7 @@ def _complete(
         latency = chip.latency.shared_atomic if kind in _ATOMICS else chip.latency.shared
         start = invoke(e, lsu, sm, issue, count)
         return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
-    if space == "param":
+    if space in ("param", "const"):  # the first constant cache; what it misses is not modelled
         return e.add(issue, constant(I64, round(chip.latency.constant)))
     if space == "local":
         # The hardware interleaves the lanes' copies, so that one word of all lanes is one line; near accesses hit L1.

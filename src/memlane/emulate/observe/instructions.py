@@ -13,8 +13,7 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none."""
     if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
-    known = "global" if space == "const" and k.layers.clock else space
-    helper = accounting(k.chip, k.layers, known, access_kind(k.instruction, k.registers.read))
+    helper = accounting(k.chip, k.layers, space, access_kind(k.instruction, k.registers.read))
     complete = k.call(helper, k.warp, pointer, distance, k.active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
 
