@@ -3,9 +3,9 @@
 Question 1: alone. One warp follows a ring of absolute 64-bit addresses in shared memory, L1, L2 and DRAM. The truth is the chain average
 of the kernel as it was compiled, without a probe: the cycles between two clock reads around the whole walk, the second ordered after the
 last value, divided by the number of loads. The trace of the same kernel over the same addresses in the same round gives one record for
-each load; their mean, less the empty window of the scheme (`window.py`), should be the truth. One round is: empty the L2 where DRAM is to
-answer, walk without probes, then the same with each scheme, beginning with another one each time. Ten rounds, on ten stretches of the
-ring; intervals are 95 % of the mean over rounds, from its standard error.
+each load; their mean, less the empty window of the scheme (`lab/latency/window.py`), should be the truth. One round is: empty the L2 where
+DRAM is to answer, walk without probes, then the same with each scheme, beginning with another one each time. Ten rounds, on ten stretches
+of the ring; intervals are 95 % of the mean over rounds, from its standard error.
 
 The loads of the chase follow each other as closely as the records allow. A further row, `dependent after a pause`, has some 200 cycles of
 arithmetic between the record and the next probe, which is outside the window and not in the truth: it asks whether the clock reads are
@@ -45,9 +45,9 @@ from chase import BLOCK, LEVELS, QUICK_LEVELS, Chase, Level, read_times
 from harness import Row
 from probing import recorded
 from running import failed, measure, parser
-from window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 
 from memlane.instrument import SCHEMES, Decoded
+from memlane.lab.latency.window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 from memlane.launch import DeviceArray, Launch
 from memlane.measure.probed import ProbedModule
 from memlane.targets import target
@@ -59,8 +59,8 @@ SOURCES = [
     "src/memlane/driver",
     "benchmarks/accuracy.py",
     "benchmarks/chase.py",
-    "benchmarks/probing.py",
-    "benchmarks/window.py",
+    "src/memlane/lab/probing.py",
+    "src/memlane/lab/latency/window.py",
     "benchmarks/kernels/chase.cu",
 ]
 ROUNDS = 10
@@ -137,7 +137,7 @@ class Window:
 
     cycles: float
     records: dict[int, float]
-    """Mean record by filler of `window.py`."""
+    """Mean record by filler of `memlane.lab.latency.window`."""
     scheduled: tuple[int, int]
     """The least and the most cycles by the control words of the assembled code."""
 

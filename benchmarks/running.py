@@ -20,7 +20,7 @@ from typing import Any
 
 from harness import ROOT, Row, show, store
 
-from memlane.driver import probe
+from memlane.lab.result import cuda_version, driver_version
 from memlane.targets import target
 
 EXAMPLES = ("chase", "copies", "histogram", "matmul", "reduction", "spmv", "stencil", "transpose")
@@ -141,17 +141,4 @@ def machine(options: argparse.Namespace) -> dict[str, Any]:
     """Chip, driver and CUDA version for the head of the result file, and where it goes; results from the emulator belong to the CPU."""
     if not options.target.startswith("cuda"):
         return {"chip": "cpu", "directory": options.out}
-    return {"chip": target(options.target).chip.name, "driver": _driver_version(), "cuda": _cuda_version(), "directory": options.out}
-
-
-def _driver_version() -> str:
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
-
-
-def _cuda_version() -> str:
-    version = probe().driver
-    return "unknown" if version is None else ".".join(map(str, version))
+    return {"chip": target(options.target).chip.name, "driver": driver_version(), "cuda": cuda_version(), "directory": options.out}

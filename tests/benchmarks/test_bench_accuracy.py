@@ -13,8 +13,8 @@ from accuracy import loads_by_sm, mean_cycles
 from assembled import disassemble
 from chase import QUICK_LEVELS, TIMES_DTYPE, Chase, read_times
 from probing import recorded
-from window import CHAINS, FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 
+from memlane.lab.latency.window import CHAINS, FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 from memlane.ptx import Instruction
 from memlane.targets import target
 

@@ -19,7 +19,8 @@ tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold what is di
 `[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. Missing and unknown entries, wrong types and wrong
 units are errors that name the entry.
 
-A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it.
+A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it, or else among those that come with
+memlane: so a user's `h200.toml` can be like the shipped one.
 """
 
 from __future__ import annotations
@@ -156,9 +157,11 @@ def _text(path: Path) -> dict[str, Any]:
         raise ChipError(f"cannot read the chip file {path}: {error}") from error
     if "like" not in text:
         return text
-    relative = path.with_name(f"{text.pop('like')}.toml")
-    if relative == path or not relative.is_file():
-        raise ChipError(f"{path}: there is no {relative.name} beside it that it could be like")
+    name = f"{text.pop('like')}.toml"
+    candidates = (path.with_name(name), Path(__file__).parent / "data" / name)
+    relative = next((one for one in candidates if one.resolve() != path.resolve() and one.is_file()), None)
+    if relative is None:
+        raise ChipError(f"{path}: there is no {name} beside it that it could be like")
     said = _text(relative)
     for name, entry in text.items():
         both = isinstance(entry, dict) and isinstance(said.get(name), dict)

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from memlane.cli import banks, check, count, doctor, explain, export, layout, trace
+from memlane.cli import banks, check, count, doctor, explain, export, lab, layout, trace
 from memlane.errors import CommandError, MemlaneError
 
 INTERRUPTED = 130
@@ -47,6 +47,16 @@ for _command in (trace.trace, count.count, check.check, explain.explain, export.
 _layout.command("search")(_interruptible(layout.search))
 _layout.command("show")(_interruptible(layout.show))
 app.add_typer(_layout, name="layout")
+_lab = typer.Typer(help="Experiments on this machine, each one command.", no_args_is_help=True, rich_markup_mode=None)
+_lab.command("latency")(_interruptible(lab.latency))
+
+
+@_lab.callback()
+def _labs() -> None:
+    """Experiments on this machine, each one command."""
+
+
+app.add_typer(_lab, name="lab")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,8 @@ probes and records and loops, stays.
     switched off    @never ld.global.u64 d, [a];            the access itself under a predicate that is false
     one operation   xor.b64 d, a, zero;                     the least that needs the address and gives the value
     chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
-                                                            instruction each once assembled
+                                                            instruction each once assembled (add.f32 where the value has 32 bits)
+    nothing         (stores and reductions)                 they give no value, so there is none that a chain could lead to
 
 `zero` is 0, which only the launch knows; it has been through a shuffle, because the assembler would else fetch it again between the clock
 reads.
@@ -47,10 +48,11 @@ from memlane.instrument import TraceOptions, site_table
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.insert import placed, rewrite_body
 from memlane.instrument.probes import probes
+from memlane.instrument.registers import Scope, read
 from memlane.instrument.windows import Windows
 from memlane.launch import LoadedModule
 from memlane.measure.probed import ProbedModule, probe
-from memlane.ptx import Address, Block, Function, Guard, Instruction, Module, Register, Statement
+from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Module, Operand, Register, Statement, Vector
 from memlane.sass import disassemble, waits_for
 
 SWITCHED_OFF = 0
@@ -69,8 +71,8 @@ def filled(probed: ProbedModule, kernel: str, filler: int) -> ProbedModule:
     function = module.functions[kernel]
     places = frozenset(probed.traced.positions[kernel].values())
 
-    def rewrite(index: int, instruction: Instruction, scope: object) -> Sequence[Statement]:
-        return _fill(instruction, filler) if index in places else (instruction,)
+    def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        return _fill(instruction, filler, scope) if index in places else (instruction,)
 
     prologue = f"{_zero(function, 'filler')}.reg .pred %filler_never;\nsetp.ne.u32 %filler_never, %filler_word, 0;\n"
     traced = replace(probed.traced, module=_with(module, function, rewrite_body(function, prologue, rewrite)))
@@ -148,19 +150,28 @@ def _address_register(access: Instruction) -> str:
     return address.base.name
 
 
-def _fill(access: Instruction, filler: int) -> Sequence[Statement]:
+def _fill(access: Instruction, filler: int, scope: Scope) -> Sequence[Statement]:
     if filler == SWITCHED_OFF:
         return (replace(access, guard=Guard("%filler_never")),)
-    value, base = access.operands[0], _address_register(access)
-    assert isinstance(value, Register)
+    if access.opcode in ("st", "red"):
+        return ()
+    value, base = _value_register(access.operands[0]), read(access)[-1 if access.opcode == "tex" else 0]
+    bits = SCALAR_TYPES[scope.type_of(value)].bits
+    zero = "%filler_zero" if bits == 64 else "%filler_word"
     if filler == ONE_OPERATION:
-        return placed(f"xor.b64 {value.name}, {base}, %filler_zero;", access.location)
-    sources = [base, *[value.name] * (filler - 1)]
-    return placed("\n".join(f"add.f64 {value.name}, {source}, %filler_zero;" for source in sources), access.location)
+        return placed(f"xor.b{bits} {value}, {base}, {zero};", access.location)
+    sources = [base, *[value] * (filler - 1)]
+    return placed("\n".join(f"add.f{bits} {value}, {source}, {zero};" for source in sources), access.location)
 
 
-def extrapolated(records: Mapping[int, float]) -> float:
-    """The record of a chain of length 0, from those of `CHAINS`."""
-    short, long = CHAINS
+def _value_register(operand: Operand) -> str:
+    first = operand.items[0] if isinstance(operand, Vector) else operand
+    assert isinstance(first, Register)
+    return first.name
+
+
+def extrapolated(records: Mapping[int, float], chains: tuple[int, int] = CHAINS) -> float:
+    """The record of a chain of length 0, from those of two lengths."""
+    short, long = chains
     slope = (records[long] - records[short]) / (long - short)
     return records[short] - slope * short

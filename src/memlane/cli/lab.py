@@ -1,0 +1,88 @@
+"""`memlane lab NAME`: experiments on this machine. One function for each lab."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from memlane.errors import CommandError
+from memlane.lab import LABS, Machine, Request, Result, Table, machine
+from memlane.lab.chip_file import chip_file, chip_path, write_chip
+from memlane.lab.latency.lab import chip_latencies
+from memlane.launch import Target
+from memlane.targets import target as target_of
+
+LabTarget = Annotated[
+    str, typer.Option("--target", "-t", help="Where to measure: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions: shows that it works, measures little.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")]
+Only = Annotated[str, typer.Option("--only", help="Cases to measure, with semicolons between them (names have commas); default: all.")]
+
+
+def latency(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    save_chip: Annotated[
+        bool, typer.Option("--write-chip", help="Write the latencies into your own chip file, which is found before the shipped one.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="With --write-chip: overwrite a chip file that exists.")] = False,
+) -> None:
+    """Measure how long accesses take at each level of the memory, and what every scheme of tracing says of it."""
+    chosen = target_of(target or None)
+    _check_chip_file(chosen, save_chip, force)
+    result, where = _run("latency", chosen, quick, out, only)
+    found = chip_latencies(result.rows)
+    if chosen.modelled or not found:
+        return
+    said = f"measured: {datetime.date.today().isoformat()}, driver {where.driver}, CUDA {where.cuda}, memlane lab latency"
+    text = chip_file(chosen.chip, found, said)
+    if save_chip:
+        typer.echo(f"Wrote {write_chip(chosen.chip, text, force=force)}")
+    else:
+        typer.echo(f"\nWith --write-chip this goes into {chip_path(chosen.chip)}:\n\n{text}")
+
+
+def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
+    """Refuse before anything is measured what would be refused afterwards."""
+    if save_chip and target.modelled:
+        raise CommandError(f"--write-chip: the times of {target.name} come from its chip file; measure on a GPU: --target cuda:0")
+    path = chip_path(target.chip)
+    if save_chip and path.exists() and not force:
+        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+
+
+def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) -> tuple[Result, Machine]:
+    """Run a lab, print its tables, write its files."""
+    lab, where = LABS[name], machine(target)
+    cases = tuple(word.strip() for word in only.split(";")) if only else ()
+    folder = out or Path(f"lab-{name}")
+    result = lab.run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
+    console = Console()
+    for title, table in result.tables.items():
+        console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + "; cycles", style="bold"))
+        console.print(_grid(table))
+        console.print()
+    paths, left_out = result.save(folder, where, ["memlane", *sys.argv[1:]])
+    typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
+    if left_out:
+        typer.echo(left_out, err=True)
+    return result, where
+
+
+def _grid(table: Table) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(table.head):
+        grid.add_column(name.removesuffix("_cycles"), justify="left" if number < 2 else "right", overflow="fold", no_wrap=number < 2)
+    for line in table.lines:
+        grid.add_row(*("-" if cell is None else f"{cell:.1f}" if isinstance(cell, float) else cell for cell in line))
+    return grid

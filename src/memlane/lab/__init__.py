@@ -1,0 +1,15 @@
+"""Experiments on a machine, each repeatable with one command: `memlane lab NAME`.
+
+Order inside: figures <- result <- seam <- probing <- a package for each lab.
+
+To add one: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
+measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
+"""
+
+from memlane.lab.latency import LATENCY
+from memlane.lab.result import Machine, Result, Row, Table, machine
+from memlane.lab.seam import Lab, Request
+
+LABS = {lab.name: lab for lab in (LATENCY,)}
+
+__all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

@@ -1,0 +1,68 @@
+"""A chip file of the user's own, with what a lab measured in the place of what the shipped one says.
+
+    text = chip_file(target.chip, {"l2": 281.8}, "measured: 2026-11-21, driver 580.159.04, memlane lab latency")
+    path = write_chip(target.chip, text, force=False)
+
+Files of the user are found before those that come with memlane (`memlane.chip.directories`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from memlane.chip import Chip, Fact, directories
+from memlane.errors import CommandError
+
+
+def chip_path(chip: Chip) -> Path:
+    """Where the user's file of a chip lies."""
+    return directories()[0] / f"{chip.name}.toml"
+
+
+def chip_file(chip: Chip, latencies: Mapping[str, float], source: str) -> str:
+    """The text of a chip file with these fields of `[latency]`, in cycles, from `source`.
+
+    A chip with a shipped file is said to be like that one; for a GPU that has none the file holds everything that is known of it.
+    """
+    shipped = any((folder / f"{chip.name}.toml").is_file() for folder in directories()[1:])
+    measured = {f"latency.{name}": Fact(value, "cycles", *_source(source)) for name, value in latencies.items()}
+    if shipped:
+        return f"like = {json.dumps(chip.name)}\n\n{_tables(measured)}"
+    major, minor = chip.compute_capability
+    head = f"product = {json.dumps(chip.product)}\ncompute_capability = [{major}, {minor}]\n"
+    return f"{head}\n{_tables({**chip.facts, **measured})}"
+
+
+def write_chip(chip: Chip, text: str, *, force: bool) -> Path:
+    """Write the user's file of a chip. CommandError if there is one already and it is not to be overwritten, or if it cannot be written."""
+    path = chip_path(chip)
+    if path.exists() and not force:
+        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write the chip file {path}: {error.strerror}") from error
+    return path
+
+
+def _source(text: str) -> tuple[str, str]:
+    kind, _, rest = text.partition(":")
+    return kind, rest.strip()
+
+
+def _tables(facts: Mapping[str, Fact]) -> str:
+    """TOML of facts by their full names: those without a dot are in `[chip]`."""
+    tables: dict[str, list[str]] = {}
+    for name, fact in facts.items():
+        table, _, entry = name.rpartition(".")
+        tables.setdefault(table or "chip", []).append(f"{entry} = {_entry(fact)}")
+    return "\n".join(f"[{table}]\n" + "\n".join(lines) + "\n" for table, lines in tables.items())
+
+
+def _entry(fact: Fact) -> str:
+    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    unit = f", unit = {json.dumps(fact.unit)}" if fact.unit else ""
+    return f"{{ value = {json.dumps(value)}{unit}, source = {json.dumps(f'{fact.kind}: {fact.source}')} }}"

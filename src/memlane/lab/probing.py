@@ -1,0 +1,42 @@
+"""A launch with probes and a trace buffer of its own, so that it can be sent out again and again and its records read as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from memlane.instrument import POINTER, Decoded, buffer_layout, decode, initial_header
+from memlane.launch import Launch
+from memlane.measure.probed import ProbedModule
+
+
+class ProbedLaunch:
+    """The twin of a launch in a module with probes, and its buffer."""
+
+    def __init__(self, launch: Launch, probed: ProbedModule, records_per_warp: int) -> None:
+        self._target = launch.kernel.target
+        self._layout = buffer_layout(launch.blocks * launch.warps_per_block, records_per_warp, records_per_warp)
+        self._address, self._owner = self._target.allocate(self._layout.nbytes)
+        pointer, _ = self._target.symbol(probed.loaded, POINTER)
+        self._target.write(pointer, np.array([self._address], np.uint64))
+        self.launch = replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch))
+
+    def reset(self) -> None:
+        """Empty the buffer."""
+        self._target.clear(self._address, self._layout.nbytes)
+        self._target.write(self._address, initial_header(self._layout))
+
+    def decoded(self) -> Decoded:
+        """What the buffer holds, after all work has finished."""
+        held = np.empty(self._layout.nbytes, np.uint8)
+        self._target.read(self._address, held)
+        return decode(held)
+
+
+def recorded(launch: Launch, probed: ProbedModule, records_per_warp: int) -> Decoded:
+    """Send the twin of `launch` out once; what it recorded."""
+    twin = ProbedLaunch(launch, probed, records_per_warp)
+    twin.reset()
+    twin.launch.kernel.target.launch(twin.launch)
+    return twin.decoded()

@@ -1,0 +1,183 @@
+"""What a lab and a benchmark leave behind: rows of one schema, tables and figures, as files of one directory.
+
+    result.save(Path("out"), machine(target), ["memlane", "lab", "latency"])     # result.json, <table>.csv, <figure>.png
+
+`result.json` is an object of `DOCUMENT_KEYS`. The rows have the fields of `Row`; a number that was to be reached stands beside the one that
+was measured, and one that misses stays in with a note that says why.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from memlane.driver import probe
+from memlane.lab.figures import Bars, draw
+from memlane.launch import Target
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number beside the number that was to be reached.
+
+    `holds` is derived: whether `value` is on the right side of `reach`; true where nothing was to be reached. A row that misses stays in,
+    and its note says what stands between.
+    """
+
+    case: str
+    metric: str
+    value: float | None
+    unit: str
+    reach: float | None = None
+    better: str = "lower"
+    peer: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        if self.reach is None:
+            return True
+        if self.value is None:
+            return False
+        return self.value >= self.reach if self.better == "higher" else self.value <= self.reach
+
+    def as_json(self) -> dict[str, object]:
+        value = asdict(self)
+        value["holds"] = self.holds
+        return value
+
+
+DOCUMENT_KEYS = ("benchmark", "command", "commit", "chip", "driver", "cuda", "date", "rows")
+
+
+def problems(document: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a result file that is to be committed; empty if it is as it should be."""
+    if sorted(document) != sorted(DOCUMENT_KEYS):
+        return [f"has the keys {', '.join(sorted(document))}, not {', '.join(sorted(DOCUMENT_KEYS))}"]
+    found = [f"{key} is no text" for key in DOCUMENT_KEYS[:-1] if not isinstance(document[key], str)]
+    if not re.fullmatch(r"[0-9a-f]{40}", document["commit"]):
+        found.append(f"commit {document['commit']!r} is no commit")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"]):
+        found.append(f"date {document['date']!r} is no date")
+    if not document["rows"]:
+        found.append("has no rows")
+    for row in document["rows"]:
+        found += [f"row {row.get('case')!r}, {row.get('metric')!r}: {problem}" for problem in _row_problems(row)]
+    return found
+
+
+def _row_problems(row: Mapping[str, Any]) -> list[str]:
+    names = [*(one.name for one in fields(Row)), "holds"]
+    if sorted(row) != sorted(names):
+        return [f"has the keys {', '.join(sorted(row))}"]
+    found = []
+    if row["better"] not in ("higher", "lower"):
+        found.append(f"better is {row['better']!r}")
+    if row["holds"] != Row(**{name: row[name] for name in names[:-1]}).holds:
+        found.append(f"holds is {row['holds']}, but the value is {row['value']} and the reach {row['reach']}")
+    if not row["holds"] and not row["note"]:
+        found.append("misses its reach and has no note that says why")
+    return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where something was measured."""
+
+    chip: str
+    """The chip's name; on an emulator that of the target."""
+    driver: str = ""
+    cuda: str = ""
+
+
+def machine(target: Target) -> Machine:
+    """The machine behind a target."""
+    if target.modelled:
+        return Machine(target.name)
+    return Machine(target.chip.name, driver_version(), cuda_version())
+
+
+def driver_version() -> str:
+    """The version of the GPU's driver, or `unknown`."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def cuda_version() -> str:
+    """The newest CUDA version that the driver supports, or `unknown`."""
+    version = probe().driver
+    return "unknown" if version is None else ".".join(map(str, version))
+
+
+def commit() -> str:
+    """The commit of memlane's own checkout: `MEMLANE_COMMIT` if it is set, else what git says; empty where memlane is installed."""
+    given = os.environ.get("MEMLANE_COMMIT")
+    root = Path(__file__).resolve().parents[3]
+    if given or not (root / ".git").exists():
+        return given or ""
+    try:
+        return subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def document(benchmark: str, rows: Sequence[Row], where: Machine, command: Sequence[str], revision: str) -> dict[str, object]:
+    """What stands in a result file, in the order of `DOCUMENT_KEYS`."""
+    return {
+        "benchmark": benchmark,
+        "command": shlex.join(command),
+        "commit": revision,
+        "chip": where.chip,
+        "driver": where.driver,
+        "cuda": where.cuda,
+        "date": datetime.date.today().isoformat(),
+        "rows": [row.as_json() for row in rows],
+    }
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people and spreadsheets."""
+
+    head: tuple[str, ...]
+    """Names of the columns; one that is in cycles ends in `_cycles`."""
+    lines: tuple[tuple[str | float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a lab found."""
+
+    lab: str
+    rows: tuple[Row, ...]
+    tables: Mapping[str, Table]
+    """By the name of the file without `.csv`."""
+    figures: Mapping[str, Bars] = field(default_factory=dict)
+    """By the name of the file without `.png`."""
+
+    def save(self, out: Path, where: Machine, command: Sequence[str]) -> tuple[list[Path], str]:
+        """Write everything into the directory `out`, which is made if it is not there.
+
+        The files, and one sentence if figures were left out because matplotlib is not installed (else empty).
+        """
+        out.mkdir(parents=True, exist_ok=True)
+        paths = [out / "result.json"]
+        paths[0].write_text(json.dumps(document(self.lab, self.rows, where, command, commit()), indent=1) + "\n", encoding="utf-8")
+        for name, table in self.tables.items():
+            paths.append(out / f"{name}.csv")
+            with paths[-1].open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([table.head, *table.lines])
+        drawn, left_out = draw(self.figures, out)
+        return [*paths, *drawn], left_out

@@ -1,0 +1,45 @@
+"""What every lab is: a name, a summary, and a function from a target to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memlane.errors import CommandError
+from memlane.lab.result import Result
+from memlane.launch import Target
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted of a lab."""
+
+    quick: bool = False
+    """Small sizes and few repetitions: seconds on the emulator. Shows that it works; on a GPU its numbers are worth less."""
+    only: tuple[str, ...] = ()
+    """Names of the cases to measure; all if empty."""
+    tell: Callable[[str], None] = _silent
+    """Is called with a line of progress before each case."""
+
+    def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """The cases to measure, in the order of `known`. CommandError for one that is not known."""
+        for name in self.only:
+            if name not in known:
+                raise CommandError(f"--only {name}: there is no such case; choose among: {', '.join(known)}")
+        return tuple(name for name in known if not self.only or name in self.only)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An experiment that can be repeated with one command: `memlane lab NAME`."""
+
+    name: str
+    summary: str
+    """One line."""
+    cases: tuple[str, ...]
+    """What `--only` can name."""
+    run: Callable[[Target, Request], Result]

@@ -1,0 +1,31 @@
+"""`memlane lab`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Command
+
+
+def test_a_quick_run_on_the_emulator(memlane: Command, tmp_path: Path) -> None:
+    answer = memlane("lab", "latency", "--quick", "--only", "shared store", "--out", "found")
+    assert answer.code == 0
+    assert "latency, on emulator:h200, modelled; cycles" in answer.out
+    assert "Wrote result.json, latency.csv" in answer.out
+    assert "store issue-only" in answer.out
+    assert "--write-chip" not in answer.out  # nothing of a model belongs into a chip file
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert stored["chip"] == "emulator:h200"
+    assert {row["case"] for row in stored["rows"]} == {"shared store", "dependent, shared store"}
+
+
+def test_bad_input_is_told_before_anything_is_measured(memlane: Command) -> None:
+    answer = memlane("lab", "latency", "--write-chip")
+    assert (answer.code, answer.err) == (
+        2,
+        "memlane: --write-chip: the times of emulator:h200 come from its chip file; measure on a GPU: --target cuda:0\n",
+    )
+    answer = memlane("lab", "latency", "--only", "L4")
+    assert answer.code == 2
+    assert answer.err.startswith("memlane: --only L4: there is no such case; choose among: shared, L1")
