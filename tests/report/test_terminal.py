@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from memlane.diagnose import clean_kernels, explain, uncounted_launches
-from memlane.record import ACCESS_SCHEMA, Trace
+from memlane.record import ACCESS_SCHEMA, Sample, Trace, summarise
 from memlane.report import render_counts, render_findings, render_trace, to_text
 from tests.synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
 
@@ -197,3 +197,16 @@ def test_a_trace_in_which_nothing_was_counted_has_no_clean_kernel() -> None:
     assert clean_kernels(nothing, explain(nothing)) == ()
     text = to_text(render_findings(explain(nothing), uncounted_launches(nothing), clean_kernels(nothing, ())))
     assert text.startswith("Nothing was counted: no access to memory was executed, so there is nothing to")
+
+
+def test_what_was_not_traced_is_said_and_estimated() -> None:
+    trace = transpose()
+    sample = Sample(warps_in_window=1000, warps_chosen=250, every=4, seed=9, executions=(2, 5))
+    sampled = replace(trace, launches=tuple(replace(one, sample=sample) for one in trace.launches))
+    text = " ".join(to_text(render_trace(sampled), 120).split())
+    recorded = sum(entry.accesses for entry in summarise(trace) if entry.kernel == NAIVE)
+    assert f"{recorded:,} accesses recorded of about {4 * recorded:,}" in text
+    assert "traced 1 in 4 warps (seed 9), executions 2-4; 250 of 1,000 warps, so each access stands for 4." in text
+    assert "Shares of warp life lack the executions outside their window." in text
+    assert "transactions per request were counted in whole launches." in text
+    assert "traced" not in to_text(render_trace(trace), 120).replace("traced as", "")

@@ -21,8 +21,9 @@ def explain(file: RecordFile, as_json: Annotated[bool, typer.Option("--json", he
     trace = load(file)
     findings, uncounted = find(trace), uncounted_launches(trace)
     clean = clean_kernels(trace, findings)
+    sampled = [launch for launch in trace.launches if launch.sample is not None and launch not in uncounted]
     if as_json:
-        typer.echo(to_json(findings_document(findings, uncounted, clean, trace.skipped)))
+        typer.echo(to_json(findings_document(findings, uncounted, clean, trace.skipped, sampled)))
     else:
-        Console().print(render_findings(findings, uncounted, clean, trace.skipped))
+        Console().print(render_findings(findings, uncounted, clean, trace.skipped, sampled))
         typer.echo(f"Next: memlane export {file} --to csv")

@@ -1,4 +1,4 @@
-"""What the compiler front end left out of a program, told to who runs a command."""
+"""What the compiler front end left out of a program, and what a trace will keep, told to who runs a command."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-_LOGGER = logging.getLogger("memlane.compile")
 
 
 class _ToStandardError(logging.Handler):
@@ -27,11 +25,24 @@ class _ToStandardError(logging.Handler):
 @contextmanager
 def compile_notes() -> Iterator[None]:
     """Inside the `with` block what is left out of a program is told on standard error."""
-    handler, level = _ToStandardError(), _LOGGER.level
-    _LOGGER.addHandler(handler)
-    _LOGGER.setLevel(logging.INFO)
+    with _told(logging.getLogger("memlane.compile")):
+        yield
+
+
+@contextmanager
+def plan_notes() -> Iterator[None]:
+    """Inside the `with` block it is told on standard error, before each launch, what a trace may have no room for or leaves out."""
+    with _told(logging.getLogger("memlane.measure")):
+        yield
+
+
+@contextmanager
+def _told(logger: logging.Logger) -> Iterator[None]:
+    handler, level = _ToStandardError(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        _LOGGER.removeHandler(handler)
-        _LOGGER.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from memlane.errors import CommandError
 from memlane.instrument import Selection, site_table
 from memlane.launch import Kernel, Launch
+from memlane.measure import LaunchPlan
 from memlane.record import Site, kernel_label
 
 _LINES_SHOWN = 20
@@ -34,6 +35,18 @@ class LaunchedKernels:
             return
         names = ", ".join(dict.fromkeys(kernel_label(kernel.title) for kernel, _ in sites))
         raise CommandError(f"no access of {names} is {_asked(selection)}; there are: {_listed([site for _, site in sites])}", exit_code=1)
+
+
+def check_plans(plans: Sequence[LaunchPlan]) -> None:
+    """CommandError, with the extents that there are, if no warp of any launch was to be traced."""
+    if not plans or any(plan.chosen for plan in plans):
+        return
+    blocks, warps = max(plan.blocks for plan in plans), max(plan.warps_per_block for plan in plans)
+    raise CommandError(
+        f"no warp of {len(plans)} launch{'es' if len(plans) > 1 else ''} is among {plans[0].sample}; there are blocks 0 to {blocks - 1} "
+        f"and warps 0 to {warps - 1}",
+        exit_code=1,
+    )
 
 
 def _asked(selection: Selection) -> str:

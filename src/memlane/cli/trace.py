@@ -11,12 +11,13 @@ from rich.console import Console
 from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.notes import plan_notes
 from memlane.cli.output import output_path
 from memlane.cli.programs import Program
 from memlane.cli.progress import progress
-from memlane.cli.selected import LaunchedKernels
+from memlane.cli.selected import LaunchedKernels, check_plans
 from memlane.errors import CommandError, DeviceError, LaunchError, MemlaneError
-from memlane.instrument import SCHEMES, Selection, TraceOptions
+from memlane.instrument import SCHEMES, Sampling, Selection, TraceOptions
 from memlane.launch import observing
 from memlane.measure import GONE, Tracer
 from memlane.record import Trace
@@ -40,6 +41,15 @@ def trace(
         bool,
         typer.Option("--perturbation", help="Time each launch without and with probes too, by launches of its own before the traced one."),
     ] = False,
+    blocks: Annotated[str, typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.")] = "",
+    warps: Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block.")] = "",
+    sms: Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs.")] = "",
+    executions: Annotated[
+        str,
+        typer.Option("--executions", metavar="A-B", help="Record from the A-th to the B-th time, from 0, that a thread accesses."),
+    ] = "",
+    every: Annotated[int, typer.Option("--every", metavar="N", help="Trace one in N warps; the others run the original code.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Which warps `--every` takes.")] = 0,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     check: o.Checked = False,
@@ -52,11 +62,14 @@ def trace(
     path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    tracer = Tracer(TraceOptions(scheme, selection), only_launch=launch, counts=counts, perturbation=perturbation)
+    sampling = Sampling.of(
+        blocks=blocks or None, warps=warps or None, sms=sms or None, executions=executions or None, every=every, seed=seed
+    )
+    tracer = Tracer(TraceOptions(scheme, selection, sampling), only_launch=launch, counts=counts, perturbation=perturbation)
     failure: MemlaneError | None = None
     launched = LaunchedKernels(launch)
     try:
-        with progress("tracing"), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):
+        with progress("tracing"), plan_notes(), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):
             program.run(target, tracer, deterministic)
     except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
         if not tracer.traced:
@@ -76,6 +89,7 @@ def trace(
         raise CommandError(f"{program.path} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     if failure is None:
         launched.check(selection)
+        check_plans(tracer.plans)
     result = _finished(tracer, failure)
     result.save(place, force=force)
     Console().print(render_trace(result))

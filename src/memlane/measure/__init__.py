@@ -9,7 +9,8 @@ counter, checker, timing
 
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
+from memlane.measure.plan import LaunchPlan
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import GONE, Tracer, trace
 
-__all__ = ["GONE", "Checker", "Counter", "Timing", "Tracer", "check", "count", "time", "trace"]
+__all__ = ["GONE", "Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "check", "count", "time", "trace"]

@@ -28,6 +28,8 @@ class LineSummary:
     space: str
     accesses: int
     """Accesses recorded."""
+    accesses_estimated: int
+    """Of all warps in the window of the trace, traced or not, by the weights of the launches; `accesses` where no warp was left out."""
     complete: int
     """Of those, how many ends were read after completion; the other ends were read when the access had been issued."""
     lost: int
@@ -87,6 +89,8 @@ class _Rows:
         self._group = group_of_site[site]
         self._groups = groups
         self.accesses = np.bincount(self._group, minlength=groups)
+        weights = np.array([1.0 if launch.sample is None else launch.sample.weight for launch in trace.launches])
+        self.estimated = self._sum(weights[table["launch"].to_numpy()])
         is_complete = np.array([entry.completeness == COMPLETE for entry in trace.sites], bool)
         self.complete = np.bincount(self._group[is_complete[site]], minlength=groups)
         cycles = table["end"].to_numpy() - table["start"].to_numpy()
@@ -142,6 +146,7 @@ def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, l
         op=op,
         space=space,
         accesses=accesses,
+        accesses_estimated=round(float(rows.estimated[group])),
         complete=int(rows.complete[group]),
         lost=lost,
         requests=requests,

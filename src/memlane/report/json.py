@@ -31,6 +31,9 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       extra_lookups of the address beyond row-major; entries, row_major, rap: the patterns under it, under the row-major
                       layout and under RAP, as in "banks"; examined: candidates; families: what they were; beats_rap, verdict
 
+Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
+that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
+the window.
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """
 
@@ -43,6 +46,7 @@ from typing import Any
 
 from memlane.diagnose import Finding
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
+from memlane.report.sampled import samples_of
 
 VERSION = 1
 
@@ -55,7 +59,11 @@ def to_json(document: Mapping[str, Any]) -> str:
 
 
 def findings_document(
-    findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = (), skipped: Sequence[Skipped] = ()
+    findings: Sequence[Finding],
+    uncounted: Sequence[LaunchInfo] = (),
+    clean: Sequence[str] = (),
+    skipped: Sequence[Skipped] = (),
+    sampled: Sequence[LaunchInfo] = (),
 ) -> Document:
     """Kind "findings"."""
     return {
@@ -63,6 +71,7 @@ def findings_document(
         "findings": [finding.as_dict() for finding in findings],
         "uncounted_launches": [launch.id for launch in uncounted],
         "clean_kernels": list(clean),
+        "samples": samples_of(sampled),
         "skipped": [asdict(one) for one in skipped],
     }
 
@@ -85,6 +94,7 @@ def summary_document(trace: Trace) -> Document:
         "accesses_not_kept": sum(launch.accesses_not_kept for launch in trace.launches),
         "failed_launches": [{"id": launch.id, "kernel": launch.kernel, "why": launch.failed} for launch in trace.launches if launch.failed],
         "windows_cycles": dict(trace.windows),
+        "samples": samples_of(trace.launches),
         "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],

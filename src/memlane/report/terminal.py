@@ -29,6 +29,7 @@ from memlane.record import (
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes
+from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import total_notes
@@ -85,7 +86,9 @@ def _kernel_table(kernel: str, entries: list[LineSummary], launches: list[Launch
     files = dict.fromkeys(PurePath(entry.file).name for entry in entries)
     accesses = sum(entry.accesses for entry in entries)
     lost = sum(launch.lost for launch in launches)
-    facts = [", ".join(files), _launched(launches), f"{plural(accesses, 'access')} recorded, {_lost(lost)}"]
+    estimated = sum(entry.accesses_estimated for entry in entries)
+    about = f" of about {estimated:,}" if estimated != accesses else ""
+    facts = [", ".join(files), _launched(launches), f"{plural(accesses, 'access')} recorded{about}, {_lost(lost)}"]
     return LineTable(kernel, "; ".join(facts), _TRACE_COLUMNS, [_trace_row(entry) for entry in entries], sources)
 
 
@@ -138,6 +141,7 @@ def _footer(trace: Trace) -> list[Text]:
         for launch in trace.launches
         if launch.failed
     ]
+    notes += sample_notes(trace)
     if trace.lost:
         notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
@@ -239,12 +243,16 @@ def _branches(counts: Counts) -> list[str]:
 
 
 def render_findings(
-    findings: Sequence[Finding], uncounted: Sequence[LaunchInfo] = (), clean: Sequence[str] = (), skipped: Sequence[Skipped] = ()
+    findings: Sequence[Finding],
+    uncounted: Sequence[LaunchInfo] = (),
+    clean: Sequence[str] = (),
+    skipped: Sequence[Skipped] = (),
+    sampled: Sequence[LaunchInfo] = (),
 ) -> RenderableType:
     """Each finding as a paragraph under its source line, worst first.
 
     `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
-    `skipped`: accesses that are no sites, told too.
+    `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
     """
     parts: list[RenderableType] = []
     for finding in findings:
@@ -268,4 +276,6 @@ def render_findings(
         parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
     if skipped:
         parts.append(plain(skipped_note(skipped)))
+    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
+        parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
     return Group(*parts)
