@@ -74,3 +74,15 @@ def test_a_fault_in_a_graph_names_its_kernels(gpu: Device) -> None:
 def test_a_trap(gpu: Device) -> None:
     first, _ = fail("kernels['stop'][1, 1]()")
     assert first.startswith("KernelTrap: kernel stop failed on cuda:0: a thread ")
+
+
+def test_a_trap_while_it_is_traced_says_that_the_records_are_lost(gpu: Device, tmp_path: Path) -> None:
+    text = '__global__ void half(int* p) {\n    p[threadIdx.x] = 1;\n    if (p[0]) asm volatile("trap;");\n}\n'
+    (tmp_path / "half.cu").write_text(text, encoding="utf-8")
+    run = "import sys; from memlane.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["trace", "half.cu", "--target", "cuda:0", "--grid", "1", "--block", "32", "--arg", "i4[32]"]
+    done = subprocess.run([sys.executable, "-c", run, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("memlane: kernel half(int*) failed on cuda:0: a thread "), done.stderr
+    assert done.stderr.endswith("What was recorded until then is lost with the memory of its context; the emulator keeps it\n")
+    assert not (tmp_path / "half.parquet").exists()

@@ -16,10 +16,10 @@ from memlane.cli.output import output_path
 from memlane.cli.programs import Program
 from memlane.cli.progress import progress
 from memlane.cli.selected import LaunchedKernels, check_plans
-from memlane.errors import CommandError, DeviceError, LaunchError, MemlaneError
+from memlane.errors import BadLaunch, CommandError, DeviceError, LaunchError, MemlaneError
 from memlane.instrument import SCHEMES, Sampling, Selection, TraceOptions
 from memlane.launch import observing
-from memlane.measure import GONE, Tracer
+from memlane.measure import Tracer, gone
 from memlane.record import Trace
 from memlane.report import render_trace
 
@@ -75,12 +75,8 @@ def trace(
         if not tracer.traced:
             raise
         failure = error
-    except LaunchError as error:  # A launch of this program broke off: what was recorded until then is told.
-        if not tracer.broke_off:
-            raise
-        failure = error
-    except DeviceError as error:
-        if not tracer.traced:
+    except (DeviceError, LaunchError) as error:  # A launch broke off: what was recorded until then is told, where it is still there.
+        if not tracer.traced or isinstance(error, BadLaunch):
             raise
         failure = error
     if not tracer.seen:
@@ -106,7 +102,7 @@ def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
     except MemlaneError:
         if failure is None:
             raise
-        raise DeviceError(f"{failure}; {GONE}") if isinstance(failure, DeviceError) else failure from None
+        raise failure if isinstance(failure, CommandError) else gone(failure) from None
 
 
 _T = TypeVar("_T")

@@ -11,6 +11,6 @@ from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.timing import Timing, time
-from memlane.measure.tracer import GONE, Tracer, trace
+from memlane.measure.tracer import Tracer, gone, trace
 
-__all__ = ["GONE", "Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "check", "count", "time", "trace"]
+__all__ = ["Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "check", "count", "gone", "time", "trace"]

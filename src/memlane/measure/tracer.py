@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memlane.errors import DeviceError, MemlaneError
+from memlane.errors import DeviceError, LaunchError, MemlaneError
 from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
@@ -19,11 +19,10 @@ from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.record import Counts, Trace
 
-GONE = (
-    "what was recorded until then is lost: a failed kernel takes the memory of its context with it; on `--target emulator` the records "
-    "are kept"
-)
-"""Said where a GPU fails while it is traced."""
+
+def gone(error: MemlaneError) -> MemlaneError:
+    """The error of a GPU that failed while it was traced, with what became of the records."""
+    return type(error)(f"{error}. What was recorded until then is lost with the memory of its context; the emulator keeps it")
 
 
 class Tracer(Watching):
@@ -126,16 +125,11 @@ class Tracer(Watching):
         """Trace the launches of a module with this twin of it, rather than with a new one."""
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
-    @property
-    def broke_off(self) -> bool:
-        """Whether a traced launch broke off on a target that survives that; `finish` returns its records too."""
-        return any(record.failures for record in self._records)
-
     def finish(self) -> Trace:
         """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none.
 
         A launch that broke off on the emulator (a trap, a bad access, threads that wait for ever) has its records until then, and
-        `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too: DeviceError says so.
+        `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too, and the error says so.
         """
         if self._target is None:
             raise MemlaneError("nothing was launched through memlane while the tracer watched")
@@ -143,8 +137,8 @@ class Tracer(Watching):
             with unobserved():
                 self._target.sync()
                 collected = {probed: arena.collect() for probed, arena in self._probed.values()}
-        except DeviceError as error:
-            raise DeviceError(f"{error}; {GONE}") from error
+        except (DeviceError, LaunchError) as error:
+            raise gone(error) from error
         return assemble_trace(self._target, self.options.scheme, self._records, collected)
 
 
