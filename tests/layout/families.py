@@ -5,7 +5,7 @@ A new family needs one entry in `FAMILIES`; `test_layouts`, `test_roads` and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -209,9 +209,9 @@ FAMILIES: dict[str, Callable[[Random], Known]] = {
 }  # fmt: skip
 
 
-def a_few() -> list[Known]:
-    """Three of each family, always the same, and their inverses where they have one."""
-    found = [make(Random(f"{name} {number}")) for name, make in FAMILIES.items() for number in range(3)]
+def a_few(seeds: Sequence[int] = (0, 1, 2)) -> list[Known]:
+    """For each seed one of each family, and their inverses where they have one."""
+    found = [make(Random(f"{name} {seed}")) for name, make in FAMILIES.items() for seed in seeds]
     for known in list(found):
         if known.layout.is_bijective:
             found.append(Known(known.layout.inverse, np.argsort(known.table.ravel())[None, :]))

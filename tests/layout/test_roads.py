@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import memlane as ml
 from memlane.layout import Morton, RandomPermuteShift, RowMajor, XorSwizzle
@@ -23,7 +25,10 @@ def compare(known: Sequence[Known], found: Sequence[np.ndarray]) -> None:
     assert [str(one.layout) for one, offsets in zip(known, found, strict=True) if not np.array_equal(one.table, offsets)] == []
 
 
-def test_cuda_functions_give_the_same_offsets(known: list[Known]) -> None:
+@settings(max_examples=2, deadline=None, phases=(Phase.reuse, Phase.generate))
+@given(seed=st.integers(0, 1 << 30))
+def test_cuda_functions_give_the_same_offsets(seed: int) -> None:
+    known = a_few([seed])
     compare(known, cuda_offsets(ml.target("emulator:h200"), [one.layout for one in known]))
 
 
