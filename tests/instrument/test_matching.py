@@ -187,7 +187,12 @@ def test_what_atomics_become() -> None:
         before=".shared .align 4 .b8 words[4];",
     )
     assert [one.verdict for one in found] == [EXACT, EXACT, HINT, EXACT]
-    assert found[2].reason == "ptxas made 1 x 4 B shared load and 1 x 4 B shared atomic of the atomic"
+    assert found[2].reason == "ptxas made a loop of it that tries until it succeeds (1 x 4 B shared load and 1 x 4 B shared atomic a turn)"
+
+
+def test_minima_of_signed_numbers_of_8_bytes_are_one_access() -> None:
+    found = verdicts("atom.global.min.s64 %d, [%a], %o; red.global.max.s64 [%a+8], %d; ret;")
+    assert [(one.verdict, one.assembled) for one in found] == [(EXACT, "1 x 8 B global atomic"), (EXACT, "1 x 8 B global reduction")]
 
 
 def test_a_reduction_to_one_address_is_combined_first() -> None:

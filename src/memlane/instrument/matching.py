@@ -146,6 +146,8 @@ class _Kernel:
             return "local memory: the assembler decides what of it is kept in registers"
         if not made:
             return self._absent(index, site)
+        if site.is_atomic and any(access.kind == "load" for access in made.values()):
+            return f"ptxas made a loop of it that tries until it succeeds ({_listed(made.values())} a turn)"
         if {access.kind for access in made.values()} != {site.kind}:
             return f"ptxas made {_listed(made.values())} of the {site.kind}"
         if any(self.code.flow.nodes[node].opcode in _COMBINES for node in self.code.nodes(self.name, index)):

@@ -12,8 +12,12 @@ _TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TEXS", "TLDS", "TLD4S"})
 _SURFACES = {"SULD": "load", "SUST": "store", "SUATOM": "atomic", "SURED": "reduction"}
 _MATRIX = {"LDSM": "load", "STSM": "store"}
 _COPIES = frozenset({"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG"})
-_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "F16": 2, "BF16": 2, "64": 8, "F64": 8, "128": 16, "F16x2": 4, "BF16x2": 4}
-_VECTORS = {"64": 2, "128": 4}
+_BYTES = (
+    {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "F16": 2, "BF16": 2, "F16x2": 4, "BF16x2": 4}
+    | dict.fromkeys(("64", "S64", "U64", "F64"), 8)
+    | {"128": 16}
+)
+_VECTORS = {"64": 2, "S64": 2, "U64": 2, "F64": 2, "128": 4}
 _WORD_BYTES = 4
 _MATRIX_ROW_BYTES = 16
 

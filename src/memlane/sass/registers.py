@@ -178,7 +178,7 @@ def _group_columns(modifiers: tuple[str, ...]) -> int:
 
 def _data_width(modifiers: tuple[str, ...]) -> int:
     explicit = next((_DATA_WIDTHS[one] for one in modifiers if one in _DATA_WIDTHS), 0)
-    return explicit or (2 if "F64" in modifiers else 1)
+    return explicit or (1 if {"F64", "S64", "U64"}.isdisjoint(modifiers) else 2)
 
 
 def _source(instruction: Instruction, place: int, operand: Operand) -> Iterator[Register]:
