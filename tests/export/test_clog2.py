@@ -191,6 +191,13 @@ def test_accesses_that_overlap_keep_their_own_ends() -> None:
     assert [one.thread for one in accesses] == [0, 1, 2, 1]
 
 
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    trace = transpose()
+    shuffled = trace.table.take(np.random.default_rng(3).permutation(trace.table.num_rows))
+    drawn = [sorted(written(one).states, key=repr) for one in (trace, replace(trace, table=shuffled))]
+    assert drawn[0] == drawn[1]
+
+
 def test_the_table_of_communicators_ends_the_file() -> None:
     tail = written(transpose()).tail
     assert struct.unpack(">iid20sii", tail) == (1, 1, 0.0, b"memlane".ljust(20, b"\0"), 0, 1)

@@ -115,6 +115,20 @@ def test_a_warp_that_has_not_ended_is_reported() -> None:
     assert decode(buffer).unfinished == 1
 
 
+def test_what_a_warp_recorded_that_never_ended_is_counted_in_its_slice() -> None:
+    """Lane 0 keeps the number of its records in a register until it leaves; other lanes count theirs in the slice."""
+    layout = buffer_layout(3, 4, 2)
+    buffer = fresh(layout, asked=3)
+    fill(buffer, layout, 1, {0: (1, 2, 0, 1), 1: (3, 4, 0, 1), 4: (5, 6, 1, 2)}, overflow=1)
+    fill(buffer, layout, 2, {place: (place, 9, 0, 1) for place in range(4)})
+    fill(buffer, layout, 3, {})
+    decoded = decode(buffer)
+    assert decoded.unfinished == 3
+    assert decoded.warps["kept"].tolist() == [3, 4, 0]
+    assert decoded.warps["lost"].tolist() == [0, 0, 0]
+    assert decoded.records["start"].tolist() == [1, 3, 5, 0, 1, 2, 3]
+
+
 def test_an_empty_buffer_and_one_without_room() -> None:
     decoded = decode(fresh(buffer_layout(4, 4)))
     assert len(decoded.records) == len(decoded.warps) == decoded.lost == 0
