@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from memlane.emulate.run import execution
+from memlane.emulate.run import cores, execution
 from memlane.errors import BadAccess, BadLaunch, Deadlock, KernelTrap
 from memlane.launch import Layers
 from memlane.ptx import parse
@@ -401,3 +403,16 @@ def test_as_many_workers_as_pay(monkeypatch: pytest.MonkeyPatch, blocks: int, wo
     found = launched("red.global.add.u32 [%out], 1;" * 12, np.zeros(2, np.uint32), blocks=blocks, width=32, threads=None)
     assert found[0] == 12 * 32 * blocks
     assert seen == [workers]
+
+
+@pytest.mark.parametrize(
+    ("said", "usable"), [("max 100000", 6), ("250000 100000", 3), ("20000 100000", 1), ("900000 100000", 6), ("nonsense", 6), (None, 6)]
+)
+def test_a_container_gets_no_more_workers_than_its_share_of_the_processors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str | None, usable: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    monkeypatch.setattr(cores, "_QUOTA", tmp_path / "cpu.max")
+    if said is not None:
+        (tmp_path / "cpu.max").write_text(said + "\n")
+    assert cores.usable_cores() == usable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BR
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
+from memlane.emulate.run.cores import usable_cores
 from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
@@ -178,7 +178,8 @@ def _wanted_workers(emulator: Emulator, launch: Launch, compiled: CompiledKernel
     if emulator.threads is not None:
         return emulator.threads
     work = launch.blocks * launch.threads_per_block * len(compiled.instructions)
-    return min(usable_cores(), max(1, work // WORTH_A_WORKER))
+    paying = work // WORTH_A_WORKER
+    return min(usable_cores(), paying) if paying > 1 else 1
 
 
 def _contexts(count: int) -> npt.NDArray[Any]:
@@ -195,11 +196,6 @@ def _orders(warps: int, seed: int | None) -> npt.NDArray[np.uint32]:
         return np.arange(warps, dtype=np.uint32).reshape(1, warps)
     random = np.random.default_rng(seed)
     return np.stack([random.permutation(warps).astype(np.uint32) for _ in range(SHUFFLES)])
-
-
-def usable_cores() -> int:
-    """How many threads of this process can run at a time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _round_up(nbytes: int) -> int:
