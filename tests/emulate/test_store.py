@@ -112,7 +112,7 @@ def _start(folder: Path, *words: str, text: str = TEXT) -> subprocess.Popen[str]
 
 
 def _output(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     lines = out.splitlines()
     assert [line.partition("]")[0] + "]" for line in lines] == [str(EXPECTED)] * len(lines)
