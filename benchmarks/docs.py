@@ -267,6 +267,52 @@ def size(document: Document) -> str:
     return table(["what", "time", "of that, s", "largest resident set", "file", "reach"], lines)
 
 
+def latency(document: Document) -> str:
+    """A line for each access: the truth, and what each scheme recorded of it, raw and less its window."""
+    rows = document["rows"]
+    truths = [row for row in rows if row["metric"] in (_LATENCY, "from issue to issue")]
+    by_case = {row["case"]: row for row in rows if "recorded" in row["peer"]}
+    schemes = list(dict.fromkeys(case.partition(", ")[0] for case in by_case))
+    lines = []
+    for truth in truths:
+        said = [by_case.get(f"{scheme}, {truth['case']}") for scheme in schemes]
+        cells = [f"{number(row['peer']['recorded'])} - {number(row['peer']['window'])}" if row else "-" for row in said]
+        held = next((verdict(row) for row in said if row and row["reach"] is not None), "compares")
+        error = next((f"{row['peer']['error']:+.1f}" for row in said if row and "error" in row["peer"]), "-")
+        mark = "" if truth["metric"] == _LATENCY else " (from issue to issue)"
+        lines.append([truth["case"], f"{number(truth['value'])}{mark}", *cells, error, held])
+    return table(["access", "truth", *schemes, f"error of {schemes[0] if schemes else 'a scheme'}", "reach"], lines)
+
+
+_LATENCY, _BETWEEN = "latency, chain average", "between two clock reads"
+
+
+def fences(document: Document) -> str:
+    """A line for each fence: what lies between the clock reads at each level, and whether it waits."""
+    rows = {row["case"]: row for row in document["rows"] if row["metric"] == _BETWEEN}
+    kinds, levels = (list(dict.fromkeys(case.rpartition(", ")[part] for case in rows)) for part in (0, 2))
+    lines = [["**the load itself**", *(number(rows[f"{kinds[0]}, {level}"]["peer"]["truth"]) for level in levels), "", ""]] if rows else []
+    for kind in kinds:
+        of = [rows[f"{kind}, {level}"] for level in levels]
+        waits = [row["note"].startswith("waits") for row in of]
+        says = (
+            "yes" if all(waits) else "**no**" if not any(waits) else "at " + ", ".join(x for x, y in zip(levels, waits, strict=True) if y)
+        )
+        empty = sorted(row["peer"]["without a load"] for row in of)
+        alone = number(empty[0]) if empty[0] == empty[-1] else f"{number(empty[0])} to {number(empty[-1])}"
+        lines.append([f"`{kind}`" if "." in kind else kind, *(number(row["value"]) for row in of), alone, says])
+    return table(["between the load and the second clock read", *levels, "without a load", "as long as the load"], lines)
+
+
+def proof(document: Document) -> str:
+    """The loads that are proved, and the changes of the code that the proof noticed."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "loads proved complete" and row["case"].startswith("all"):
+            lines.append([row["case"], number(row["peer"]["loads"]), number(100 * row["value"]), verdict(row), row["note"]])
+    return table(["kernels", "traced loads", "proved complete, %", "reach", "the others"], lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
@@ -278,6 +324,9 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "emulator": ("cpu/emulator", emulator),
     "rates": ("cpu/emulator", rates),
     "peers": ("cpu/emulator", peers),
+    "latency": ("h200/latency", latency),
+    "fences": ("h200/latency", fences),
+    "proof": ("cpu/proof", proof),
     "layouts": ("cpu/layouts", layouts),
     "published-means": ("cpu/layouts", published_means),
     "searched": ("cpu/layouts", searched),

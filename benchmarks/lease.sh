@@ -33,6 +33,8 @@ TAIL=60 step outputs 150 "$PYTHON" benchmarks/outputs.py
 TAIL=90 step counts 240 "$PYTHON" benchmarks/counts.py
 TAIL=40 step shared_rule 90 "$PYTHON" benchmarks/shared_rule.py
 TAIL=130 step perturbation 200 "$PYTHON" benchmarks/perturbation.py
+TAIL=110 step latency 120 "$PYTHON" -m memlane lab latency --target cuda:0 --out "$OUT/latency"
+step keep_latency 20 "$PYTHON" benchmarks/keep.py "$OUT/latency/result.json"
 TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py
 ls -l "$OUT/results"/*/ 2>/dev/null
 exit "$failed"

@@ -1,6 +1,7 @@
 """Name the committed results that are older than the code they measured. Exit code 1 if there are any.
 
-Each benchmark script lists in `SOURCES` the paths that it measures; a result is stale when one of them changed after the result's commit.
+Each benchmark script, and each lab, lists in `SOURCES` the paths that it measures; a result is stale when one of them changed after the
+result's commit.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ def sources_of(script: Path) -> list[str]:
     return []
 
 
+def measured_by(name: str) -> list[str]:
+    """What the benchmark or the lab of that name measures; everything if there is neither."""
+    scripts = (ROOT / "benchmarks" / f"{name}.py", ROOT / "src" / "memlane" / "lab" / name / "lab.py")
+    return next((sources_of(script) for script in scripts if script.exists()), ["src"])
+
+
 def changed_since(commit: str, paths: list[str]) -> list[str]:
     """Files under `paths` that differ between `commit` and HEAD."""
     result = subprocess.run(["git", "diff", "--name-only", commit, "HEAD", "--", *paths], cwd=ROOT, capture_output=True, text=True)
@@ -32,8 +39,7 @@ def main() -> int:
     stale = 0
     for path in sorted((ROOT / "benchmarks" / "results").glob("*/*.json")):
         document = json.loads(path.read_text())
-        script = ROOT / "benchmarks" / f"{document['benchmark']}.py"
-        changed = changed_since(document["commit"], sources_of(script) if script.exists() else ["src"])
+        changed = changed_since(document["commit"], measured_by(document["benchmark"]))
         if changed:
             stale += 1
             print(f"{path.relative_to(ROOT)}: {len(changed)} files changed since {document['commit'][:12]}: {', '.join(changed[:4])}")

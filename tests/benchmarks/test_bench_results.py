@@ -57,7 +57,8 @@ def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> Non
 
 
 def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
-    assert [path.name for path in docs.pages()] == ["accuracy.md", "counts.md", "emulator.md", "export.md", "layouts.md", "overhead.md"]
+    names = ["accuracy", "counts", "emulator", "export", "latency", "layouts", "overhead", "stamps"]
+    assert [path.stem for path in docs.pages()] == names
     for path in docs.pages():
         text = path.read_text(encoding="utf-8")
         assert docs.rewritten(text) == text, f"{path.name} is out of date: python benchmarks/docs.py"
@@ -124,6 +125,33 @@ def test_the_shared_rule_shows_some_patterns_of_each_operation(tmp_path: Path) -
     text = docs.content("shared-rule", tmp_path)
     assert "| st_8 | 2.01 | 4 | - | - | - | - | - | 1 of 3 | 2 |" in text
     assert "| atom_add_f32 | 11.63 | - | - | - | - | - | - | - of 1 | - |" in text
+
+
+def test_the_latencies_stand_beside_what_schemes_recorded(tmp_path: Path) -> None:
+    said = {"recorded": 39.0, "median": 38.0, "window": 5.5, "net": 33.5, "truth": 34.0, "error": -0.5, "error, %": -1.5}
+    rows = (
+        Row("L1", "latency, chain average", 34.0, "cycles", peer={"least": 33.9}),
+        Row("dependent, L1", "error of the mean", 0.5, "cycles", 5.0, peer=said),
+        Row("paper, L1", "error of the mean", 20.0, "cycles", peer={**said, "recorded": 14.0, "window": 0.0, "error": -20.0}),
+        Row("store", "from issue to issue", 2.0, "cycles"),
+        Row("dependent, store", "recorded, issue only", 9.0, "cycles", peer={"recorded": 9.0, "window": 5.0}),
+        Row(
+            "membar.cta, L1", "between two clock reads", 14.0, "cycles", peer={"without a load": 13.0, "truth": 34.0}, note="does not wait"
+        ),
+        Row(
+            "membar.cta, L2", "between two clock reads", 14.0, "cycles", peer={"without a load": 14.0, "truth": 280.0}, note="does not wait"
+        ),
+        Row("membar.gl, L1", "between two clock reads", 300.0, "cycles", peer={"without a load": 270.0, "truth": 34.0}, note="waits"),
+        Row("membar.gl, L2", "between two clock reads", 530.0, "cycles", peer={"without a load": 270.0, "truth": 280.0}, note="waits"),
+    )
+    write_result(tmp_path, "latency", *rows)
+    text = docs.content("latency", tmp_path)
+    assert "| L1 | 34 | 39 - 5.5 | 14 - 0 | -0.5 | at most 5 cycles: yes |" in text
+    assert "| store | 2 (from issue to issue) | 9 - 5 | - | - | compares |" in text
+    text = docs.content("fences", tmp_path)
+    assert "| **the load itself** | 34 | 280 |" in text
+    assert "| `membar.cta` | 14 | 14 | 13 to 14 | **no** |" in text
+    assert "| `membar.gl` | 300 | 530 | 270 | yes |" in text
 
 
 def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +71,11 @@ def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) ->
         console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + "; cycles", style="bold"))
         console.print(_grid(table))
         console.print()
-    paths, left_out = result.save(folder, where, ["memlane", *sys.argv[1:]])
+    options = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
+    paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
+    for row in result.rows:
+        if row.metric == "not measured":
+            typer.echo(f"not measured: {row.case}: {row.note}", err=True)
     typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
     if left_out:
         typer.echo(left_out, err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars
 from memlane.lab.latency.measure import FULL, QUICK, Fenced, Measured, Recorded, fences, measure
 from memlane.lab.latency.places import NAMES, places
@@ -28,18 +29,22 @@ def run(target: Target, request: Request) -> Result:
     loaded: dict[str, LoadedModule] = {}
     measured: list[Measured] = []
     fenced: list[Fenced] = []
+    failed: list[Row] = []
     for place in places(target, request.quick):
         if place.name not in chosen and FENCE + place.name not in chosen:
             continue
-        request.tell(place.name)
-        if place.chain.name not in loaded:
-            loaded[place.chain.name] = target.load(place.chain.module())
-        found = measure(target, place, effort, loaded[place.chain.name])
-        measured += [found] if place.name in chosen else []
-        if FENCE + place.name in chosen:
-            request.tell(FENCE + place.name)
-            fenced += fences(target, place, found.truth, effort)
-    rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced]
+        try:
+            request.tell(place.name)
+            if place.chain.name not in loaded:
+                loaded[place.chain.name] = target.load(place.chain.module())
+            found = measure(target, place, effort, loaded[place.chain.name])
+            measured += [found] if place.name in chosen else []
+            if FENCE + place.name in chosen:
+                request.tell(FENCE + place.name)
+                fenced += fences(target, place, found.truth, effort)
+        except MemlaneError as error:  # what was measured before is kept
+            failed.append(Row(place.name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
+    rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced] + failed
     tables = {"latency": _table(measured), "fences": _fence_table(fenced)}
     return Result("latency", tuple(rows), {name: table for name, table in tables.items() if table.lines}, _figures(measured, fenced))
 
