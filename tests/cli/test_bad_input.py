@@ -160,7 +160,7 @@ def test_instruction_that_the_emulator_does_not_model(memlane: Command, written:
 
 
 def test_file_that_is_no_text(memlane: Command) -> None:
-    Path("noise.ptx").write_bytes(b"\x7fELF\xff\xfe")
+    Path("noise.ptx").write_bytes(b"\xff\xfe\x00\x7f")
     refused(memlane("trace", "noise.ptx"), "noise.ptx is no text, so no PTX", code=2)
 
 

@@ -104,5 +104,6 @@ def test_other_commands_check_on_request(memlane: Command, racy: Path, command: 
     assert re.search(r"racy\.cu:[56]  data race in k\(int\*, int const\*, int\): ", answer.err)
     assert "     5 | if (i < n) values[threadIdx.x] = in[i];" in answer.err
     assert "     6 | if (i < n) out[i] = values[threadIdx.x ^ 32];" in answer.err
-    assert memlane(command, racy, *ARGUMENTS).code == 0
+    kept = ["--force"] if command == "trace" else []  # the records until then are in a file
+    assert memlane(command, racy, *ARGUMENTS, *kept).code == 0
     assert memlane(command, EXAMPLES / "copies.py", "--check", "--", "1024").code == 0
