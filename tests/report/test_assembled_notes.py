@@ -30,9 +30,15 @@ def test_hints_are_marked_and_told_with_their_reason() -> None:
     sites = [entry.site for entry in found.sites]
     assert "Exact: 1 of 3 operations" in text
     place = f"transpose.cu:{sites[1].line} {sites[1].op}"
-    assert f"~ {place} merged, ptxas merged 4 x 4 B into 1 x 16 B (assembled: 1 x 16 B shared load); " in text
-    assert f"{sites[2].op} hint, ptxas moved it out of a loop." in text
+    assert f"~ Merged: {place}; ptxas merged 4 x 4 B into 1 x 16 B. " in text
+    assert f"~ A hint only: transpose.cu:{sites[2].line} {sites[2].op}; ptxas moved it out of a loop." in text
     assert text.partition("Exact:")[0].count(" ~ ") == 2, "one mark for each in the table"
+
+
+def test_a_reason_is_said_once() -> None:
+    found = counts(Exactness(HINT, "why"), Exactness(EXACT), Exactness(HINT, "why"))
+    one, _, other = (f"transpose.cu:{entry.site.line} {entry.site.op}" for entry in found.sites)
+    assert f"~ A hint only: {one}, {other}; why." in flat(to_text(render_counts(found), 120))
 
 
 def test_the_share_is_that_of_the_sites_and_none_where_nobody_could_look() -> None:

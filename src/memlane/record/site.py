@@ -90,7 +90,7 @@ BY_EMULATOR = "by construction of the emulator"
 NOT_PROVED = "by construction, not proved"
 
 EXACT = "exact"
-"""Of counts: the assembled code accesses memory for the site in the same number, width and kind."""
+"""Of counts: the assembled code accesses memory for the site in the same number, width and kind, for the same lanes."""
 MERGED = "merged"
 """The assembler made one wider access of the site and its neighbours."""
 HINT = "hint"

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
+from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
 
 MARK = "~"
 """Behind the operation in a table of counts: the hardware accesses memory otherwise."""
+_NOT_EXACT = {MERGED: "Merged", HINT: "A hint only"}
 _MOST = 8
 """So many places are told one by one."""
 
@@ -30,10 +31,11 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     notes = []
     if checked:
         exact = sum(entry.exactness == EXACT for entry in checked)
-        notes.append(f"Exact: {exact:,} of {len(entries):,} operations; the assembled code makes them in the same number, width and kind.")
-    told = [f"{_place(entry.site)} {entry.exactness}, {_reason(entry)}" for entry in checked if entry.exactness != EXACT]
-    if told:
-        notes.append(f"{MARK} {_listed(told)}.")
+        notes.append(
+            f"Exact: {exact:,} of {len(entries):,} operations; the assembled code makes them in the same number, width and kind, "
+            "for the same lanes."
+        )
+    notes += _others(checked)
     if merged:
         notes.append("=: the access that the assembler made of merged ones (~), counted as it is; it stands for these.")
     elif any(entry.exactness == MERGED for entry in checked):
@@ -44,9 +46,13 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     return notes
 
 
-def _reason(entry: SiteCounts) -> str:
-    assembled = f" (assembled: {entry.assembled})" if entry.assembled else ""
-    return f"{entry.exactness_reason}{assembled}"
+def _others(entries: Iterable[SiteCounts]) -> list[str]:
+    """A note for each reason for which some are not exact: which they are, and the reason."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        if entry.exactness in _NOT_EXACT:
+            places.setdefault((entry.exactness, entry.exactness_reason), []).append(_place(entry.site))
+    return [f"{MARK} {_NOT_EXACT[verdict]}: {_listed(told, ', ')}; {reason}." for (verdict, reason), told in places.items()]
 
 
 def completeness_notes(trace: Trace) -> list[str]:
@@ -79,8 +85,9 @@ def _place(site: Site) -> str:
     return f"{PurePath(site.file).name}:{site.line} {site.op}"
 
 
-def _listed(told: Iterable[str]) -> str:
+def _listed(told: Iterable[str], between: str = "; ") -> str:
     """Each once, with how often where an unrolled loop has several alike."""
     amounts = Counter(told)
     texts = [text if amount == 1 else f"{amount} x {text}" for text, amount in amounts.items()]
-    return f"{'; '.join(texts[:_MOST])}{f'; and {len(texts) - _MOST:,} more' if len(texts) > _MOST else ''}"
+    more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []
+    return between.join((*texts[:_MOST], *more))

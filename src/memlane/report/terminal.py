@@ -52,9 +52,9 @@ _TRACE_COLUMNS = (
 )
 _COUNTS_COLUMNS = (
     Column(("requests", 10), ("requests", 12)),
-    Column(("lanes\n/request", 8), ("lanes per\nrequest", 9)),
-    _SECTORS,
-    _WAVEFRONTS,
+    Column(("lanes\n/req.", 5), ("lanes per\nrequest", 9)),
+    Column(("sectors\n/request\n(ideal)", 11), _SECTORS.wide),
+    Column(("wavefr.\n/request\n(ideal)", 9), _WAVEFRONTS.wide),
     Column(("excess\nsectors", 10), ("excess\nsectors", 12)),
     Column(("excess\nwavefr.", 10), ("excess\nwavefronts", 12)),
 )
