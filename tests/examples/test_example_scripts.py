@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from memlane.cli.programs import run_script
-from memlane.instrument import SCHEMES, TraceOptions
+from memlane.instrument import SCHEMES, Sampling, TraceOptions
 from memlane.launch import Launch
 from memlane.measure import Counter, Tracer
 from memlane.record import ISSUE_ONLY, Counts, Trace
@@ -156,3 +156,36 @@ def test_every_scheme_records_the_same_accesses(name: str, scheme: str) -> None:
     assert (start <= end).all()
     stores = [site for site in trace.sites if site.kind in ("store", "reduction")]
     assert {site.completeness for site in stores} == {ISSUE_ONLY}
+
+
+Row = tuple[object, ...]
+
+
+def described(trace: Trace, number: dict[int, int]) -> list[Row]:
+    """What each row says but for its times, sorted; `number`: the launch that each launch of the trace is."""
+    launch, site = (trace.table[column].to_pylist() for column in ("launch", "site"))
+    rest = ("block", "warp", "execution", "active_mask", "sectors", "wavefronts")
+    rows = zip(
+        (number[one] for one in launch),
+        (trace.sites[one].instruction for one in site),
+        *(trace.table[column].fill_null(0).to_pylist() for column in rest),
+        strict=True,
+    )
+    return sorted(rows)
+
+
+@pytest.mark.memlane_check(False)  # The whole trace is checked, and machine code of two bodies takes long with a checker in it.
+@pytest.mark.parametrize("name", SIZES)
+def test_one_warp_in_three(name: str) -> None:
+    """The script's own assertions hold, and the rows are those of the whole trace that the chosen warps made."""
+    tracer = Tracer(TraceOptions(sampling=Sampling.of(every=3, seed=2)))
+    run(name, tracer)
+    part, whole = tracer.finish(), traced(name)
+    number = dict(enumerate(index for index, plan in enumerate(tracer.plans) if plan.chosen))
+    assert len(part.launches) == len(number)
+    chosen = {(number[int(row["launch"])], int(row["block"]), int(row["warp"])) for row in part.warps}
+    assert len(chosen) == sum(plan.chosen for plan in tracer.plans)
+    everything = described(whole, {launch.id: launch.id for launch in whole.launches})
+    assert described(part, number) == [row for row in everything if (row[0], *row[2:4]) in chosen]
+    counts = {launch.id: [(one.site.instruction, one.requests) for one in launch.counts] for launch in whole.launches}
+    assert all([(one.site.instruction, one.requests) for one in launch.counts] == counts[number[launch.id]] for launch in part.launches)

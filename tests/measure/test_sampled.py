@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from memlane.checks import Check, checking
 from memlane.chip import load as load_chip
 from memlane.emulate import Emulator
 from memlane.instrument import Sampling, TraceOptions
@@ -145,6 +146,44 @@ def test_other_seeds_take_other_warps(meeting: LoadedModule) -> None:
     assert len(taken) > 3
 
 
+UNEVEN = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry uneven(.param .u64 data)
+{
+    .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [data];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, 0;
+AGAIN:
+    ld.global.u32 %r3, [%rd1];
+    add.u32 %r4, %r4, %r3;
+    add.u32 %r2, %r2, 1;
+    setp.le.u32 %p, %r2, %r1;
+    @%p bra AGAIN;
+    st.global.u32 [%rd1], %r4;
+    ret;
+}
+"""
+"""Lane i goes round i + 1 times, so that another lane leads each time."""
+
+
+def test_executions_are_those_of_the_lane_that_leads(target: Emulator) -> None:
+    kernel, data = target.load(parse(UNEVEN, "uneven.ptx"))["uneven"], target.zeros(32, "u4")
+    everything, part = trace(kernel[1, 32], data), trace(kernel[1, 32], data, executions="5-9")
+    loads = [key for key in keys(everything) if key[2] == 0]
+    assert len(loads) == 32
+    assert keys(part) == loads[5:10]
+
+
+def test_barriers_that_meet_across_the_bodies_are_no_fault(meeting: LoadedModule) -> None:
+    """They are two copies of one barrier; threads at different barriers of the kernel are told as ever (`tests/emulate`)."""
+    with checking(Check(insist=True)):
+        made, _ = traced(meeting, warps=1)
+    assert set(made.table["warp"].to_pylist()) == {1}
+
+
 def test_chosen_sms(meeting: LoadedModule, whole: Whole) -> None:
     """The emulator puts a block on the same SM each time."""
     everything, expected = whole
@@ -218,7 +257,7 @@ def test_limited_room_is_told_before_the_launch(kernels: LoadedModule, data: Dev
     caplog.set_level(logging.INFO, "memlane.measure")
     made = trace(kernels["sum"][1, 32], data, 9, records_per_warp=4)
     assert caplog.messages == [
-        "sum: room for 4 records of each warp led by its first lane and 4 more led by other lanes; a warp that makes more loses the rest, "
+        "sum: room for 4 records of each warp led by its first lane and 8 more led by other lanes; a warp that makes more loses the rest, "
         "which is counted"
     ]
     assert (made.lost, made.warps["lost"].tolist()) == (6, [6])

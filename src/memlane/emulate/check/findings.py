@@ -80,6 +80,8 @@ class Findings:
             report = self._report(note)
             if _inserted(note.instruction) or (report.other is not None and _inserted(note.other_instruction)):
                 continue  # probes in a kernel share memory among themselves, which is none of the user's
+            if note.kind == SPLIT_BARRIER and _copies_of_one(note.instruction, note.other_instruction):
+                continue  # a kernel of which only some warps are traced has its body twice
             places = [report.place, *([report.other.place] if report.other else [])]
             key = (report.kind, report.space, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
@@ -251,6 +253,11 @@ class Findings:
 def _inserted(instruction: Instruction) -> bool:
     """Whether a pass wrote it."""
     return instruction.span is not None and instruction.span.source.name == INSERTED
+
+
+def _copies_of_one(one: Instruction, other: Instruction) -> bool:
+    """Whether both stand in the same place of the text that was parsed."""
+    return one.span is not None and one.span == other.span
 
 
 def _thread(actor: Actor) -> str:
