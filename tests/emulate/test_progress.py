@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memlane.emulate import Emulator
+from memlane.emulate.run import interrupt, progress
 from memlane.launch import Kernel, Launch, Layers, following
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program
@@ -42,8 +43,16 @@ def _heard(blocks: int, turns: int, layers: Layers) -> list[int]:
     return heard
 
 
-# With the clock 4224 blocks of a warp run side by side on an H200.
-@pytest.mark.parametrize(("blocks", "turns", "layers"), [(1000, 10_000, Layers()), (9000, 30, Layers(counts=True, clock=True))])
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fast machine, or one that has much else to do, is looked at more than once too."""
+    monkeypatch.setattr(interrupt, "_LOOK_S", 0.005)
+    monkeypatch.setattr(progress, "EVERY_S", 0.005)
+
+
+# With the clock 4224 blocks of a warp run side by side on an H200, and end nearly at once.
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(("blocks", "turns", "layers"), [(1000, 10_000, Layers()), (16_000, 20, Layers(counts=True, clock=True))])
 def test_the_blocks_that_have_ended_are_told(blocks: int, turns: int, layers: Layers) -> None:
     heard = _heard(blocks, turns, layers)
     assert heard == sorted(heard)
@@ -51,6 +60,7 @@ def test_the_blocks_that_have_ended_are_told(blocks: int, turns: int, layers: La
     assert all(0 <= done <= blocks for done in heard)
 
 
+@pytest.mark.usefixtures("often")
 def test_a_launch_of_another_thread_tells_too() -> None:
     heard: list[int] = []
     thread = threading.Thread(target=lambda: heard.extend(_heard(1000, 10_000, Layers())))
