@@ -13,7 +13,7 @@ def test_a_quick_run_on_the_emulator(memlane: Command, tmp_path: Path) -> None:
     assert answer.code == 0
     assert "latency, on emulator:h200, modelled; cycles" in answer.out
     assert "Wrote result.json, latency.csv" in answer.out
-    assert "store issue-only" in answer.out
+    assert "issue-only" in answer.out
     assert "--write-chip" not in answer.out  # nothing of a model belongs into a chip file
     stored = json.loads((tmp_path / "found" / "result.json").read_text())
     assert stored["chip"] == "emulator:h200"

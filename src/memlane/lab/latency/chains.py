@@ -58,6 +58,11 @@ class Chain:
     """What `at` is: `ring` and `slots` in global memory, a `texel`, a ring in `constant` memory; empty where the kernel has its own."""
 
     @property
+    def fixed(self) -> str:
+        """The register that a step hands on where it is not the address, which stays the same; else empty."""
+        return "%at" if self.kind == "store then load" else ""
+
+    @property
     def waits(self) -> bool:
         """Whether a step needs what the one before brought."""
         return self.kind not in ("store", "reduction")

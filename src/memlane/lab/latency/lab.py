@@ -103,6 +103,9 @@ def _recorded_row(measured: Measured, scheme: str, said: Recorded, note: str) ->
 
 
 def _claims(said: Recorded) -> str:
+    words = set(said.completeness.values())
+    if len(words) == 1:
+        return words.pop()
     return ", ".join(f"{kind} {completeness}" for kind, completeness in said.completeness.items()) or "nothing"
 
 

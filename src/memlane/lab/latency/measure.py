@@ -124,7 +124,7 @@ def _window(walker: Walker, probed: ProbedModule, fillers: tuple[int, int]) -> f
         fillers = fillers[:1] * 2
     totals: dict[int, float] = {}
     for filler in dict.fromkeys(fillers):
-        empty = filled(probed, "walk", filler)
+        empty = filled(probed, "walk", filler, walker.place.chain.fixed)
         if not walker.target.modelled:
             _records(walker, empty)
         totals[filler] = sum(float(cycles.mean()) for cycles in _cycles([_records(walker, empty)], kinds).values())

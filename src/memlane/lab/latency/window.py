@@ -65,14 +65,18 @@ PAUSE = 12
 """Turns of the pause, of 20 cycles or more each: time in which two stores leave the pipe."""
 
 
-def filled(probed: ProbedModule, kernel: str, filler: int) -> ProbedModule:
-    """`probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0."""
+def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> ProbedModule:
+    """`probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0.
+
+    Fillers begin with the address, or with the register `start`: from an address that stays the same the assembler would work them out
+    once.
+    """
     module = probed.traced.module
     function = module.functions[kernel]
     places = frozenset(probed.traced.positions[kernel].values())
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
-        return _fill(instruction, filler, scope) if index in places else (instruction,)
+        return _fill(instruction, filler, scope, start) if index in places else (instruction,)
 
     prologue = f"{_zero(function, 'filler')}.reg .pred %filler_never;\nsetp.ne.u32 %filler_never, %filler_word, 0;\n"
     traced = replace(probed.traced, module=_with(module, function, rewrite_body(function, prologue, rewrite)))
@@ -150,12 +154,12 @@ def _address_register(access: Instruction) -> str:
     return address.base.name
 
 
-def _fill(access: Instruction, filler: int, scope: Scope) -> Sequence[Statement]:
+def _fill(access: Instruction, filler: int, scope: Scope, start: str) -> Sequence[Statement]:
     if filler == SWITCHED_OFF:
         return (replace(access, guard=Guard("%filler_never")),)
     if access.opcode in ("st", "red"):
         return ()
-    value, base = _value_register(access.operands[0]), read(access)[-1 if access.opcode == "tex" else 0]
+    value, base = _value_register(access.operands[0]), start or read(access)[-1 if access.opcode == "tex" else 0]
     bits = SCALAR_TYPES[scope.type_of(value)].bits
     zero = "%filler_zero" if bits == 64 else "%filler_word"
     if filler == ONE_OPERATION:
