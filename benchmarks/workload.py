@@ -6,6 +6,7 @@ import corpus_atomics
 import corpus_blocks
 import corpus_copies
 import corpus_tiles
+import corpus_ways
 from corpus import Case, Group, run
 from running import EXAMPLES, example, example_arguments
 
@@ -15,7 +16,8 @@ from memlane.record.site import kernel_label
 from memlane.targets import target
 
 GROUPS: dict[str, Group] = {
-    f"kernels/{group.name}": group for group in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP)
+    f"kernels/{group.name}": group
+    for group in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP, corpus_ways.GROUP)
 }
 NAMES = (*EXAMPLES, *GROUPS)
 ABOUT: dict[str, str] = {case.kernel: case.about for group in GROUPS.values() for case in group.cases}

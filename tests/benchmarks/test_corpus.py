@@ -6,13 +6,14 @@ import corpus_atomics
 import corpus_blocks
 import corpus_copies
 import corpus_tiles
+import corpus_ways
 import pytest
 from corpus import Case, Group, run
 
 from memlane.launch import LoadedModule
 from memlane.targets import target
 
-GROUPS = {one.name: one for one in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP)}
+GROUPS = {one.name: one for one in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP, corpus_ways.GROUP)}
 CASES = [(group, case) for group in GROUPS.values() for case in group.cases]
 
 
