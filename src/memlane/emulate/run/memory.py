@@ -110,8 +110,9 @@ class Memory:
             if (table := self._table) is None:
                 allocations = self._allocations
                 rows = [(0, 0, 0), *((a.low, a.high, (a.host - a.low) % (1 << 64)) for a in allocations)]
-                table = np.array(rows, ALLOCATION)
-                self._table = table if allocations is self._allocations else None
+                table = self._table = np.array(rows, ALLOCATION)
+                if allocations is not self._allocations:  # one was freed meanwhile
+                    self._table = None
             return table
 
     def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
