@@ -15,6 +15,7 @@ from memlane.instrument import (
     COUNTERS,
     HEADER_BYTES,
     POINTER,
+    SLICE_DTYPE,
     BufferLayout,
     Counted,
     Decoded,
@@ -76,9 +77,15 @@ class Run:
         return self._launch(self._plain)
 
     def traced(
-        self, scheme: str = "dependent", layout: BufferLayout | None = None, selection: Selection | None = None, times: int = 1
+        self,
+        scheme: str = "dependent",
+        layout: BufferLayout | None = None,
+        selection: Selection | None = None,
+        times: int = 1,
+        places: list[int] | None = None,
     ) -> tuple[npt.NDArray[Any], Decoded, Traced]:
-        """The result of the traced kernel, and what it recorded; with `layout` None without a buffer."""
+        """The result of the traced kernel, and what it recorded; with `layout` None without a buffer. `places` receives, of the first
+        slice, how many places others than lane 0 asked for."""
         traced, loaded = self._tracing(TraceOptions(scheme, selection or Selection()))
         held = np.zeros(buffer_layout(1, 0).nbytes if layout is None else layout.nbytes, np.uint8)
         held[:HEADER_BYTES] = initial_header(layout or buffer_layout(1, 0))
@@ -90,6 +97,9 @@ class Run:
             result = self._launch(loaded, traced.extra_shared_bytes if layout is not None else 0)
         self.target.read(address, held)
         assert owner is not None
+        if places is not None and layout is not None:
+            first = HEADER_BYTES + layout.slice_bytes
+            places.append(int(held[first : first + SLICE_DTYPE.itemsize].view(SLICE_DTYPE)["overflow"][0]))
         return result, decode(held), traced
 
     def counted(self) -> tuple[npt.NDArray[Any], tuple[SiteCounts, ...], tuple[BranchCounts, ...]]:

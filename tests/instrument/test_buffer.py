@@ -66,7 +66,7 @@ def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
         layout,
         1,
         {0: (100, 110, 7, 0xFF), 1: (130, 150, 7, 0xFF), 3: (120, 125, 7, 0xF0)},
-        **dict(zip(SLICE_FIELDS, (42, 5, 1, 17, 1, 0xFF, 0, 90, 1000, 200, 1100, 2, 1), strict=True)),
+        **dict(zip(SLICE_FIELDS, (42, 5, 1, 17, 1, 0xFF, 0, 90, 1000, 200, 1100, 2, 1, 0, 3), strict=True)),
     )
     fill(buffer, layout, 2, {0: (300, 301, 8, 1)}, gridid=43, block=6, end_cycles=400, attempted=1)
     decoded = decode(buffer)
@@ -98,14 +98,25 @@ def test_executions_are_numbered_for_each_site() -> None:
 def test_losses_are_counted_wherever_they_happen() -> None:
     layout = buffer_layout(2, 2, 1)
     buffer = fresh(layout, asked=9)
-    fill(buffer, layout, 0, {}, attempted=70, overflow=30)
-    fill(buffer, layout, 1, {0: (1, 2, 0, 1), 1: (3, 4, 0, 1), 2: (5, 6, 0, 2)}, attempted=12, overflow=4, end_cycles=9)
+    fill(buffer, layout, 0, {}, attempted=70, lost=30)
+    fill(buffer, layout, 1, {0: (1, 2, 0, 1), 1: (3, 4, 0, 1), 2: (5, 6, 0, 2)}, attempted=12, overflow=4, lost=3, end_cycles=9)
     fill(buffer, layout, 2, {0: (1, 2, 0, 1)}, attempted=1, end_cycles=9)
     decoded = decode(buffer)
     assert decoded.warps["kept"].tolist() == [3, 1]
     assert decoded.warps["lost"].tolist() == [13, 0]
     assert (decoded.homeless_warps, decoded.homeless_records, decoded.lost) == (7, 100, 113)
     assert len(decoded.records) == 4
+
+
+def test_places_that_were_handed_out_and_not_filled_are_no_records() -> None:
+    layout = buffer_layout(2, 1, 7)
+    buffer = fresh(layout, asked=2)
+    fill(buffer, layout, 1, {0: (9, 10, 0, 1), 1: (1, 2, 0, 2), 3: (5, 6, 0, 4)}, attempted=1, overflow=3, end_cycles=20)
+    fill(buffer, layout, 2, {7: (3, 4, 0, 8)}, overflow=40, lost=2, end_cycles=20)
+    decoded = decode(buffer)
+    assert decoded.records["start"].tolist() == [1, 5, 9, 3]
+    assert decoded.records["slice"].tolist() == [0, 0, 0, 1]
+    assert (decoded.warps["kept"].tolist(), decoded.warps["lost"].tolist()) == ([3, 1], [0, 2])
 
 
 def test_a_warp_that_has_not_ended_is_reported() -> None:
@@ -146,7 +157,7 @@ def test_foreign_and_damaged_data() -> None:
         decode(np.zeros(4096, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 1"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 2"):
         decode(newer)
     with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 1024 bytes, it has 1023"):
         decode(fresh(layout)[:-1])
@@ -171,7 +182,16 @@ def test_random_buffers_agree_with_a_loop() -> None:
         rng.shuffle(starts)
         mine, theirs = sorted(map(int, starts[:led])), sorted(map(int, starts[led:]))
         kept = [*enumerate(mine[:6]), *enumerate(theirs[:4], 6)]
-        fill(buffer, layout, number, {p: (s, s + 5, s % 3, 1) for p, s in kept}, attempted=led, overflow=other, end_cycles=1)
+        fill(
+            buffer,
+            layout,
+            number,
+            {p: (s, s + 5, s % 3, 1) for p, s in kept},
+            attempted=led,
+            overflow=other,
+            lost=max(0, other - 4),
+            end_cycles=1,
+        )
         seen: dict[int, int] = {}
         for start in sorted(start for _, start in kept):
             expected.append((number - 1, start, start % 3, seen.get(start % 3, 0)))

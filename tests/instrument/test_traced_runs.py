@@ -182,6 +182,19 @@ def test_losses_are_exact(warps: int, capacity: int, overflow: int) -> None:
         assert decoded.lost > 0
 
 
+def test_a_warp_without_lane_0_goes_to_memory_a_few_times_only() -> None:
+    """Lane 1 leads 200 records: it asks for 1, 2, 4, 8, 16, 16, ... places, and fills them in turn."""
+    once_left = LOOP.replace("AGAIN:\n", "setp.eq.u32 %p2, %r1, 0;\n@%p2 exit;\nAGAIN:\n", 1).replace("%r2, %r1;", "%r2, 199;")
+    held: list[int] = []
+    _, decoded, traced = run(once_left).traced(layout=buffer_layout(1, 4, 300), selection=Selection(kinds={"load"}), places=held)
+    places, chunk = 0, 1
+    while places < 200:
+        places, chunk = places + chunk, min(2 * chunk, 16)
+    assert held == [places]
+    assert (len(decoded.records), decoded.lost, len(traced.positions)) == (200, 0, 1)
+    assert set(decoded.records["active_mask"].tolist()) == {0xFFFFFFFE}
+
+
 def test_launches_into_one_buffer_stay_apart() -> None:
     _, decoded, _ = run(WITHOUT_LANE_0, block=64).traced(layout=buffer_layout(6, 8), times=3)
     assert len(decoded.warps) == 6

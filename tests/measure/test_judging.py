@@ -29,7 +29,7 @@ again:
     @%q bra again;
     st.global.u32 [%a], %w; ret;
 """)
-"""A load that is made twice, which the assembler does not, and a loop of four turns, which it unrolls."""
+"""A load that is made twice, which the assembler does not, and a loop of four turns, which it unrolls without probes."""
 WORDS = kernel(
     """
     .reg .u32 %i, %n, %v<5>; .reg .u64 %a, %o;
@@ -62,7 +62,8 @@ def test_sites_are_proved_on_the_code_that_was_launched(target: Target) -> None:
     assert second.changed == "none in the original, 1 x 4 B traced"
     assert loop.completeness == COMPLETE
     assert loop.copies is not None
-    assert loop.copies >= 4
+    assert loop.copies >= 1
+    assert "in the original, 1 x 4 B traced" in loop.changed
     assert (store.completeness, store.evidence, store.copies) == (ISSUE_ONLY, PROVED, 1)
 
 

@@ -13,8 +13,9 @@ blocks that use every byte of shared memory could not be traced. Slice 0 belongs
 count their losses there, with the same instructions.
 
 Inside its slice a warp needs no atomics as long as lane 0, which every warp has, is active: that lane numbers its records in a register.
-Accesses without lane 0 number theirs by the atomic counter `overflow` of the slice. What finds no room is counted by the same two
-counters, so losses are exact (a warp that records more than 2^31 accesses wraps).
+Another lane that leads takes places behind those of lane 0 by the atomic counter `overflow` of the slice, a chunk at a time, and fills
+them one by one; a place that nobody filled has no active lane. What finds no room each lane counts in its register and reports when it
+leaves, so losses are exact (a lane that leads more than 2^31 accesses wraps).
 
 Offsets in the generated PTX are taken from the dtypes below, nowhere else. All is little-endian, and must be zero before the header is
 written; one memset does it.
@@ -31,7 +32,7 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 1
+VERSION = 2
 
 HEADER_DTYPE = np.dtype(
     {
@@ -48,16 +49,17 @@ SLICE_DTYPE = np.dtype(
     {
         "names": [
             *("gridid", "block", "warp", "sm", "kernel", "lanes", "room"),
-            *("begin_cycles", "begin_ns", "end_cycles", "end_ns", "attempted", "overflow"),
+            *("begin_cycles", "begin_ns", "end_cycles", "end_ns", "attempted", "overflow", "lost", "capacity"),
         ],
-        "formats": ["<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8"],
-        "offsets": [0, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80],
+        "formats": ["<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u4"],
+        "offsets": [0, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 36],
         "itemsize": 128,
     }
 )
 """`gridid`: the launch. `block`: linear index in the grid. `warp`: in its block. `kernel`: index among the kernels of the module.
-`lanes`: those that exist. `room`: capacity + overflow, 0 in slice 0. `attempted`: records led by lane 0, kept or not; `overflow`: those
-led by other lanes. The end is that of the last lane; 0 while the warp runs."""
+`lanes`: those that exist. `capacity`: places of lane 0; `room`: capacity + overflow; both 0 in slice 0. `attempted`: records led by lane 0,
+kept or not; `overflow`: places that other lanes asked for, `lost`: records that found none of them. The end is that of the last lane;
+0 while the warp runs."""
 
 RECORD_DTYPE = np.dtype(
     [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("sequence", "<u4"), ("execution", "<u4")], align=True

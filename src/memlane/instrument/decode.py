@@ -22,6 +22,7 @@ from memlane.instrument.buffer import (
 )
 
 Rows = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
 
 WARP_DTYPE = np.dtype(
     [
@@ -96,13 +97,13 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
     spill, headers = headers[0], headers[1:]
     _count_unfinished(slices[1:], headers, layout)
     led = np.minimum(headers["attempted"], layout.capacity).astype(np.int64)
-    other = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
-    warps = _warps(headers, led + other)
+    others = _filled_by_others(slices, headers, layout)
+    warps = _warps(headers, led, led + np.bincount(others[0], minlength=len(headers)))
     return Decoded(
-        records=_records(slices, warps, led, other, layout, numbered),
+        records=_records(slices, warps, led, others, layout, numbered),
         warps=warps,
         homeless_warps=asked - taken,
-        homeless_records=int(spill["attempted"] + spill["overflow"]),
+        homeless_records=int(spill["attempted"] + spill["lost"]),
         unfinished=int((headers["end_cycles"] == 0).sum()),
     )
 
@@ -120,6 +121,14 @@ def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
     places = _places(slices, layout)
     for number in np.flatnonzero((headers["attempted"] == 0) & (places["active_mask"][: len(headers), 0] != 0)).tolist():
         headers["attempted"][number] = records_written(places[number, : layout.capacity])
+
+
+def _filled_by_others(slices: npt.NDArray[np.uint8], headers: Rows, layout: BufferLayout) -> tuple[Places, Places]:
+    """Row of the warp and place of each record that another lane than 0 led: of the places that were handed out, those that were filled."""
+    handed_out = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
+    row, place = np.repeat(np.arange(len(headers)), handed_out), layout.capacity + _counting(handed_out)
+    filled = _places(slices, layout)["active_mask"][row + 1, place] != 0
+    return row[filled], place[filled]
 
 
 def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
@@ -146,7 +155,7 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> tuple[BufferLayout, int]:
     return layout, int(header["head"])
 
 
-def _warps(headers: Rows, kept: npt.NDArray[np.int64]) -> Rows:
+def _warps(headers: Rows, led: npt.NDArray[np.int64], kept: npt.NDArray[np.int64]) -> Rows:
     if len(headers) and int(headers["block"].max()) >= 1 << 32:
         raise RecordError("a traced grid has more than 2^32 blocks, which records cannot number")
     warps = np.zeros(len(headers), WARP_DTYPE)
@@ -154,7 +163,7 @@ def _warps(headers: Rows, kept: npt.NDArray[np.int64]) -> Rows:
         if name not in ("kept", "lost"):
             warps[name] = headers[name]
     warps["kept"] = kept
-    warps["lost"] = headers["attempted"] + headers["overflow"] - kept.astype(np.uint64)
+    warps["lost"] = headers["attempted"] - led.astype(np.uint64) + headers["lost"]
     return warps
 
 
@@ -162,16 +171,16 @@ def _records(
     slices: npt.NDArray[np.uint8],
     warps: Rows,
     led: npt.NDArray[np.int64],
-    other: npt.NDArray[np.int64],
+    others: tuple[Places, Places],
     layout: BufferLayout,
     numbered: bool,
 ) -> Rows:
     """The kept records, ordered by warp and start; `slices` begins with slice 0, the other arrays with the first warp's."""
     places = _places(slices, layout)
-    row = np.concatenate([np.repeat(np.arange(len(led)), led), np.repeat(np.arange(len(other)), other)])
-    place = np.concatenate([_counting(led), layout.capacity + _counting(other)])
+    row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
+    place = np.concatenate([_counting(led), others[1]])
     raw = places[row + 1, place]
-    if other.any():
+    if len(others[0]):
         order = _by_row_and_start(row, raw["start"])
         raw, row = raw[order], row[order]
     records = np.zeros(len(raw), ACCESS_DTYPE)

@@ -4,8 +4,9 @@ All of it is straight-line code under predicates but for two short branches, so 
 kernel's own branches differently. The registers that live through the kernel, by their names without prefix:
 
     slice       address of the slice of the warp; 0 where there is no buffer
-    capacity    records that lane 0 may write; 0 without a slice of the warp's own
-    next        in lane 0 the number of records it has led, in the others negative
+    next        place in the slice of the next record that the lane leads; in lane 0 the number of records it has led
+    limit       where the places that the lane may fill end; 0 without a slice of the warp's own
+    chunk       places that the lane asks for when it has filled these; 0 if there are none to be had, as for lane 0
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()
 _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
+_LARGEST_CHUNK = 16
 
 
 def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
@@ -37,15 +39,16 @@ def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
 
     Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
     is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
-    visible to the other lanes, which read `room`.
+    visible to the other lanes, which read `room` and `capacity`.
     """
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b64 {r}buffer, {r}slice;
-.reg .b32 {r}capacity, {r}next;
+.reg .b32 {r}limit, {r}next, {r}chunk;
 mov.u64 {r}slice, 0;
-mov.u32 {r}capacity, 0;
+mov.u32 {r}limit, 0;
 mov.u32 {r}next, 0;
+mov.u32 {r}chunk, 0;
 ld.global.u64 {r}buffer, [{POINTER}];
 {scheme.declare(r)}{{
 .reg .b64 {r}taken, {r}slices;
@@ -60,10 +63,10 @@ mov.u32 {r}number, 0;
 {_take(r, label)}ld.global.u32 {r}bytes, [{r}buffer+{_HEADER["slice_bytes"]}];
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
-selp.b32 {r}next, 0, 0x80000000, {r}first;
 setp.ne.u32 {r}own, {r}number, 0;
 @!{r}own bra {label}entered;
-ld.global.u32 {r}capacity, [{r}buffer+{_HEADER["capacity"]}];
+selp.b32 {r}chunk, 0, 1, {r}first;
+@{r}first ld.global.u32 {r}limit, [{r}buffer+{_HEADER["capacity"]}];
 @!{r}first bra {label}described;
 {_describe(r, kernel)}{label}described:
 bar.warp.sync {r}lanes;
@@ -118,8 +121,8 @@ shr.u32 {r}warp, {r}warp, 5;
 mov.u32 {r}sm, %smid;
 st.global.v4.u32 [{r}slice+{_SLICE["warp"]}], {{{r}warp, {r}sm, {kernel}, {r}lanes}};
 ld.global.u32 {r}overflow, [{r}buffer+{_HEADER["overflow"]}];
-add.u32 {r}overflow, {r}overflow, {r}capacity;
-st.global.u32 [{r}slice+{_SLICE["room"]}], {r}overflow;
+add.u32 {r}overflow, {r}overflow, {r}limit;
+st.global.v2.u32 [{r}slice+{_SLICE["room"]}], {{{r}overflow, {r}limit}};
 mov.u64 {r}cycles, %clock64;
 mov.u64 {r}ns, %globaltimer;
 st.global.u64 [{r}slice+{_SLICE["begin_cycles"]}], {r}cycles;
@@ -150,9 +153,10 @@ setp.lt.and.u32 {r}leads, {r}since, {r}length, {r}leads;
 def reserve(prefix: str, site: int, counted: bool = False) -> str:
     """Before the first clock read: who writes the record, and where. `counted`: only of executions in the window.
 
-    The lowest active lane writes it. Lane 0 counts its records in `next`. Any other leader has a negative `next` and takes the rare branch,
-    to a number behind those of lane 0, by an atomic addition. What it adds is a one computed from `next`: for a constant the assembler
-    would build a loop that first sums over the warp, where there is only this one lane.
+    The lowest active lane writes it, to its place `next`. Lane 0 has places from the beginning. Any other leader takes a chunk of those
+    behind, by an atomic addition in the rare branch, one place first and then twice as many each time: so a warp whose lane 0 has left or
+    waits elsewhere does not go to memory for each record, and at most every other place stays empty. What it adds has 64 bits: numbers
+    of 32 the assembler would first sum over the warp, with shuffles, where there is only this one lane.
 
     All of this stands in front of the access, between it and the stores of the record before: an access right behind these
     would wait for them in the pipe of loads and stores, some 9 cycles on an H200.
@@ -160,26 +164,30 @@ def reserve(prefix: str, site: int, counted: bool = False) -> str:
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b64 {r}wide, {r}record;
-.reg .b32 {r}active, {r}below, {r}place, {r}limit;
+.reg .b32 {r}active, {r}below, {r}room, {r}first;
 .reg .pred {r}leads, {r}other, {r}fits;
 activemask.b32 {r}active;
 mov.u32 {r}below, %lanemask_lt;
 and.b32 {r}below, {r}below, {r}active;
 setp.eq.u32 {r}leads, {r}below, 0;
-{_in_window(r, site) if counted else ""}mov.u32 {r}place, {r}next;
-mov.u32 {r}limit, {r}capacity;
-setp.lt.and.s32 {r}other, {r}next, 0, {r}leads;
+{_in_window(r, site) if counted else ""}setp.ge.and.u32 {r}other, {r}next, {r}limit, {r}leads;
+setp.ne.and.u32 {r}other, {r}chunk, 0, {r}other;
 @!{r}other bra {label}placed_{site};
-shr.u32 {r}place, {r}next, 31;
-cvt.u64.u32 {r}wide, {r}place;
+cvt.u64.u32 {r}wide, {r}chunk;
 atom.global.add.u64 {r}wide, [{r}slice+{_SLICE["overflow"]}], {r}wide;
-min.u64 {r}wide, {r}wide, 0x7fffffff;
-cvt.u32.u64 {r}place, {r}wide;
-add.u32 {r}place, {r}place, {r}capacity;
-ld.global.u32 {r}limit, [{r}slice+{_SLICE["room"]}];
+cvt.u32.u64 {r}next, {r}wide;
+ld.global.v2.u32 {{{r}room, {r}first}}, [{r}slice+{_SLICE["room"]}];
+add.u32 {r}next, {r}next, {r}first;
+add.u32 {r}limit, {r}next, {r}chunk;
+min.u32 {r}limit, {r}limit, {r}room;
+shl.b32 {r}chunk, {r}chunk, 1;
+min.u32 {r}chunk, {r}chunk, {_LARGEST_CHUNK};
+max.u32 {r}limit, {r}limit, {r}next;
+setp.ge.u32 {r}fits, {r}next, {r}limit;
+@{r}fits mov.u32 {r}chunk, 0;
 {label}placed_{site}:
-setp.lt.and.u32 {r}fits, {r}place, {r}limit, {r}leads;
-mad.wide.u32 {r}record, {r}place, {RECORD_BYTES}, {r}slice;
+setp.lt.and.u32 {r}fits, {r}next, {r}limit, {r}leads;
+mad.wide.u32 {r}record, {r}next, {RECORD_BYTES}, {r}slice;
 """
 
 
@@ -190,30 +198,39 @@ def record(prefix: str, site: int, counted: bool = False) -> str:
     execution = f"{r}execution" if counted else "0"
     return f"""\
 @{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
-@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}place, {execution}}};
+@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}next, {execution}}};
 @{r}leads add.u32 {r}next, {r}next, 1;
 """
 
 
 def leave(prefix: str) -> str:
-    """Before every exit: the lanes that leave together move the end of the warp forward, and lane 0 reports how many records it led."""
+    """Before every exit: the lanes that leave together move the end of the warp forward, lane 0 reports how many records it led, and the
+    others how many they led that found no place."""
     r = f"%{prefix}"
     return f"""\
 {{
-.reg .b64 {r}cycles, {r}ns, {r}led;
-.reg .b32 {r}active, {r}below;
-.reg .pred {r}leads, {r}first;
+.reg .b64 {r}cycles, {r}ns, {r}led, {r}where;
+.reg .b32 {r}active, {r}below, {r}lane, {r}count;
+.reg .pred {r}leads, {r}first, {r}own, {r}more;
 activemask.b32 {r}active;
 mov.u32 {r}below, %lanemask_lt;
 and.b32 {r}below, {r}below, {r}active;
 setp.ne.u64 {r}first, {r}slice, 0;
 setp.eq.and.u32 {r}leads, {r}below, 0, {r}first;
-setp.gt.and.s32 {r}first, {r}next, 0, {r}first;
-cvt.u64.u32 {r}led, {r}next;
+mov.u32 {r}lane, %laneid;
+setp.eq.u32 {r}own, {r}lane, 0;
+setp.gt.u32 {r}more, {r}next, {r}limit;
+sub.u32 {r}count, {r}next, {r}limit;
+selp.b32 {r}count, {r}count, 0, {r}more;
+selp.b32 {r}count, {r}next, {r}count, {r}own;
+setp.ne.and.u32 {r}first, {r}count, 0, {r}first;
+cvt.u64.u32 {r}led, {r}count;
+selp.b64 {r}where, {_SLICE["attempted"]}, {_SLICE["lost"]}, {r}own;
+add.u64 {r}where, {r}where, {r}slice;
 mov.u64 {r}cycles, %clock64;
 mov.u64 {r}ns, %globaltimer;
 @{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_cycles"]}], {r}cycles;
 @{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_ns"]}], {r}ns;
-@{r}first red.global.add.u64 [{r}slice+{_SLICE["attempted"]}], {r}led;
+@{r}first red.global.add.u64 [{r}where], {r}led;
 }}
 """

@@ -19,6 +19,8 @@ SPARE_BYTES = {True: 1 << 24, False: 1 << 28}
 with that the device waited for, only when it is full."""
 LEADERS_PER_SITE = 4
 """Without loops lane 0 records each site once at most; other lanes lead only when a warp diverges, into as many parts at a site as this."""
+PLACES_PER_RECORD = 2
+"""Other lanes take places by the chunk, of which up to every second one stays empty."""
 RECORDS_IN_LOOPS = (64, 1 << 15)
 """The least and the most records of a warp whose sites lie in loops."""
 _RECORD_BYTES = RECORD_DTYPE.itemsize
@@ -100,10 +102,12 @@ class Arena:
         loops = self._probed.loops(launch.kernel.name)
         longest = 1 if not loops else None if window is None else window[1] - window[0]
         if self._records_per_warp is not None:
-            return self._records_per_warp, self._records_per_warp, longest is None or self._records_per_warp < longest * sites
+            given = self._records_per_warp
+            return given, PLACES_PER_RECORD * given, longest is None or given < longest * sites
         fit = self._budget // (warps * _RECORD_BYTES)
-        if longest is not None and (not loops or longest * sites * (1 + LEADERS_PER_SITE) <= fit):
-            return longest * sites, LEADERS_PER_SITE * longest * sites, False
+        of_others = PLACES_PER_RECORD * LEADERS_PER_SITE
+        if longest is not None and (not loops or longest * sites * (1 + of_others) <= fit):
+            return longest * sites, of_others * longest * sites, False
         least, most = RECORDS_IN_LOOPS
         records = min(most, max(least, fit))
         return records - records // 4, records // 4, True
