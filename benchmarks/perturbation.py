@@ -7,10 +7,10 @@ launch, registers and resident blocks from the assembled code. No counter of the
 
 Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers
 or fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.1 to 2.5 for most launches, so that the median
-is below 2. Far above lie kernels that overlap their loads where the probe waits for each (csr_scalar, marching: above 8, in which warps
-without lane 0 besides reach for their place with an atomic at each record), and short ones of many warps, each of which takes its slice by
-an atomic addition to one address, some 0.8 ns a warp (transposes: 2 to 5). The shared loads of the matrix product: 3 to 4. One warp of 32:
-the other 31 pay one hash and one branch where they begin, and the median is below 1.05; launches of 5 us are too short to tell 1.05 from 1.
+is below 2. Far above lie kernels that overlap their loads where the probe waits for each (csr_scalar, marching: 4 to 7; they were above 10
+while their warps without lane 0 went to memory for the place of each record), and short ones of many warps, each of which takes its slice
+by an atomic addition to one address, some 0.8 ns a warp (transposes: 2 to 5). The shared loads of the matrix product: 3 to 4. One warp of
+32: the other 31 pay one hash and one branch where they begin, and the median is below 1.05, if launches of 5 us tell 1.05 from 1.
 """
 
 from __future__ import annotations
