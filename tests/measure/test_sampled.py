@@ -257,15 +257,14 @@ def test_limited_room_is_told_before_the_launch(kernels: LoadedModule, data: Dev
     caplog.set_level(logging.INFO, "memlane.measure")
     made = trace(kernels["sum"][1, 32], data, 9, records_per_warp=4)
     assert caplog.messages == [
-        "sum: room for 4 records of each warp led by its first lane and 8 more led by other lanes; a warp that makes more loses the rest, "
-        "which is counted"
+        "sum: room for 4 records of each warp led by its first lane; a warp that makes more loses the rest, which is counted"
     ]
     assert (made.lost, made.warps["lost"].tolist()) == (6, [6])
 
 
 def test_a_window_of_executions_fits(kernels: LoadedModule, data: DeviceArray, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "memlane.measure")
-    tracer = Tracer(TraceOptions(sampling=Sampling.of(executions="3-4")))
+    tracer = Tracer(TraceOptions.of(executions="3-4"))
     with observing(tracer):
         kernels["sum"][1, 32](data, 9)
     assert [(plan.chosen, plan.records_per_warp, plan.limited) for plan in tracer.plans] == [(1, 4, False)]

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from memlane.errors import MemlaneError
-from memlane.instrument.sampling import Sampling
+from memlane.instrument.sampling import Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.record import Site
 
@@ -62,6 +62,23 @@ class TraceOptions:
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+
+    @classmethod
+    def of(
+        cls,
+        scheme: str = "dependent",
+        selection: Selection | None = None,
+        *,
+        blocks: Ranges | None = None,
+        warps: Ranges | None = None,
+        sms: Ranges | None = None,
+        executions: Ranges | None = None,
+        every: int = 1,
+        seed: int = 0,
+    ) -> TraceOptions:
+        """With windows and samples as a user writes them; see `Sampling.of`."""
+        sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+        return cls(scheme, selection or Selection(), sampling)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
         """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""

@@ -45,9 +45,8 @@ class LaunchPlan:
                 f"{self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
             )
         elif self.limited:
-            others = f" and {self.others_per_warp:,} more led by other lanes" if self.others_per_warp else ""
             yield (
-                f"{name}: room for {self.records_per_warp:,} records of each warp led by its first lane{others}; a warp that makes more "
+                f"{name}: room for {self.records_per_warp:,} records of each warp led by its first lane; a warp that makes more "
                 "loses the rest, which is counted"
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.errors import DeviceError, LaunchError, MemlaneError
-from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
+from memlane.instrument import Ranges, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
@@ -44,7 +44,9 @@ class Tracer(Watching):
         counts: bool = False,
         perturbation: bool = False,
     ) -> None:
-        """`only_launch`: trace the launch of that number, from 0, and leave the others alone.
+        """`options`: the probe, and which part of each launch to trace, as `TraceOptions.of(blocks="0-3", every=32)`.
+
+        `only_launch`: trace the launch of that number, from 0, and leave the others alone.
 
         `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
         fit a fixed share of memory. What finds no room is counted as lost.
@@ -166,8 +168,7 @@ def trace(
     `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, which `seed`
     chooses. Other warps run the original code. MemlaneError for windows that overlap or are empty.
     """
-    sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
-    options = TraceOptions(scheme, selection or Selection(), sampling)
+    options = TraceOptions.of(scheme, selection, blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
