@@ -190,6 +190,15 @@ def test_variables_in_memory_are_declared_once() -> None:
     assert body.statements[-1] != Label("$ml_original")
 
 
+def test_a_module_that_fills_constant_memory() -> None:
+    full = kernel(".reg .b32 %r<2>; ld.global.u32 %r1, [0]; ret;", before=".const .b8 table[65500];")
+    with pytest.raises(
+        MemlaneError, match=r"windows and samples need 124 bytes of constant memory, and k\.ptx leaves 36 of 65536; trace it"
+    ):
+        trace(full, TraceOptions(sampling=HALVES))
+    trace(full)
+
+
 # -- what the assembler makes of them --------------------------------------------------------------------------------------------
 
 TABLE = """

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from memlane.errors import MemlaneError
 from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
@@ -27,6 +28,8 @@ from memlane.instrument.warp import count_executions, enter, leave, record, rese
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import Site, Skipped
 
+_CONSTANT_BYTES = 1 << 16
+"""Of variables in constant memory that a module may have."""
 _OLDEST_VERSION = (6, 2)
 """Of PTX, with `activemask`."""
 
@@ -54,7 +57,7 @@ class Traced:
 def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     """Instrument the chosen sites of a module.
 
-    Raises `MemlaneError` for a module that is instrumented already or has addresses of 32 bits.
+    Raises `MemlaneError` for a module that is instrumented already, has addresses of 32 bits, or leaves no constant memory for a window.
     """
     options = options or TraceOptions()
     check_instrumentable(module)
@@ -160,10 +163,21 @@ def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Va
     """What the probes refer to."""
     own = [pointer(POINTER)]
     if options.sampling.shape:
+        _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
     if not scheme.extra_shared_bytes:
         return own
     return [*own, Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
+
+
+def _check_constant_memory(module: Module) -> None:
+    """MemlaneError where the words of a window find no room beside the module's own constants."""
+    used = sum(one.nbytes for one in module.variables.values() if one.space == "const")
+    if used + WORDS_DTYPE.itemsize > _CONSTANT_BYTES:
+        raise MemlaneError(
+            f"windows and samples need {WORDS_DTYPE.itemsize} bytes of constant memory, and {module.name} leaves "
+            f"{_CONSTANT_BYTES - used} of {_CONSTANT_BYTES}; trace it without them"
+        )
 
 
 def _dynamic_alignment(module: Module) -> int:

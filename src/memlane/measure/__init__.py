@@ -1,7 +1,7 @@
 """Measuring: trace, count and time launches, on whatever target they are for.
 
 memory <- apart                             save and restore what a launch may change; one measurement in a program under observation
-twin <- probed, readout <- arena            a module with probes; the memory that they write
+twin <- probed, plan, readout <- arena      a module with probes; the memory that they write, and what of a launch finds room there
 probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
 observed, join, runs <- assemble <- tracer  from records to a trace
 counter, checker, timing
