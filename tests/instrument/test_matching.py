@@ -140,6 +140,36 @@ def test_copies_of_a_loop_are_exact_if_all_lanes_run_it_as_often(turns: str, uni
     assert store.verdict == EXACT
 
 
+def test_a_load_that_waits_behind_the_branch_that_decides_whether_it_is_needed() -> None:
+    found = verdicts(
+        """
+        ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a+4]; setp.eq.u32 %q, %v1, 7;
+        @%q bra done;
+        mul.lo.u32 %v0, %v0, %v0; st.global.u32 [%a+8], %v0; bar.sync 0;
+    done:
+        ret;
+    """
+    )
+    assert [one.reason for one in found] == ["ptxas moved it behind a branch, so that only lanes that need it access memory", "", ""]
+
+
+def test_a_load_that_only_lanes_that_select_it_make() -> None:
+    found = verdicts(
+        """
+        ld.global.u32 %v1, [%a+4]; setp.eq.u32 %q, %v1, 7; ld.global.u32 %v2, [%a+8]; ld.param.u64 %d, [p]; ld.global.u32 %v3, [%d];
+        selp.u32 %v2, %v2, %v3, %q; st.global.u32 [%a+12], %v2; ret;
+    """
+    )
+    put = "ptxas put a condition on it, so that only lanes that need it access memory"
+    assert sorted(one.reason for one in found) == ["", "", "", put]
+
+
+@pytest.mark.parametrize("arm", ["ld.shared.u32 %v0, [words+64];", "ld.global.u32 %v0, [%a+64]; st.global.u32 [%a+128], %v0;"])
+def test_a_branch_that_became_a_condition_is_exact(arm: str) -> None:
+    body = f"ld.global.u32 %v1, [%a]; mov.u32 %v0, 3; setp.eq.u32 %q, %v1, 7; @%q bra done; {arm} done: st.global.u32 [%a+4], %v0; ret;"
+    assert {one.reason for one in verdicts(body, before=WORDS)} == {""}
+
+
 def test_ways_that_the_assembled_code_does_not_join() -> None:
     """Lanes that leave a loop through a block of their own do so at different turns: on the way nobody waits for the next."""
     found = verdicts(

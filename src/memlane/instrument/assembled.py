@@ -41,6 +41,10 @@ class Assembled:
     def waiting(self) -> Waiting:
         return Waiting(self.flow)
 
+    def lines(self, kernel: str) -> tuple[int, ...]:
+        """The line of each instruction of a kernel in the text that was assembled."""
+        return self._lines[kernel]
+
     @cached_property
     def _lines(self) -> Mapping[str, tuple[int, ...]]:
         return instruction_lines(self.module)

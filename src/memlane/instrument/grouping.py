@@ -1,24 +1,25 @@
 """Whether the lanes of a warp come to an access in the same groups in the assembled code as in the PTX.
 
 What an access costs depends on which lanes it serves at once. On PTX, lanes that went different ways are counted together again where their
-ways meet. The assembled code may do otherwise in two ways:
+ways meet. The assembled code may do otherwise in three ways:
 
 - It has copies of the access, as of a loop that was unrolled with a rest, or of what stands behind an `if`. Lanes that go different ways
   there, such as those that leave the loop at different turns, meet at one access of the PTX and at two of the copies.
+- It has moved the access behind a branch, or put a condition on it, so that only lanes that need the value access memory.
 - It does not wait for all at a place where ways meet. Lanes wait at the `BSYNC` of a convergence barrier; before it they may come one
   after another. A branch without a barrier around it is one that the assembler knows to be uniform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from memlane.ptx import ControlFlow
 from memlane.ptx.divergence import diverging_branches, reachable
-from memlane.sass import Flow
+from memlane.sass import Flow, Instruction
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
 _OF_THE_WARP = frozenset({"DIV", "CONV", "U"})
@@ -40,6 +41,11 @@ _COPIES = Apart("ptxas made copies of it on ways that lanes of a warp may take a
 _UNJOINED = Apart("the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups")
 
 
+def is_guarded(instruction: Instruction) -> bool:
+    """Whether an assembled instruction stands under a predicate."""
+    return instruction.guard is not None and instruction.guard.register is not None
+
+
 class Grouping:
     """The groups of lanes of one kernel."""
 
@@ -56,6 +62,24 @@ class Grouping:
         if len(places) < 2 or not self._is_decided(block):
             return _TOGETHER
         return _TURNS if len({guard for _, guard in places}) == 1 and self._in_a_row([run for run, _ in places]) else _COPIES
+
+    def is_moved_behind(self, block: int, node: int, lines: Mapping[int, int]) -> bool:
+        """Whether an instruction made of an access in a basic block of the PTX stands behind a conditional branch that comes after that.
+
+        `lines`: of the conditional branches of the PTX, by block. Branches in a loop with the access do not tell: they come before it too.
+        """
+        later = reachable(self.ptx, block)
+        found = {lines[one] for one in later if one in lines and block not in self._after(one)}
+        jumps = [jump for jump in self._conditional if self.sass.nodes[jump].ptx_line in found]
+        return any(self._leads_forward(jump, node) for jump in jumps)
+
+    def _after(self, block: int) -> set[int]:
+        return set[int]().union(*(reachable(self.ptx, to) for to in self.ptx.successors[block]))
+
+    @cached_property
+    def _conditional(self) -> list[int]:
+        nodes = self.sass.nodes_of(self.name)
+        return [node for node in nodes if self.sass.nodes[node].opcode in _JUMPS | {"EXIT"} and is_guarded(self.sass.nodes[node])]
 
     # -- PTX ----------------------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ the assembled code accesses memory for it in the same number, width and kind, wh
 - at least one instruction was made from it, each with the kind and the width of the site;
 - as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
 - no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
+- it was not moved behind a branch that comes later in the PTX, and stands under no condition of its own;
 - the lanes do not first combine what they have, as for an addition of a constant to one address;
 - and they come to it in the same groups (`grouping`).
 
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memlane.instrument.assembled import Assembled
-from memlane.instrument.grouping import Apart, Grouping
+from memlane.instrument.grouping import Apart, Grouping, is_guarded
 from memlane.instrument.sites import site_table
 from memlane.instrument.tracing import Traced
 from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, registers_written
@@ -115,6 +116,11 @@ class _Kernel:
         self.sites = sites
         flow, self.block, self.looping = _blocks(kernel)
         self.grouping = Grouping(flow, code.flow, kernel.name)
+        self.guarded = {index for index, one in enumerate(kernel.body.instructions()) if one.guard is not None} if kernel.body else set()
+        ends = {block.index for block in flow.blocks if len(flow.successors[block.index]) > 1}
+        lines = code.lines(kernel.name)
+        self.branches = {block: lines[index] for index, block in sorted(self.block.items()) if block in ends}
+        """By basic block that ends in a conditional branch: the line of that."""
         self.last = {block: index for index, block in sorted(self.block.items())}
         self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
         self.groups = {index: self._group(kernel, index) for index in sites if self._is_wider(index)}
@@ -159,7 +165,19 @@ class _Kernel:
         most = self.most[self.block[index]]
         if len(made) < most:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
-        return self._moved(index, made)
+        return self._moved(index, made) or self._narrowed(index, made)
+
+    def _narrowed(self, index: int, made: Mapping[int, Access]) -> str:
+        """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
+        block = self.block[index]
+        if any(self.grouping.is_moved_behind(block, node, self.branches) for node in made):
+            return "ptxas moved it behind a branch, so that only lanes that need it access memory"
+        if index in self.guarded or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
+            return ""
+        beside = (node for other in self._beside(index) for node in self.made[other] if other not in self.guarded)
+        if block == 0 or any(not is_guarded(self.code.flow.nodes[node]) for node in beside):
+            return "ptxas put a condition on it, so that only lanes that need it access memory"
+        return ""
 
     def _moved(self, index: int, made: Mapping[int, Access]) -> str:
         """Whether it is executed less often than its basic block: what else was made from the block repeats without it."""
