@@ -63,6 +63,13 @@ def test_dependent_less_its_window_is_the_truth(emulator: Target, name: str) -> 
     assert set(said.completeness.values()) == {"complete"}
 
 
+def test_a_scheme_that_does_not_wait_has_the_window_of_two_clock_reads(emulator: Target) -> None:
+    said = measure(emulator, place(emulator, "shared"), Effort(8, 1, (4, 12), ("simple",))).recorded["simple"]
+    assert said.window == pytest.approx(emulator.chip.latency.clock, abs=1)
+    assert said.mean - said.window < 2
+    assert set(said.completeness.values()) == {"issue-only"}
+
+
 def test_a_store_and_the_load_behind_it_are_told_apart(emulator: Target) -> None:
     said = measure(emulator, place(emulator, "shared store then load"), WITH_DEPENDENT).recorded["dependent"]
     assert said.completeness == {"store": "issue-only", "load": "complete"}

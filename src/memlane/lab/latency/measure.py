@@ -12,10 +12,11 @@ from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Decoded, Selection, TraceOptions
 from memlane.lab.latency import chains
 from memlane.lab.latency.places import Place, Walker
-from memlane.lab.latency.window import CHAINS, extrapolated, filled
+from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
 from memlane.measure.probed import ProbedModule, probe
+from memlane.record import COMPLETE
 
 QUICK_CHAINS = (4, 12)
 """Lengths of the fillers of a quick run."""
@@ -118,17 +119,19 @@ def _cycles(seen: Sequence[Decoded], kinds: Mapping[int, str]) -> dict[str, np.n
 
 
 def _window(walker: Walker, probed: ProbedModule, fillers: tuple[int, int]) -> float:
-    """The empty window of a step, in cycles: the sum over its accesses, each after a first run that does not count where time is real."""
+    """The empty window of a step, in cycles: the sum over its accesses, each after a first run that does not count where time is real.
+
+    Of chains extrapolated to length 0 where something waits for the end of a chain, else of nothing.
+    """
     kinds = _kinds(probed)
-    if not walker.place.chain.waits:
-        fillers = fillers[:1] * 2
+    waits = any(site.completeness == COMPLETE for site in probed.traced.sites if site.scheme)
     totals: dict[int, float] = {}
-    for filler in dict.fromkeys(fillers):
+    for filler in fillers if waits else (NOTHING,):
         empty = filled(probed, "walk", filler, walker.place.chain.fixed)
         if not walker.target.modelled:
             _records(walker, empty)
         totals[filler] = sum(float(cycles.mean()) for cycles in _cycles([_records(walker, empty)], kinds).values())
-    return extrapolated(totals, fillers) if len(totals) > 1 else totals[fillers[0]]
+    return extrapolated(totals, fillers) if waits else totals[NOTHING]
 
 
 def _summary(walker: Walker, probed: ProbedModule, seen: Sequence[Decoded], window: float) -> Recorded:

@@ -7,7 +7,8 @@ probes and records and loops, stays.
     one operation   xor.b64 d, a, zero;                     the least that needs the address and gives the value
     chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
                                                             instruction each once assembled (add.f32 where the value has 32 bits)
-    nothing         (stores and reductions)                 they give no value, so there is none that a chain could lead to
+    nothing                                                 in place of stores and reductions, which give no value that a chain could lead
+                                                            to, and for schemes whose end does not wait for it
 
 `zero` is 0, which only the launch knows; it has been through a shuffle, because the assembler would else fetch it again between the clock
 reads.
@@ -55,12 +56,13 @@ from memlane.measure.probed import ProbedModule, probe
 from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Module, Operand, Register, Statement, Vector
 from memlane.sass import disassemble, waits_for
 
+NOTHING = -1
 SWITCHED_OFF = 0
 ONE_OPERATION = 1
 CHAINS = (16, 48)
 """Lengths of the chains."""
 FILLERS = (SWITCHED_OFF, ONE_OPERATION, *CHAINS)
-"""A filler is named by the number of its operations, 0 for the access that is switched off."""
+"""A filler is named by the number of its operations, 0 for the access that is switched off, `NOTHING` for none at all."""
 PAUSE = 12
 """Turns of the pause, of 20 cycles or more each: time in which two stores leave the pipe."""
 
@@ -157,7 +159,7 @@ def _address_register(access: Instruction) -> str:
 def _fill(access: Instruction, filler: int, scope: Scope, start: str) -> Sequence[Statement]:
     if filler == SWITCHED_OFF:
         return (replace(access, guard=Guard("%filler_never")),)
-    if access.opcode in ("st", "red"):
+    if filler == NOTHING or access.opcode in ("st", "red"):
         return ()
     value, base = _value_register(access.operands[0]), start or read(access)[-1 if access.opcode == "tex" else 0]
     bits = SCALAR_TYPES[scope.type_of(value)].bits
