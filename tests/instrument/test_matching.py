@@ -21,6 +21,7 @@ HEAD = """
 """
 
 
+LESS_OFTEN = "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
 TURNS = "ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups"
 UNJOINED = "the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
 
@@ -97,7 +98,7 @@ def test_an_invariant_load_that_leaves_its_loop() -> None:
     """
     found = verdicts(body)
     assert found[1].verdict == HINT
-    assert found[1].reason == "ptxas moved it out of a loop"
+    assert found[1].reason == LESS_OFTEN
 
 
 def test_unrolled_copies_are_exact() -> None:
@@ -151,6 +152,24 @@ def test_a_load_that_waits_behind_the_branch_that_decides_whether_it_is_needed()
     """
     )
     assert [one.reason for one in found] == ["ptxas moved it behind a branch, so that only lanes that need it access memory", "", ""]
+
+
+def test_the_same_in_a_loop() -> None:
+    """What stands behind the branch stays exact: the place where its lanes wait for the others belongs to all of them."""
+    found = verdicts(
+        """
+        ld.global.u32 %i, [%a+64]; ld.param.u64 %d, [p];
+    again:
+        ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a+4]; add.u64 %a, %a, 64; setp.eq.u32 %q, %v1, 7;
+        @%q bra skip;
+        mul.lo.u32 %v0, %v0, %v0; st.global.u32 [%a+8], %v0; membar.gl; st.global.u32 [%a+12], %v0; membar.gl;
+    skip:
+        sub.u32 %i, %i, 1; setp.ne.u32 %q, %i, 0;
+        @%q bra again;
+        ret;
+    """
+    )
+    assert [one.reason for one in found] == ["", LESS_OFTEN, "", "", ""]
 
 
 def test_a_load_that_only_lanes_that_select_it_make() -> None:

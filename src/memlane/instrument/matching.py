@@ -32,6 +32,10 @@ _COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO",
 """What the lanes of a warp agree with on who accesses for all."""
 
 
+_JOINING = frozenset({"BSYNC", "WARPSYNC"})
+"""Where lanes wait, which carries the line of the last instruction of one way and is executed by those of all."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteExactness:
     """How a site is accessed by the assembled code."""
@@ -184,9 +188,10 @@ class _Kernel:
         if index not in self.looping:
             return ""
         beside = {node for other, nodes in self.made.items() if self.block[other] == self.block[index] for node in nodes}
-        beside.update(self.code.nodes(self.name, self.last[self.block[index]]))
+        last = self.code.nodes(self.name, self.last[self.block[index]])
+        beside.update(node for node in last if self.code.flow.nodes[node].opcode not in _JOINING)
         if any(self._repeats(node, avoiding=made) for node in beside - made.keys()):
-            return "ptxas moved it out of a loop"
+            return "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
         if len(made) == 1 and not self._repeats(next(iter(made)), avoiding={}):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
