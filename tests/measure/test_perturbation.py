@@ -68,16 +68,17 @@ def test_the_file_keeps_what_the_probes_changed(module: Module, tmp_path: Path) 
     assert load_file(tmp_path / "t.parquet").launches[0].perturbation == made.launches[0].perturbation
 
 
-def test_a_target_without_assembled_code_says_so(target: Emulator, module: Module) -> None:
+def test_a_target_without_assembled_code_says_so_in_the_file_alone(target: Emulator, module: Module) -> None:
     made = traced_on(target, module)
     assert made.launches[0].perturbation == Perturbation(unknown="emulator:h200 runs PTX")
-    line = "Without -> with probes, sum: registers and resident blocks are not known: emulator:h200 runs PTX."
-    assert line in " ".join(to_text(render_trace(made)).split())
+    assert "Without -> with probes" not in " ".join(to_text(render_trace(made)).split())
 
 
 def test_a_trace_is_not_lost_for_code_that_cannot_be_read(module: Module) -> None:
     made = traced_on(Unreadable(load("h200")), module)
     assert made.launches[0].perturbation == Perturbation(unknown="the assembler made no readable cubin")
+    line = "Without -> with probes, sum: registers and resident blocks are not known: the assembler made no readable cubin."
+    assert line in " ".join(to_text(render_trace(replace(made, modelled=False))).split())
     assert made.table.num_rows
 
 

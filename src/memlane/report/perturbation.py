@@ -7,9 +7,16 @@ from memlane.report.numbers import number
 
 
 def perturbation_notes(trace: Trace) -> list[str]:
-    """Registers, local memory, resident blocks and, where it was measured, time without probes and with them."""
-    told = dict.fromkeys(_note(launch, launch.perturbation, trace.modelled) for launch in trace.launches if launch.perturbation is not None)
-    return list(told)
+    """Registers, local memory, resident blocks and, where it was measured, time without probes and with them.
+
+    Of the emulator, which has no registers to speak of, only times.
+    """
+    told = [
+        (launch, launch.perturbation)
+        for launch in trace.launches
+        if launch.perturbation is not None and (launch.perturbation.plain_ns is not None or not trace.modelled)
+    ]
+    return list(dict.fromkeys(_note(launch, found, trace.modelled) for launch, found in told))
 
 
 def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
