@@ -109,7 +109,8 @@ def test_an_assembled_chain_is_its_additions_between_two_clock_reads(scheme: str
     assert len(windows) == 5  # four times in the unrolled loop, once behind it
     for window in windows:
         assert window.count("DADD") == CHAINS[0]
-        assert {opcode.partition(".")[0] for opcode in window} <= {"DADD", "SEL", "LOP3", "STS", "MOV", "IMAD", "ISETP", "VIADD", "IADD3"}
+        beside = {"SEL", "LOP3", "STS", "MOV", "IMAD", "ISETP", "UISETP", "PLOP3", "VIADD", "IADD3"}
+        assert {opcode.partition(".")[0] for opcode in window} <= {"DADD", *beside}
 
 
 def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(chase: Chase) -> None:
@@ -128,10 +129,12 @@ def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(cha
 
 
 def test_the_control_words_bound_the_window(chase: Chase) -> None:
-    """One cycle from the first clock read to the access and two from the wait to the second, where nothing else was moved in between."""
+    """One cycle from the first clock read to the access and two from the wait to the second, and two more where the assembler moved an
+    operation on predicates in between."""
     options = chase.options("dependent")
-    assert scheduled(paused(chase.loaded, "chase_global", options), "chase_global", "sm_90") == (3, 3)
-    assert scheduled(chase.probed("dependent"), "chase_global", "sm_90") == (3, 3)
+    for probed in (paused(chase.loaded, "chase_global", options), chase.probed("dependent")):
+        least, most = scheduled(probed, "chase_global", "sm_90")
+        assert 3 <= least <= most <= 5
 
 
 def section(listing: str, kernel: str) -> str:
