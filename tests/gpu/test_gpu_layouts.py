@@ -40,7 +40,8 @@ def test_cuda_functions_give_the_same_offsets(gpu: Device, by_index: bool) -> No
 def test_numba_functions_give_the_same_offsets(gpu: Device) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     known = a_few()
-    found = numba_offsets(gpu, [one.layout for one in known])
+    # One module each: Numba keeps tables in constant memory, where all of them together have no room.
+    found = [offsets for one in known for offsets in numba_offsets(gpu, [one.layout])]
     assert [str(one.layout) for one, offsets in zip(known, found, strict=True) if not np.array_equal(one.table, offsets)] == []
 
 

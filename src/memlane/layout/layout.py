@@ -161,7 +161,10 @@ class Layout(ABC):
         return self._of_index.python(function, ("k",)) if by_index else self._of_pair.python(function, ("i", "j"))
 
     def numba(self, *, by_index: bool = False) -> Any:
-        """A device function for Numba's kernels, which call it as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda."""
+        """A device function for Numba's kernels, which call it as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda.
+
+        Numba keeps the tables of a layout in constant memory, which has 64 KiB for all kernels of a module.
+        """
         try:
             import numba_cuda  # noqa: F401
             from numba import cuda

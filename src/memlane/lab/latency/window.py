@@ -22,9 +22,9 @@ What stands between the two clock reads of `dependent` in the assembled chase, f
     CS2R end
 
 Instructions issue in order, so from the start to the issue of the access it is 1 cycle and from the arrival of its value to the end 2: by
-the control words alone (`scheduled`) the window is 3 to 5 cycles. The chains, extrapolated to length 0, measure the same thing, and are what is
-called the window. They say 5 on an H200: the last value of a chain of `add.f64` reaches the LOP3, in another pipe, two cycles later than
-it would reach the next addition.
+the control words alone (`scheduled`) the window is 3 cycles, or up to 5 where the assembler moved an operation on predicates in between.
+The chains, extrapolated to length 0, measure the same thing, and are what is called the window. They say 5 on an H200: the last value of a
+chain of `add.f64` reaches the LOP3, in another pipe, two cycles later than it would reach the next addition.
 
 Neither of the other fillers is empty. What overwrites a register of the two 16-byte stores of the record before has to wait until it has
 been read, and that may be the filler itself or the second clock read; beside the wait for a loaded value such waits do not show. A
