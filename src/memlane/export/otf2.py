@@ -33,8 +33,9 @@ def write(trace: Trace, folder: Path) -> None:
     with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, chunk_size_events=CHUNK_BYTES) as archive:
         archive.creator = f"memlane {trace.version}".strip()
         named = _Named.define(package, archive.definitions, trace, shown)
+        values = _Values(trace, drawn, named)
         for location, events in zip(named.locations, _by_line(drawn, shown), strict=True):
-            _write_line(archive.event_writer_from_location(location), events, _Values(trace, drawn, named))
+            _write_line(archive.event_writer_from_location(location), events, values)
 
 
 def _package() -> Any:
