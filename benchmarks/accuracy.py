@@ -60,6 +60,7 @@ SOURCES = [
     "benchmarks/accuracy.py",
     "benchmarks/chase.py",
     "src/memlane/lab/probing.py",
+    "src/memlane/lab/latency/places.py",
     "src/memlane/lab/latency/window.py",
     "benchmarks/kernels/chase.cu",
 ]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from memlane.compile import cuda
 from memlane.instrument import Selection, TraceOptions
+from memlane.lab.latency.places import long_stride
 from memlane.launch import DeviceArray, Launch, LoadedModule, Target
 from memlane.measure.probed import ProbedModule, probe
 
@@ -34,11 +35,8 @@ class Level:
 
     @property
     def stride(self) -> int:
-        """Rows between two positions of the walk: near the golden section, so that steps are long and never alike, and prime to `rows`."""
-        stride = int(self.rows * 0.6180339887) | 1
-        while np.gcd(stride, self.rows) != 1:
-            stride += 2
-        return stride
+        """Rows between two positions of the walk."""
+        return long_stride(self.rows)
 
 
 LEVELS = (

@@ -34,11 +34,16 @@ class Place:
 
     @property
     def stride(self) -> int:
-        """Rows between two steps of the walk: near the golden section, so that steps are long and never alike, and prime to `rows`."""
-        stride = int(self.rows * 0.6180339887) | 1
-        while np.gcd(stride, self.rows) != 1:
-            stride += 2
-        return stride
+        """Rows between two steps of the walk."""
+        return long_stride(self.rows)
+
+
+def long_stride(rows: int) -> int:
+    """Rows between two steps of a walk over a ring: near the golden section, so that steps are long and never alike, prime to `rows`."""
+    stride = int(rows * 0.6180339887) | 1
+    while np.gcd(stride, rows) != 1:
+        stride += 2
+    return stride
 
 
 def places(target: Target, quick: bool) -> tuple[Place, ...]:
