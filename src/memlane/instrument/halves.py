@@ -63,8 +63,9 @@ def _decide(prefix: str, shape: Set[str], label: str) -> str:
     r = f"%{prefix}"
     wanted = [name for name in ("blocks", "warps", "sms", "every") if name in shape]
     tests = "".join(_TESTS[name](r) if name in _TESTS else _inside(r, name) for name in wanted)
-    numbers = [_block(r)] if {"blocks", "every"} & shape else []
-    numbers += [_warp(r)] if {"warps", "every"} & shape else []
+    numbers = [_linear(r, "blocks", "%ctaid", "%nctaid")] if {"blocks", "every"} & shape else []
+    if {"warps", "every"} & shape:
+        numbers.append(_linear(r, "warps", "%tid", "%ntid") + f"shr.u32 {r}in_warps, {r}in_warps, 5;\n")
     numbers += [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in shape else []
     together = "".join(f"and.pred {r}chosen, {r}chosen, {r}is_{name};\n" for name in wanted[1:])
     return f"""\
@@ -78,30 +79,16 @@ def _decide(prefix: str, shape: Set[str], label: str) -> str:
 """
 
 
-def _block(r: str) -> str:
-    """The linear index of the block."""
+def _linear(r: str, name: str, index: str, extents: str) -> str:
+    """The linear number of the block in its grid, or of the thread in its block; leaves the first two extents in `width` and `height`."""
     return f"""\
-mov.u32 {r}x, %ctaid.x;
-mov.u32 {r}y, %ctaid.y;
-mov.u32 {r}in_blocks, %ctaid.z;
-mov.u32 {r}width, %nctaid.x;
-mov.u32 {r}height, %nctaid.y;
-mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}height, {r}y;
-mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}width, {r}x;
-"""
-
-
-def _warp(r: str) -> str:
-    """The number of the warp in its block; leaves the extents of the block."""
-    return f"""\
-mov.u32 {r}x, %tid.x;
-mov.u32 {r}y, %tid.y;
-mov.u32 {r}in_warps, %tid.z;
-mov.u32 {r}width, %ntid.x;
-mov.u32 {r}height, %ntid.y;
-mad.lo.u32 {r}in_warps, {r}in_warps, {r}height, {r}y;
-mad.lo.u32 {r}in_warps, {r}in_warps, {r}width, {r}x;
-shr.u32 {r}in_warps, {r}in_warps, 5;
+mov.u32 {r}x, {index}.x;
+mov.u32 {r}y, {index}.y;
+mov.u32 {r}in_{name}, {index}.z;
+mov.u32 {r}width, {extents}.x;
+mov.u32 {r}height, {extents}.y;
+mad.lo.u32 {r}in_{name}, {r}in_{name}, {r}height, {r}y;
+mad.lo.u32 {r}in_{name}, {r}in_{name}, {r}width, {r}x;
 """
 
 

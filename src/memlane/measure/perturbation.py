@@ -29,7 +29,7 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
     twin = twin_of(launch, probed)
     try:
         plain, with_probes = _footprint(launch), _footprint(twin)
-    except Exception as error:
+    except Exception as error:  # Whatever it is, no trace is to be lost for it.
         return replace(times, unknown=str(error).partition("\n")[0] if isinstance(error, MemlaneError) else repr(error))
     if plain is None or with_probes is None:
         return replace(times, unknown=f"{target.name} runs PTX")
