@@ -100,7 +100,7 @@ def made_up(records: int, sites: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]
     places["start"] = (origin + began)[:, None] + 100 + turn * GAP_CYCLES + early
     places["end"] = places["start"] + long_each.astype(np.uint64)
     places["site"] = sites[turn % len(sites)]
-    places["active_mask"], places["sequence"] = 0xFFFFFFFF, turn
+    places["active_mask"] = 0xFFFFFFFF
     return buffer
 
 

@@ -149,6 +149,13 @@ def test_an_empty_buffer_and_one_without_room() -> None:
     assert decode(buffer).lost == 3
 
 
+def test_what_a_consumer_waited_comes_with_its_record() -> None:
+    layout = buffer_layout(1, 3, 0)
+    buffer = fresh(layout, asked=1)
+    fill(buffer, layout, 1, {place: (10 * place, 10 * place + 5, 0, 1) for place in range(3)}, attempted=3, end_cycles=1)
+    assert decode(buffer).records["exposed"].tolist() == [0, 1, 2]  # `fill` writes the number of the place there
+
+
 def test_foreign_and_damaged_data() -> None:
     layout = buffer_layout(2, 2)
     with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 256"):
@@ -157,7 +164,7 @@ def test_foreign_and_damaged_data() -> None:
         decode(np.zeros(4096, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 2"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 3"):
         decode(newer)
     with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 1024 bytes, it has 1023"):
         decode(fresh(layout)[:-1])

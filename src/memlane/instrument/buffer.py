@@ -32,7 +32,7 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 2
+VERSION = 3
 
 HEADER_DTYPE = np.dtype(
     {
@@ -62,10 +62,10 @@ kept or not; `overflow`: places that other lanes asked for, `lost`: records that
 0 while the warp runs."""
 
 RECORD_DTYPE = np.dtype(
-    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("sequence", "<u4"), ("execution", "<u4")], align=True
+    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("exposed", "<u4"), ("execution", "<u4")], align=True
 )
-"""One access. `start`, `end`: `%clock64`. `sequence`: its place among the records of the slice. `execution`: how often the thread
-that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
+"""One access. `start`, `end`: `%clock64`. `exposed`: cycles that the first consumer waited, of schemes that record it. `execution`: how often
+the thread that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
 
 HEADER_BYTES = HEADER_DTYPE.itemsize
 SLICE_HEADER_BYTES = SLICE_DTYPE.itemsize

@@ -52,14 +52,15 @@ ACCESS_DTYPE = np.dtype(
         ("site", "u4"),
         ("active_mask", "u4"),
         ("execution", "u4"),
+        ("exposed", "u4"),
         ("start", "i8"),
         ("end", "i8"),
         ("slice", "u4"),
     ]
 )
 """One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0;
-where records are numbered, how often the thread that led it had executed the site before. `slice`:
-index of its warp among the warps."""
+where records are numbered, how often the thread that led it had executed the site before. `exposed`: cycles that the first consumer
+waited, 0 of schemes that do not record it. `slice`: index of its warp among the warps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +187,7 @@ def _records(
     records = np.zeros(len(raw), ACCESS_DTYPE)
     for name in ("gridid", "block", "warp", "sm"):
         records[name] = warps[name][row]
-    for name in ("site", "active_mask", "start", "end"):
+    for name in ("site", "active_mask", "exposed", "start", "end"):
         records[name] = raw[name]
     records["slice"] = row
     records["execution"] = raw["execution"] if numbered else _executions(row, raw["site"])

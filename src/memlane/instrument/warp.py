@@ -191,14 +191,14 @@ mad.wide.u32 {r}record, {r}next, {RECORD_BYTES}, {r}slice;
 """
 
 
-def record(prefix: str, site: int, counted: bool = False) -> str:
-    """After the second clock read: write start and end to the place that was reserved. Records go out as evict-first, to leave the caches
-    to the kernel."""
+def record(prefix: str, site: int, counted: bool = False, exposed: str = "0") -> str:
+    """After the second clock read: write start and end to the place that was reserved. `exposed`: the register or number that says how many
+    cycles of it somebody waited. Records go out as evict-first, to leave the caches to the kernel."""
     r = f"%{prefix}"
     execution = f"{r}execution" if counted else "0"
     return f"""\
 @{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
-@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {r}next, {execution}}};
+@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {exposed}, {execution}}};
 @{r}leads add.u32 {r}next, {r}next, 1;
 """
 
