@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,29 +21,67 @@ class Bars:
     logarithmic: bool = False
 
 
-def draw(figures: Mapping[str, Bars], out: Path) -> tuple[list[Path], str]:
+@dataclass(frozen=True)
+class Lines:
+    """A line of points for each series."""
+
+    title: str
+    across: str
+    """What the horizontal axis shows."""
+    axis: str
+    """What the vertical axis shows, with its unit."""
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    """By name, points from left to right."""
+    logarithmic: bool = False
+    doubling: bool = False
+    """Whether each step across is twice the one before: its axis is logarithmic then."""
+
+
+Figure = Bars | Lines
+
+
+def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
     """Write each figure as `<name>.png` into `out`; the files, and a sentence if there are none because matplotlib is not installed."""
     if not figures:
         return [], ""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure as Canvas
     except ImportError:
         return [], "Figures are left out: they need matplotlib; install it with: pip install 'memlane[lab]'"
     paths = []
-    for name, bars in figures.items():
-        figure = Figure(figsize=(max(6.0, 0.9 * len(bars.labels) + 2), 4.5), layout="constrained")
+    for name, one in figures.items():
+        width = max(6.0, 0.9 * len(one.labels) + 2) if isinstance(one, Bars) else 7.0
+        figure = Canvas(figsize=(width, 4.5), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        width = 0.8 / max(1, len(bars.series))
-        for number, (label, values) in enumerate(bars.series.items()):
-            places = [at + (number + 0.5) * width - 0.4 for at, value in enumerate(values) if value is not None]
-            axes.bar(places, [value for value in values if value is not None], width, label=label)
-        axes.set_xticks(range(len(bars.labels)), bars.labels, rotation=30, ha="right")
-        axes.set_ylabel(bars.axis)
-        axes.set_title(bars.title)
-        axes.set_yscale("symlog" if bars.logarithmic else "linear")
+        _DRAW[type(one)](axes, one)
+        axes.set_ylabel(one.axis)
+        axes.set_title(one.title)
         axes.legend(fontsize="small")
         paths.append(out / f"{name}.png")
         figure.savefig(paths[-1], dpi=120)
     return paths, ""
+
+
+def _bars(axes: Any, bars: Bars) -> None:
+    width = 0.8 / max(1, len(bars.series))
+    for number, (label, values) in enumerate(bars.series.items()):
+        places = [at + (number + 0.5) * width - 0.4 for at, value in enumerate(values) if value is not None]
+        axes.bar(places, [value for value in values if value is not None], width, label=label)
+    axes.set_xticks(range(len(bars.labels)), bars.labels, rotation=30, ha="right")
+    axes.set_yscale("symlog" if bars.logarithmic else "linear")
+
+
+def _lines(axes: Any, lines: Lines) -> None:
+    for label, points in lines.series.items():
+        axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=label)
+    if lines.doubling:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+    if lines.logarithmic:
+        axes.set_yscale("log")
+    axes.set_xlabel(lines.across)
+
+
+_DRAW: Mapping[type, Callable[[Any, Any], None]] = {Bars: _bars, Lines: _lines}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from memlane.driver import probe
-from memlane.lab.figures import Bars, draw
+from memlane.lab.figures import Figure, draw
 from memlane.launch import Target
 
 
@@ -164,7 +164,7 @@ class Result:
     rows: tuple[Row, ...]
     tables: Mapping[str, Table]
     """By the name of the file without `.csv`."""
-    figures: Mapping[str, Bars] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
     """By the name of the file without `.png`."""
 
     def save(self, out: Path, where: Machine, command: Sequence[str]) -> tuple[list[Path], str]:
