@@ -30,6 +30,7 @@ OLDEST_COMPILED = (5, 0)
 AccessKind = Literal["load", "load_past_l1", "store", "atomic", "compare_swap", "increment"]
 """What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions;
 `compare_swap` and `increment` (a 32-bit addition of the constant one whose result nobody reads) are atomics with rules of their own."""
+ACCESS_KINDS: tuple[AccessKind, ...] = ("load", "load_past_l1", "store", "atomic", "compare_swap", "increment")
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,10 @@ CONTEXT = np.dtype(
         ("accesses_left", "i8"),
         ("accesses_not_kept", "u8"),
         ("new_page", "u8"),
+        ("examples", "u8"),
+        ("example_block", "i8"),
+        ("example_warp", "i8"),
+        ("example_execution", "u8"),
         # the clock layer
         ("base", "i8"),
         ("end", "i8"),

@@ -61,6 +61,8 @@ class Observation:
     """PTX instructions executed by active lanes whose guard was true, where counts were taken."""
     reports: tuple[Report, ...] | None = None
     """What the checker found; None unless asked for."""
+    examples: npt.NDArray[Any] | None = None
+    """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were asked for."""
 
 
 COUNT_FIELDS = (
@@ -99,6 +101,42 @@ ACCESS_DTYPE = np.dtype(
 its value was there.
 `space` is an index into `memlane.ptx.SPACES`-like order: 0 global, 1 shared, 2 local, 3 const, 4 param."""
 
+EXAMPLE_DTYPE = np.dtype(
+    [
+        ("instruction", "u4"),
+        ("worst", "u1"),
+        ("space", "u1"),
+        ("kind", "u1"),
+        ("nbytes", "u1"),
+        ("block", "u4"),
+        ("warp", "u4"),
+        ("mask", "u4"),
+        ("transactions", "u4"),
+        ("ideal", "u4"),
+        ("seen", "u8"),
+        ("row", "i8"),
+        ("addresses", "u8", 32),
+    ],
+    align=True,
+)
+"""One access with the addresses of its 32 lanes, byte addresses in `space` (as in `ACCESS_DTYPE`); those of inactive lanes mean nothing.
+Of each instruction and space (global and local, or shared) two are kept: the first (`worst` 0), or the one that `Layers.example` asks for,
+and that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions` and `ideal`: sectors, or
+wavefronts of shared memory, as they were counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: of
+`Observation.accesses`, -1 where that was not kept. `seen`: accesses of the same sort so far."""
+
+
+@dataclass(frozen=True)
+class ExampleOf:
+    """Which accesses are to be kept as examples with their addresses."""
+
+    block: int | None = None
+    """Linear index of the block; None: any."""
+    warp: int | None = None
+    """Number in its block; None: any."""
+    execution: int = 0
+    """Of the accesses of these warps at an instruction, the number of the one that is kept besides the worst, from 0."""
+
 
 @dataclass(frozen=True)
 class Layers:
@@ -112,6 +150,8 @@ class Layers:
     """Keep one row per access; implies counts."""
     max_accesses: int | None = None
     """Stop keeping rows when there are so many; None: keep all. Counts go on."""
+    example: ExampleOf | None = None
+    """With `accesses`: which ones to keep with their addresses; None: the first and the worst of all warps."""
     check: bool = False
     """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
     stop: bool = False
@@ -132,6 +172,7 @@ class Layers:
             clock=self.clock or other.clock,
             accesses=self.accesses or other.accesses,
             max_accesses=None if None in limits else max((limit for limit in limits if limit is not None), default=None),
+            example=other.example or self.example,
             check=self.check or other.check,
             stop=other.stop if other.check else self.stop,
             seed=self.seed if other.seed is None else other.seed,

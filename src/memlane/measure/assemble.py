@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from memlane.instrument import Decoded
 from memlane.launch import Target
+from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
 from memlane.measure.observed import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
-from memlane.record import WARP_DTYPE, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
+from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = 0, 1, 255
 """Numbers of spaces in `memlane.launch.ACCESS_DTYPE`, and one that is none."""
@@ -50,6 +51,7 @@ def assemble_trace(
         modelled=target.modelled,
         clock_mhz=target.chip.clock_mhz,
         skipped=_skipped(records),
+        examples=_examples(grids, table),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},
     )
 
@@ -60,6 +62,17 @@ def _skipped(records: Sequence[LaunchRecord]) -> list[Skipped]:
     # A module that was loaded twice has them once; equal ones of one module are two accesses of a line.
     modules = dict.fromkeys(record.probed.traced.skipped for record in records)
     return [one for skipped in modules for one in skipped if launched & set(one.kernels)]
+
+
+def _examples(grids: Sequence[Grid], table: _SiteTable) -> list[AccessExample]:
+    """Of each site the first access and the worst, over all launches that the target saw."""
+    runs = []
+    for number, grid in enumerate(grids):
+        if grid.observation is not None:
+            numbers, places = table.numbers[grid.record.probed], grid.record.probed.places(grid.record.launch.kernel.name)
+            sites = {instruction: int(numbers[site]) for site, instructions in places.items() for instruction in instructions}
+            runs.append(ObservedRun(number, grid.observation, sites))
+    return chosen_examples(runs)
 
 
 @dataclass(frozen=True)

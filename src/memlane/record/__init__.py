@@ -1,12 +1,13 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts, perturbation, sample <- schema, plain <- header <- file <- trace <- build, summary. `output` writes any
-file whole or not at all.
+Order inside: site <- counts, example, perturbation, sample <- schema, plain <- header <- file <- trace <- build, summary. `output` writes
+any file whole or not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
 from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
+from memlane.record.example import AccessExample
 from memlane.record.file import save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
@@ -43,6 +44,7 @@ __all__ = [
     "PROVED",
     "SECTOR_BYTES",
     "WARP_DTYPE",
+    "AccessExample",
     "BranchCounts",
     "Counts",
     "Exactness",

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memlane.record.example import AccessExample
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
 from memlane.record.site import Site, Skipped
 from memlane.record.trace import Trace
@@ -32,6 +33,7 @@ def build_trace(
     sources: Mapping[str, str] | None = None,
     windows: Mapping[str, float] | None = None,
     skipped: Sequence[Skipped] = (),
+    examples: Sequence[AccessExample] = (),
     clock_mhz: float = 0.0,
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
@@ -56,6 +58,7 @@ def build_trace(
         sources=dict(sources or {}),
         windows=dict(windows or {}),
         skipped=tuple(skipped),
+        examples=tuple(examples),
         clock_mhz=float(clock_mhz),
         version=_version(),
     )

@@ -5,9 +5,10 @@ DuckDB open without memlane. Everything else is in the key-value metadata of the
 take metadata for text:
 
     memlane_format   the format as a decimal number, now 1
-    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, modelled, sites, launches, sources, windows, skipped, warps};
-                     `sites`, `launches` and `skipped` are lists of objects with the fields of `Site`, `LaunchInfo` and `Skipped`, `warps`
-                     is {rows, fields: [[name, dtype]]}
+    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, modelled, sites, launches, sources, windows, skipped,
+                     examples, warps};
+                     `sites`, `launches`, `skipped` and `examples` are lists of objects with the fields of `Site`, `LaunchInfo`,
+                     `Skipped` and `AccessExample`, `warps` is {rows, fields: [[name, dtype]]}
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
                      NumPy dtypes that `warps.fields` names
 

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import ACCESS_KINDS
 from memlane.errors import RecordError
+from memlane.record.counts import WARP_LANES
+from memlane.record.example import AccessExample
 from memlane.record.plain import from_plain
 from memlane.record.schema import WARP_DTYPE, LaunchInfo
 from memlane.record.site import Site, Skipped
@@ -50,6 +53,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "sources": dict(trace.sources),
         "windows": dict(trace.windows),
         "skipped": [asdict(one) for one in trace.skipped],
+        "examples": [asdict(one) for one in trace.examples],
         "warps": {"rows": len(trace.warps), "fields": _WARP_FIELDS},
     }
     columns = b"".join(np.ascontiguousarray(trace.warps[name], dtype).tobytes() for name, dtype in _fields(WARP_DTYPE))
@@ -72,6 +76,7 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
     warps = _warps(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES))
     if len(warps) and int(warps["launch"].max()) >= len(header.launches):
         raise ValueError(f"a warp names launch {warps['launch'].max()}, there are {len(header.launches)}")
+    _check_examples(header)
     return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps}
 
 
@@ -97,7 +102,18 @@ class _Header:
     windows: Mapping[str, float]
     warps: _WarpLayout
     skipped: tuple[Skipped, ...] = ()
+    examples: tuple[AccessExample, ...] = ()
     clock_mhz: float = 0.0
+
+
+def _check_examples(header: _Header) -> None:
+    for number, one in enumerate(header.examples):
+        if one.site >= len(header.sites) or one.launch >= len(header.launches):
+            raise ValueError(f"header.examples[{number}] names site {one.site} of launch {one.launch}, which is not there")
+        if len(one.addresses) != WARP_LANES or not 0 < one.active_mask < 1 << WARP_LANES or one.nbytes not in (1, 2, 4, 8, 16):
+            raise ValueError(f"header.examples[{number}] is no access of a warp")
+        if one.space not in ("global", "local", "shared") or one.access not in ACCESS_KINDS:
+            raise ValueError(f"header.examples[{number}] is of no known kind: {one.access} of {one.space} memory")
 
 
 def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:

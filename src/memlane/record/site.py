@@ -26,11 +26,12 @@ class Site:
     op: str
     """The PTX opcode in full, for example `ld.global.f32`."""
     kind: str
-    """`load`, `store`, `atomic` (with a result that is used) or `reduction` (without)."""
+    """`load`, `store`, `atomic` (with a result that is used), `reduction` (without), `copy` (asynchronous), or `wait` for copies."""
     space: str
-    """`global`, `shared`, `local`, `const`, `param`, `tex` or `generic`."""
+    """`global`, `shared`, `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy the side that is not shared memory; of a wait
+    where what it waits for arrives."""
     nbytes: int
-    """Bytes that one lane accesses."""
+    """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies and waits."""
     scheme: str = ""
     """The probe around it: `dependent`, `consume`, `simple`, `paper`; empty where it is not timed."""
     completeness: str = ""
@@ -49,17 +50,17 @@ class Site:
     @property
     def has_sectors(self) -> bool:
         """Whether sectors are counted: where the access goes to global or local memory, or may."""
-        return self.space in ("global", "local", "generic")
+        return self.space in ("global", "local", "generic") and self.nbytes > 0
 
     @property
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
-        return self.space in ("shared", "generic")
+        return (self.space in ("shared", "generic") or self.kind == "copy") and self.nbytes > 0
 
     @property
     def is_atomic(self) -> bool:
         """Whether lanes of one request may have to wait for each other at an address: atomics and reductions."""
-        return self.kind in ("atomic", "reduction")
+        return self.kind in ("atomic", "reduction") and self.space != "surf"
 
     @property
     def place(self) -> Place:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy.typing as npt
 import pyarrow as pa
 
+from memlane.record.example import AccessExample
 from memlane.record.file import read, save
 from memlane.record.schema import LaunchInfo
 from memlane.record.site import Site, Skipped, kernel_label
@@ -37,6 +38,8 @@ class Trace:
     """Accesses of the launched kernels that are no sites, so that nothing here tells of them."""
     clock_mhz: float = 0.0
     """Nominal clock of the chip's SMs; 0 if unknown. `time_axis` finds the one that the launches ran at."""
+    examples: tuple[AccessExample, ...] = field(default=(), repr=False)
+    """Some of the accesses with the addresses of their lanes, where the target saw these: on the emulator."""
     version: str = ""
     """Of memlane, when it was recorded."""
 

@@ -7,13 +7,14 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import AccessKind, Chip
+from memlane.chip import ACCESS_KINDS, AccessKind, Chip
 from memlane.emulate.clock.caches import ATOMIC, access_helper
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.count.counting import counting, meeting
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
+from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.window import by_space
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
@@ -97,6 +98,14 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
         if layers.accesses:
             # Rows tell the time of their multiprocessor, as `%clock64` does.
             origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
+            if space in EXAMPLE_SLOTS:
+                packed = wavefronts if space == "shared" else sectors
+                numbers = (
+                    constant(I32, EXAMPLE_SLOTS[space]),
+                    constant(I32, SPACE_NUMBERS[space]),
+                    constant(I32, ACCESS_KINDS.index(kind)),
+                )
+                invoke(e, keep_example, warp, site, *numbers, lanes, nbytes, packed, addresses, distance)
             invoke(
                 e,
                 keep_row,

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from memlane.emulate.clock.caches import Caches
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.observe.examples import empty_examples, kept_examples
 from memlane.emulate.run.interrupt import Halt
-from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, Launch, Observation
+from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, ExampleOf, Launch, Observation
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -40,10 +41,20 @@ class Observed:
             self._callback = ctypes.CFUNCTYPE(None)(halt.guarded(self._new_page))
             context["new_page"] = ctypes.cast(self._callback, ctypes.c_void_p).value
             most = launch.layers.max_accesses
-            context["accesses_left"] = EVERY_ROW if most is None else most
+            self._room = EVERY_ROW if most is None else most
+            context["accesses_left"] = self._room
             self._new_page()
+            self._start_examples(launch.layers.example or ExampleOf())
         if layers.clock:
             self._start_clock(slot_count)
+
+    def _start_examples(self, wanted: ExampleOf) -> None:
+        self._examples = empty_examples(len(self._compiled.instructions))
+        context = self._context
+        context["examples"] = self._examples.ctypes.data
+        context["example_block"] = -1 if wanted.block is None else wanted.block
+        context["example_warp"] = -1 if wanted.warp is None else wanted.warp
+        context["example_execution"] = wanted.execution
 
     def _start_clock(self, slot_count: int) -> None:
         emulator, launch, context = self._emulator, self._launch, self._context
@@ -75,16 +86,18 @@ class Observed:
         """What was seen, after the launch has ended."""
         layers, context = self._compiled.layers, self._context
         counts: dict[int, npt.NDArray[np.int64]] = {}
-        executed = accesses = cycles = None
+        executed = accesses = examples = cycles = None
         if layers.counts:
             counts = {int(index): self._counts[index] for index in np.flatnonzero(self._counts[:, 0])}
             executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
         if layers.accesses:
             accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
+            examples = kept_examples(self._examples, self._room, len(accesses))
         if layers.clock:
             cycles = int(context["end"][0] - context["base"][0])
             self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
-        return Observation(self._launch, counts, accesses, int(context["accesses_not_kept"][0]), cycles, executed)
+        not_kept = int(context["accesses_not_kept"][0])
+        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples)
 
 
 def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,81 @@
+"""From the examples that a target kept of its launches to those of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memlane.chip import ACCESS_KINDS
+from memlane.launch import Observation
+from memlane.record import AccessExample
+
+_SPACES = {0: "global", 1: "shared", 2: "local"}
+"""Numbers of spaces in `memlane.launch.EXAMPLE_DTYPE`."""
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """One run of a launch, seen by a target."""
+
+    launch: int
+    """Its number in the trace."""
+    observation: Observation
+    sites: Mapping[int, int]
+    """By index of an instruction of the kernel that ran: the number of its site in the trace."""
+
+
+def chosen_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
+    """Of each site and space the worst access, and the first where that has fewer transactions, over all runs; by site."""
+    first: dict[tuple[int, bool], AccessExample] = {}
+    worst: dict[tuple[int, bool], AccessExample] = {}
+    for run in runs:
+        for example in examples_of(run):
+            key = example.site, example.space == "shared"
+            if not example.worst:
+                first.setdefault(key, example)
+            elif key not in worst or example.transactions > worst[key].transactions:
+                worst[key] = example
+    fewer = [one for key, one in first.items() if one.transactions < worst[key].transactions]
+    return sorted([*fewer, *worst.values()], key=lambda one: (one.site, one.space, one.worst))
+
+
+def examples_of(run: ObservedRun) -> list[AccessExample]:
+    """All that the target kept of one run, at the sites of the trace; the earlier ones first."""
+    seen = run.observation
+    if seen.examples is None:
+        return []
+    rows = seen.examples[np.argsort(seen.examples["row"], kind="stable")]
+    return [_example(run, row) for row in rows if run.sites.get(int(row["instruction"]), -1) >= 0]
+
+
+def _example(run: ObservedRun, row: Any) -> AccessExample:
+    mask = int(row["mask"])
+    return AccessExample(
+        launch=run.launch,
+        site=run.sites[int(row["instruction"])],
+        space=_SPACES[int(row["space"])],
+        access=ACCESS_KINDS[int(row["kind"])],
+        worst=bool(row["worst"]),
+        block=int(row["block"]),
+        warp=int(row["warp"]),
+        execution=_execution(run.observation, row),
+        active_mask=mask,
+        nbytes=int(row["nbytes"]),
+        addresses=tuple(int(address) if mask >> lane & 1 else 0 for lane, address in enumerate(row["addresses"])),
+        transactions=int(row["transactions"]),
+        ideal=int(row["ideal"]),
+    )
+
+
+def _execution(seen: Observation, row: Any) -> int | None:
+    """How many accesses of the same warp by the same instruction to the same space came before."""
+    if row["row"] < 0 or seen.accesses is None:
+        return None
+    before = seen.accesses[: int(row["row"])]
+    same = before["instruction"] == row["instruction"]
+    for name in ("block", "warp", "space"):
+        same &= before[name] == row[name]
+    return int(np.count_nonzero(same))
