@@ -149,9 +149,14 @@ def _coalescing_groups(chip: Chip, addresses: Addresses, active: Mask, nbytes: i
 
 def _pieces(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -> list[int]:
     """Sizes in bytes of what moves for one group of lanes."""
+    return [size for _, size in _pieces_at(chip, group, nbytes, kind)]
+
+
+def _pieces_at(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -> list[tuple[int, int]]:
+    """Address and size in bytes of what moves for one group of lanes."""
     if chip.coalescing.transactions == "sectors":
         size = chip.piece_bytes(kind)
-        return [size] * len({byte // size for byte in _bytes(group, nbytes)})
+        return [(number * size, size) for number in sorted({byte // size for byte in _bytes(group, nbytes)})]
     pieces = []
     while group:
         size = {1: 32, 2: 64}.get(nbytes, 128)
@@ -164,7 +169,7 @@ def _pieces(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -> lis
                 break
             size //= 2
             start += size * halves.pop()
-        pieces.append(size)
+        pieces.append((start, size))
     return pieces
 
 

@@ -25,7 +25,7 @@ def empty_examples(instructions: int) -> npt.NDArray[Any]:
 
 def kept_examples(examples: npt.NDArray[Any], room: int, rows: int) -> npt.NDArray[Any]:
     """Those that there are, in `EXAMPLE_DTYPE`, after a launch that had room for `room` rows and kept `rows`."""
-    found = examples[examples["mask"] != 0]
+    found: npt.NDArray[Any] = examples[examples["mask"] != 0]
     numbers = room - found["row"]  # Generated code wrote how much room was left.
     found["row"] = np.where(numbers < rows, numbers, -1)
     return found

@@ -1,0 +1,130 @@
+"""Which lanes of one warp access are served when: the pieces of memory that move, or the wavefronts of shared memory, one by one.
+
+`access` defines how many there are; here they are told apart, so that they can be drawn. A lane's bytes count as one touch, or as one for
+each word where the words of lanes are interleaved (local memory) or served one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memlane.chip.access import (
+    Addresses,
+    Lane,
+    Mask,
+    _coalescing_groups,
+    _lanes,
+    _passes,
+    _pieces_at,
+    _requests,
+)
+from memlane.chip.model import AccessKind, BankRule, Chip
+
+_LOCAL_WORD, _LOCAL_ROW = 4, 128
+"""Bytes: the copies of a warp's lanes in local memory are interleaved by such words, one of all lanes being one such row."""
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Bytes that one lane asks for, side by side."""
+
+    lane: int
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An aligned piece of memory that moves at once for some lanes: a sector, or several."""
+
+    start: int
+    nbytes: int
+    touches: tuple[Touch, ...]
+    """All that it holds of what was asked for."""
+
+
+@dataclass(frozen=True)
+class Wavefront:
+    """One pass through the banks of shared memory. One without a touch only takes its time."""
+
+    touches: tuple[Touch, ...]
+
+
+def pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> list[Piece]:
+    """What moves for an access to global memory; the sectors in it are those that `access.sectors` counts."""
+    found = []
+    for group in _coalescing_groups(chip, addresses, active, nbytes):
+        touches = [Touch(lane, address, nbytes) for lane, address in group]
+        found += [_piece(start, size, touches) for start, size in _pieces_at(chip, group, nbytes, kind)]
+    return found
+
+
+def local_pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> list[Piece]:
+    """What moves for an access to local memory, whose addresses are those of each lane in its own copy.
+
+    Pieces lie where the words of all lanes lie: byte b of word w of lane i at 128 w + 4 i + b.
+    """
+    width = min(nbytes, _LOCAL_WORD)
+    touches = [
+        Touch(lane, at // _LOCAL_WORD * _LOCAL_ROW + lane * _LOCAL_WORD + at % _LOCAL_WORD, width)
+        for lane, address in _lanes(addresses, active, nbytes)
+        for at in range(address, address + nbytes, width)
+    ]
+    size = chip.sector_bytes
+    return [_piece(number * size, size, touches) for number in sorted({one.address // size for one in touches})]
+
+
+def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> list[Wavefront]:
+    """The wavefronts of an access to shared memory in an order in which they may come, as many as `access.wavefronts` counts."""
+    rule = chip.bank_rule(kind)
+    found = []
+    for starts, width in _requests(rule, addresses, nbytes):
+        for group in _passes(rule, starts, active, width):
+            found += [Wavefront(tuple(touches)) for touches in _served(rule, group, width)]
+            found += [Wavefront(())] * rule.extra(width)
+    return found * (rule.times or 1)
+
+
+def _piece(start: int, size: int, touches: Iterable[Touch]) -> Piece:
+    inside = [one for one in touches if one.address < start + size and start < one.address + one.nbytes]
+    return Piece(start, size, tuple(inside))
+
+
+def _served(rule: BankRule, lanes: Sequence[Lane], nbytes: int) -> list[list[Touch]]:
+    """What each wavefront of one pass serves."""
+    if rule.same_word != "one by one" and rule.broadcast == "one word":
+        return _by_single_broadcast(rule, lanes, nbytes)
+    found: list[list[Touch]] = []
+    met: dict[int, list[int]] = {}
+    for lane, address in lanes:
+        # All lanes ask for as much and are aligned to it, so those that share one bank share all.
+        row, bank = address // (rule.banks * rule.bank_bytes * rule.row_words), address // rule.bank_bytes % rule.banks
+        rows = met.setdefault(bank, [])
+        if rule.same_word == "one by one" or row not in rows:
+            rows.append(row)
+        turn = len(rows) - 1 if rule.same_word == "one by one" else rows.index(row)
+        while len(found) <= turn:
+            found.append([])
+        found[turn].append(Touch(lane, address, nbytes))
+    return found
+
+
+def _by_single_broadcast(rule: BankRule, lanes: Sequence[Lane], nbytes: int) -> list[list[Touch]]:
+    """The steps of a rule that hands one word to many lanes and from every other bank one word to one lane."""
+    width = min(nbytes, rule.bank_bytes)
+    left = [Touch(lane, at, width) for lane, address in lanes for at in range(address, address + nbytes, width)]
+    steps = []
+    while left:
+        broadcast = left[0].address // rule.bank_bytes
+        taken, served, rest = {broadcast % rule.banks}, [], []
+        for touch in left:
+            word = touch.address // rule.bank_bytes
+            if word == broadcast or word % rule.banks not in taken:
+                served.append(touch)
+                taken.add(word % rule.banks)
+            else:
+                rest.append(touch)
+        steps.append(served)
+        left = rest
+    return steps
