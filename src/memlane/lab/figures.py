@@ -37,7 +37,33 @@ class Lines:
     """Whether each step across is twice the one before: its axis is logarithmic then."""
 
 
-Figure = Bars | Lines
+@dataclass(frozen=True)
+class Paired:
+    """Two quantities over the same labels, each with a vertical axis of its own from 0."""
+
+    title: str
+    across: str
+    labels: tuple[str, ...]
+    axis: str
+    values: Sequence[float | None]
+    """On the left; None leaves a gap."""
+    second_axis: str
+    second_values: Sequence[float | None]
+    """On the right."""
+
+
+Panel = Bars | Lines | Paired
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Figures side by side, on one vertical axis if `shared`."""
+
+    panels: tuple[Panel, ...]
+    shared: bool = False
+
+
+Figure = Panel | Panels
 
 
 def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
@@ -51,14 +77,15 @@ def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
         return [], "Figures are left out: they need matplotlib; install it with: pip install 'memlane[lab]'"
     paths = []
     for name, one in figures.items():
-        width = max(6.0, 0.9 * len(one.labels) + 2) if isinstance(one, Bars) else 7.0
+        panels, shared = (one.panels, one.shared) if isinstance(one, Panels) else ((one,), False)
+        width = sum(max(6.0, 0.9 * len(panel.labels) + 2) if isinstance(panel, Bars) else 7.0 for panel in panels)
         figure = Canvas(figsize=(width, 4.5), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        _DRAW[type(one)](axes, one)
-        axes.set_ylabel(one.axis)
-        axes.set_title(one.title)
-        axes.legend(fontsize="small")
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=shared)[0], panels, strict=True):
+            _DRAW[type(panel)](axes, panel)
+            axes.set_ylabel(panel.axis)
+            axes.set_title(panel.title)
+            axes.legend(fontsize="small")
         paths.append(out / f"{name}.png")
         figure.savefig(paths[-1], dpi=120)
     return paths, ""
@@ -84,4 +111,17 @@ def _lines(axes: Any, lines: Lines) -> None:
     axes.set_xlabel(lines.across)
 
 
-_DRAW: Mapping[type, Callable[[Any, Any], None]] = {Bars: _bars, Lines: _lines}
+def _paired(axes: Any, paired: Paired) -> None:
+    right = axes.twinx()
+    for side, values, style, label in (
+        (axes, paired.values, "C0o-", paired.axis),
+        (right, paired.second_values, "C1s--", paired.second_axis),
+    ):
+        side.plot(paired.labels, [float("nan") if value is None else value for value in values], style, label=label)
+        side.set_ylim(bottom=0)
+    right.set_ylabel(paired.second_axis)
+    axes.plot([], [], "C1s--", label=paired.second_axis)  # so that one legend names both
+    axes.set_xlabel(paired.across)
+
+
+_DRAW: Mapping[type, Callable[[Any, Any], None]] = {Bars: _bars, Lines: _lines, Paired: _paired}
