@@ -20,8 +20,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from memlane.driver import probe
 from memlane.lab.figures import Figure, draw
+from memlane.lab.picture import write_picture
 from memlane.launch import Target
 
 
@@ -154,6 +158,8 @@ class Table:
     head: tuple[str, ...]
     """Names of the columns; one that is in cycles ends in `_cycles`."""
     lines: tuple[tuple[str | float | None, ...], ...]
+    printed: bool = True
+    """Whether people want to see it; else it is for spreadsheets."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,8 @@ class Result:
     """By the name of the file without `.csv`."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     """By the name of the file without `.png`."""
+    pictures: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    """Of shape (height, width, 3), red, green and blue; named as `figures`."""
 
     def save(self, out: Path, where: Machine, command: Sequence[str]) -> tuple[list[Path], str]:
         """Write everything into the directory `out`, which is made if it is not there.
@@ -179,5 +187,8 @@ class Result:
             paths.append(out / f"{name}.csv")
             with paths[-1].open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file).writerows([table.head, *table.lines])
+        for name, pixels in self.pictures.items():
+            paths.append(out / f"{name}.png")
+            write_picture(paths[-1], pixels)
         drawn, left_out = draw(self.figures, out)
         return [*paths, *drawn], left_out
