@@ -1,0 +1,140 @@
+"""What a picture of one access shows, before anybody draws it: what was served when, and the sentence that says what is seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+from memlane.chip import Chip, access, served
+from memlane.record import AccessExample, Trace, kernel_label
+
+LANES = 32
+_PLACES = {"global": "global memory", "local": "local memory", "shared": "shared memory"}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One access by the rules of one chip."""
+
+    place: str
+    """`transpose.cu:18`."""
+    op: str
+    """The PTX opcode in full."""
+    code: str
+    """The source line, without its indentation; empty where the text is not known."""
+    origin: str
+    """Which access it is, of which launch, and by whose rules."""
+    chip: Chip
+    space: str
+    active_mask: int
+    addresses: tuple[int, ...]
+    nbytes: int
+    """Per lane."""
+    transactions: int
+    """Sectors, or wavefronts of shared memory."""
+    ideal: int
+    pieces: tuple[served.Piece, ...] = ()
+    """What moves, for global and local memory."""
+    wavefronts: tuple[served.Wavefront, ...] = ()
+    """For shared memory."""
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The lanes that take part."""
+        return tuple(lane for lane in range(LANES) if self.active_mask >> lane & 1)
+
+    @cached_property
+    def asked_bytes(self) -> int:
+        """Distinct bytes that the lanes ask for."""
+        touches = [one for group in (*self.pieces, *self.wavefronts) for one in group.touches]
+        return len({byte for one in touches for byte in range(one.address, one.address + one.nbytes)})
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of the sectors that move."""
+        return sum(piece.nbytes for piece in self.pieces)
+
+    @property
+    def caption(self) -> str:
+        """What is seen, in one or two sentences."""
+        return f"{self.headline} {self.detail}".rstrip()
+
+    @property
+    def headline(self) -> str:
+        """How much it costs, as `32 lanes x 4 B touch 32 sectors where 4 would do.`"""
+        lanes = len(self.active)
+        who = f"{lanes} lane{'' if lanes == 1 else 's'} x {self.nbytes} B"
+        verb, unit = ("take", "wavefront") if self.space == "shared" else ("touch", "sector")
+        verb = verb + "s" * (verb == "take" and lanes == 1) + "es" * (verb == "touch" and lanes == 1)
+        count = f"{self.transactions} {unit}{'' if self.transactions == 1 else 's'}"
+        if self.transactions > self.ideal:
+            return f"{who} {verb} {count} where {self.ideal} would do."
+        return f"{who} {verb} {count}: the least that there can be."
+
+    @property
+    def detail(self) -> str:
+        """Why that is so; may be empty."""
+        if self.space != "shared":
+            share = f"{100 * self.asked_bytes / self.moved_bytes:.3g} %" if self.moved_bytes else "none"
+            if self.asked_bytes == self.moved_bytes:
+                return f"All {self.moved_bytes:,} bytes that move are asked for."
+            return f"{self.moved_bytes:,} bytes move, and {self.asked_bytes:,} of them ({share}) are asked for."
+        if self.transactions <= self.ideal:
+            return "" if self.ideal == 1 else "No bank is asked for two rows at once."
+        bank, rows = self.fullest_bank
+        if self.chip.bank_rule("load").times or rows < 2:
+            return ""
+        return f"In bank {bank} alone {rows} different words are asked for, one wavefront each."
+
+    @cached_property
+    def fullest_bank(self) -> tuple[int, int]:
+        """The bank that serves in the most wavefronts, and how many these are."""
+        rule = self.chip.banks
+        counts = Counter(
+            bank
+            for wave in self.wavefronts
+            for bank in {
+                byte // rule.bank_bytes % rule.banks for one in wave.touches for byte in (one.address, one.address + one.nbytes - 1)
+            }
+        )
+        return max(counts.items(), key=lambda item: (item[1], -item[0])) if counts else (0, 0)
+
+
+def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
+    """The picture of an access of a trace by the rules of `chip`, which may be another than the one it ran on."""
+    site, launch = trace.sites[example.site], trace.launches[example.launch]
+    numbers = (chip, example.addresses, example.active_mask, example.nbytes)
+    kind = next(one for one in ("load", "load_past_l1", "store", "atomic", "compare_swap", "increment") if one == example.access)
+    pieces: list[served.Piece] = []
+    waves: list[served.Wavefront] = []
+    if example.space == "shared":
+        waves, ideal = served.wavefronts(*numbers, kind), access.ideal_wavefronts(*numbers, kind)
+    elif example.space == "local":
+        pieces, ideal = served.local_pieces(*numbers), access.ideal_local_sectors(chip, example.active_mask, example.nbytes)
+    else:
+        pieces, ideal = served.pieces(*numbers, kind), access.ideal_sectors(*numbers)
+    who = f"block {example.block}, warp {example.warp}" + ("" if example.execution is None else f", execution {example.execution}")
+    ran = "" if trace.chip == chip.name else f" (it ran on {trace.chip})"
+    return Drawing(
+        place=f"{PurePath(site.file).name}:{site.line}",
+        op=site.op,
+        code=source_line(trace, site.file, site.line),
+        origin=f"{kernel_label(launch.kernel)}, launch {launch.id}, {who}; {_PLACES[example.space]} by the rules of {chip.name}{ran}",
+        chip=chip,
+        space=example.space,
+        active_mask=example.active_mask,
+        addresses=example.addresses,
+        nbytes=example.nbytes,
+        transactions=len(waves) if example.space == "shared" else sum(piece.nbytes for piece in pieces) // chip.sector_bytes,
+        ideal=ideal,
+        pieces=tuple(pieces),
+        wavefronts=tuple(waves),
+    )
+
+
+def source_line(trace: Trace, file: str, line: int) -> str:
+    """The text of a source line, without its indentation; empty where it is not in the trace."""
+    lines = trace.sources.get(file, "").splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

@@ -1,0 +1,142 @@
+"""The lower half of the picture of a global or local access: the lines of 128 bytes that are touched, and their sectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memlane.report.picture import shapes as s
+from memlane.report.picture.drawing import Drawing
+
+LEFT, WIDTH = 64.0, 1152.0
+_ABREAST = 8
+"""So many lines fit side by side with their four sectors in a row; of more, each is a column of sectors."""
+_HEIGHT, _STACKED = 64.0, 40.0
+"""Of a sector in a row, and in a column."""
+_SECTOR = 32
+
+Runs = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Sectors:
+    """What is to be drawn of each sector."""
+
+    lines: tuple[int, ...]
+    """The lines touched, by address divided by their size."""
+    moved: Counter[int]
+    """How often each sector moves, by address divided by 32."""
+    asked: dict[int, Runs]
+    """Of each sector the bytes that are asked for, as runs from and to."""
+    line_bytes: int
+
+    @classmethod
+    def of(cls, drawing: Drawing) -> _Sectors:
+        line_bytes = drawing.chip.line_bytes
+        moved: Counter[int] = Counter()
+        asked: dict[int, set[int]] = {}
+        for piece in drawing.pieces:
+            moved.update(range(piece.start // _SECTOR, (piece.start + piece.nbytes) // _SECTOR))
+            for touch in piece.touches:
+                for byte in range(touch.address, touch.address + touch.nbytes):
+                    asked.setdefault(byte // _SECTOR, set()).add(byte % _SECTOR)
+        lines = sorted({sector * _SECTOR // line_bytes for sector in moved})
+        return cls(tuple(lines), moved, {sector: _runs(sorted(found)) for sector, found in asked.items()}, line_bytes)
+
+
+Place = Callable[[int], tuple[float, float]]
+"""From the address of a byte to the left upper corner of where it is drawn."""
+
+
+def draw_sectors(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> tuple[list[str], float]:
+    """Arrows from the lanes, whose lower middles are at `lanes(number)` and `top`, and the lines below; and where the drawing ends."""
+    found = _Sectors.of(drawing)
+    count, per_line = len(found.lines), found.line_bytes // _SECTOR
+    stacked = count > _ABREAST
+    upper = top + (190 if stacked else 150)
+    gap = min(14.0, 160.0 / count)
+    pitch = (WIDTH + gap) / count
+    across = 1 if stacked else per_line
+    width, height = (pitch - gap) / across, _STACKED if stacked else _HEIGHT
+    column = {line: index for index, line in enumerate(found.lines)}
+
+    def corner(sector: int) -> tuple[float, float]:
+        line, number = divmod(sector, per_line)
+        left = LEFT + column[line] * pitch
+        return (left, upper + number * height) if stacked else (left + number * width, upper)
+
+    shapes: list[str] = []
+    for line in found.lines:
+        for sector in range(line * per_line, (line + 1) * per_line):
+            shapes += _sector(found, sector, *corner(sector), width, height)
+    for piece in drawing.pieces:
+        for touch in piece.touches:
+            middle = touch.address + touch.nbytes / 2
+            x, y = corner(touch.address // _SECTOR)
+            shapes.append(s.arrow(lanes(touch.lane), top, x + (middle % _SECTOR) / _SECTOR * width, y, s.ASKED, faint=stacked))
+    bottom = upper + height * (per_line if stacked else 1)
+    shapes += _offsets(found, pitch, gap, bottom + 18)
+    shapes += _legend(found, drawing, bottom + 48)
+    return shapes, bottom + 60
+
+
+def _sector(found: _Sectors, sector: int, x: float, y: float, width: float, height: float) -> list[str]:
+    """One sector: what moves of it, what of that is asked for, and how often it moves if that is more than once."""
+    moves = found.moved[sector]
+    shapes = [s.rect(x, y, width, height, s.WASTED if moves else s.EMPTY)]
+    for first, last in found.asked.get(sector, []):
+        left = x + first / _SECTOR * width
+        shapes.append(s.rect(left, y, max(1.5, (last - first) / _SECTOR * width), height, s.ASKED))
+        shapes += [
+            s.line(x + word / _SECTOR * width, y, x + word / _SECTOR * width, y + height, s.FRAME) for word in _cuts(first, last, width)
+        ]
+    shapes.append(s.rect(x, y, width, height, None, frame=s.FRAME, dashed=not moves))
+    if moves > 1:
+        shapes.append(s.text(x + width / 2, y + height / 2 + 4, f"{moves} x", 12, s.TEXT, anchor="middle", bold=True))
+    return shapes
+
+
+def _cuts(first: int, last: int, width: float) -> range:
+    """Between the words of what is asked for, where these are wide enough to be told apart."""
+    return range(first // 4 * 4 + 4, last, 4) if width >= 8 * 6 else range(0)
+
+
+def _offsets(found: _Sectors, pitch: float, gap: float, y: float) -> list[str]:
+    """How far each line lies from the first; where they are narrow, how far they lie apart."""
+    base = found.lines[0] * found.line_bytes
+    steps = {later - earlier for earlier, later in zip(found.lines, found.lines[1:], strict=False)}
+    if pitch - gap < 60:
+        apart = f", {steps.pop() * found.line_bytes:,} bytes apart" if len(steps) == 1 else ""
+        return [s.text(LEFT, y, f"{len(found.lines)} lines of {found.line_bytes} bytes{apart}", 14, s.MUTED)]
+    labels = [f"line +{line * found.line_bytes - base:,}" for line in found.lines]
+    labels[0] = f"a line of {found.line_bytes} bytes" if pitch > 200 else "line 0"
+    return [s.text(LEFT + index * pitch, y, label, 14, s.MUTED) for index, label in enumerate(labels)]
+
+
+def _legend(found: _Sectors, drawing: Drawing, y: float) -> list[str]:
+    sectors = sum(found.moved.values())
+    wasted = drawing.moved_bytes - drawing.asked_bytes
+    entries = [(s.ASKED, False, f"asked for: {drawing.asked_bytes:,} B")]
+    if wasted:
+        entries.append((s.WASTED, False, f"moves too: {wasted:,} B"))
+    if sectors < len(found.lines) * (found.line_bytes // _SECTOR):
+        entries.append((s.EMPTY, True, "stays where it is"))
+    shapes, x = [], LEFT
+    for ink, dashed, words in entries:
+        shapes.append(s.rect(x, y - 13, 16, 16, ink, frame=s.FRAME, dashed=dashed))
+        shapes.append(s.text(x + 24, y, words, 15, s.TEXT))
+        x += 24 + 8.2 * len(words) + 36
+    shapes.append(s.text(LEFT + WIDTH, y, f"a box is a sector of {_SECTOR} bytes", 15, s.MUTED, anchor="end"))
+    return shapes
+
+
+def _runs(numbers: list[int]) -> Runs:
+    """Runs of neighbours, each from its first number to behind its last."""
+    found: Runs = []
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1] = (found[-1][0], number + 1)
+        else:
+            found.append((number, number + 1))
+    return found
