@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from memlane.instrument.origins import Origins, origins_of
 from memlane.ptx import (
     ControlFlow,
     Function,
@@ -50,10 +51,12 @@ def site_table(module: Module) -> SiteTable:
     reached_from = _kernels_of_functions(module)
     for function in module.functions.values():
         assert function.body is not None
-        live = live_results(function)
+        live, origins = live_results(function), origins_of(function)
         for index, instruction in enumerate(function.body.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if isinstance(found, Site):
+                source = origins.get(index, Origins())
+                found = replace(found, address_parameters=source.parameters, address_loads=source.loads)
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found:

@@ -15,7 +15,7 @@ from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
 from memlane.measure.observed import branch_counts, counts_of_sites, summed_counts
-from memlane.measure.perturbation import perturbation_of
+from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
@@ -209,6 +209,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
         perturbation=perturbation_of(launch, grid.record.probed, grid.record.times),
         failed=grid.failure,
+        resident_blocks=resident_blocks_of(launch),
     )
 
 

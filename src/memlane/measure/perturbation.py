@@ -36,6 +36,20 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
     return replace(times, plain=plain, probed=with_probes)
 
 
+def resident_blocks_of(launch: Launch) -> int | None:
+    """Blocks of the launch, without probes, that one multiprocessor holds at once; None where the target cannot tell."""
+    kernel, (x, y, z) = launch.kernel, launch.block
+    key = ("resident blocks", kernel.name, x * y * z, launch.shared_bytes)
+    kept = kernel.loaded.attached
+    if key not in kept:
+        try:
+            kept[key] = kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes)
+        except Exception:  # Whatever it is, no trace is to be lost for it.
+            kept[key] = None
+    found: int | None = kept[key]
+    return found
+
+
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
     """The median times of the launch without probes and with them; its memory is as before when this returns."""
     plain, with_probes = rehearsed(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)

@@ -82,3 +82,5 @@ class LaunchInfo:
     """Why the launch broke off; its records are those that were made until then. Empty for one that ended."""
     sample: Sample | None = None
     """Which part of the launch was traced; None for all of it. `counts` and `branches` are of the whole launch even so."""
+    resident_blocks: int | None = None
+    """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""

@@ -46,6 +46,10 @@ class Site:
     """Instructions other than the access that are awaited between its clock reads too, as `0x01f0 LDG.E`: the time may be theirs."""
     changed: str = ""
     """What tracing made of its accesses, as `7 x 4 B in the original, 1 x 4 B traced`; empty where they are the same, or not known."""
+    address_parameters: tuple[int, ...] = ()
+    """Positions of the kernel's parameters from which the address is computed."""
+    address_loads: tuple[int, ...] = ()
+    """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
 
     @property
     def has_sectors(self) -> bool:
