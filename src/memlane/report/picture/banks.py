@@ -18,7 +18,7 @@ _MANY = 16
 def draw_banks(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> tuple[list[str], float]:
     """Arrows from the lanes, whose lower middles are at `lanes(number)` and `top`, the banks, and a row for each wavefront; and where the
     drawing ends."""
-    rule, waves = drawing.chip.banks, drawing.wavefronts
+    rule, waves = drawing.rule, drawing.wavefronts
     pitch, upper = WIDTH / rule.banks, top + 120
     height = _TALL if len(waves) <= _MANY else _LOW
     first = upper + _BANK_HEIGHT + 10
@@ -69,7 +69,7 @@ def _row(drawing: Drawing, wave: Wavefront, turn: int, y: float, pitch: float, h
 
 def _span(drawing: Drawing, touch: Touch) -> tuple[int, float]:
     """The first bank of a touch, and how many it reaches over."""
-    rule = drawing.chip.banks
+    rule = drawing.rule
     first = touch.address // rule.bank_bytes
     last = (touch.address + touch.nbytes - 1) // rule.bank_bytes
     return first % rule.banks, last - first + 1

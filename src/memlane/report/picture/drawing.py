@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from memlane.chip import Chip, access, served
+from memlane.chip import ACCESS_KINDS, BankRule, Chip, access, served
 from memlane.record import AccessExample, Trace, kernel_label
 
 LANES = 32
@@ -27,6 +27,8 @@ class Drawing:
     origin: str
     """Which access it is, of which launch, and by whose rules."""
     chip: Chip
+    rule: BankRule
+    """How the chip's shared memory serves an access of this kind."""
     space: str
     active_mask: int
     addresses: tuple[int, ...]
@@ -48,7 +50,8 @@ class Drawing:
     @cached_property
     def asked_bytes(self) -> int:
         """Distinct bytes that the lanes ask for."""
-        touches = [one for group in (*self.pieces, *self.wavefronts) for one in group.touches]
+        groups: tuple[served.Piece | served.Wavefront, ...] = (*self.pieces, *self.wavefronts)
+        touches = [one for group in groups for one in group.touches]
         return len({byte for one in touches for byte in range(one.address, one.address + one.nbytes)})
 
     @property
@@ -83,15 +86,17 @@ class Drawing:
             return f"{self.moved_bytes:,} bytes move, and {self.asked_bytes:,} of them ({share}) are asked for."
         if self.transactions <= self.ideal:
             return "" if self.ideal == 1 else "No bank is asked for two rows at once."
-        bank, rows = self.fullest_bank
-        if self.chip.bank_rule("load").times or rows < 2:
-            return ""
-        return f"In bank {bank} alone {rows} different words are asked for, one wavefront each."
+        bank, waves = self.fullest_bank
+        if self.rule.same_word == "one by one":
+            return f"{waves} lanes meet in bank {bank}, which serves them one by one."
+        if (self.rule.times or 1) > 1:
+            return f"Accesses of this kind go through the banks {self.rule.times} times; bank {bank} takes part in {waves} wavefronts."
+        return f"Bank {bank} alone is asked for {waves} different words, one wavefront each." if waves > 1 else ""
 
     @cached_property
     def fullest_bank(self) -> tuple[int, int]:
         """The bank that serves in the most wavefronts, and how many these are."""
-        rule = self.chip.banks
+        rule = self.rule
         counts = Counter(
             bank
             for wave in self.wavefronts
@@ -106,7 +111,7 @@ def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
     """The picture of an access of a trace by the rules of `chip`, which may be another than the one it ran on."""
     site, launch = trace.sites[example.site], trace.launches[example.launch]
     numbers = (chip, example.addresses, example.active_mask, example.nbytes)
-    kind = next(one for one in ("load", "load_past_l1", "store", "atomic", "compare_swap", "increment") if one == example.access)
+    kind = ACCESS_KINDS[ACCESS_KINDS.index(example.access)]
     pieces: list[served.Piece] = []
     waves: list[served.Wavefront] = []
     if example.space == "shared":
@@ -123,6 +128,7 @@ def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
         code=source_line(trace, site.file, site.line),
         origin=f"{kernel_label(launch.kernel)}, launch {launch.id}, {who}; {_PLACES[example.space]} by the rules of {chip.name}{ran}",
         chip=chip,
+        rule=chip.bank_rule(kind),
         space=example.space,
         active_mask=example.active_mask,
         addresses=example.addresses,

@@ -91,7 +91,7 @@ def _sector(found: _Sectors, sector: int, x: float, y: float, width: float, heig
         shapes += [
             s.line(x + word / _SECTOR * width, y, x + word / _SECTOR * width, y + height, s.FRAME) for word in _cuts(first, last, width)
         ]
-    shapes.append(s.rect(x, y, width, height, None, frame=s.FRAME, dashed=not moves))
+    shapes.append(s.rect(x, y, width, height, None, frame=s.MUTED if moves else s.FRAME, dashed=not moves))
     if moves > 1:
         shapes.append(s.text(x + width / 2, y + height / 2 + 4, f"{moves} x", 12, s.TEXT, anchor="middle", bold=True))
     return shapes

@@ -100,7 +100,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _banks(drawing: Drawing) -> list[Text]:
     """A row for each wavefront, in it for each bank the lane that gets what it delivers."""
-    rule = drawing.chip.banks
+    rule = drawing.rule
     cell = (COLUMNS - 4) // max(rule.banks, LANES)
     found = [Text("bank" + "".join(f"{bank:>{cell}}" for bank in range(rule.banks)), "bold"), Text("─" * (4 + cell * rule.banks), "dim")]
     several = False
