@@ -177,9 +177,9 @@ Profile = dict[str, dict[str, list[dict[str, float]]]]
 """By operation and SASS opcode: the profiler's metrics of each pattern in turn."""
 
 
-def profiled(program: str, chosen: Setting, options: argparse.Namespace) -> Profile:
-    """What Nsight Compute counts."""
-    script = [sys.executable, str(Path(__file__)), "--target", options.target, "--once", *(["--quick"] if options.quick else [])]
+def profiled(program: str, script_file: Path, options: argparse.Namespace) -> Profile:
+    """What Nsight Compute counts when the script is run with `--once`."""
+    script = [sys.executable, str(script_file), "--target", options.target, "--once", *(["--quick"] if options.quick else [])]
     found: Profile = {}
     for launch in report(program, [WAVEFRONTS, IDEAL], script, dict(os.environ), options.limit).disassembled:
         by_opcode = found.setdefault(launch.kernel.removeprefix("once_"), {})
@@ -251,25 +251,22 @@ def table(op: Operation, measured: list[Measured]) -> Iterator[str]:
         yield f"{op.name}: {one.pattern.name:70} {one.cycles:8.2f} {rule}  {counted}"
 
 
-def main() -> None:
-    arguments = parser(__doc__)
-    arguments.set_defaults(limit=90.0)
-    arguments.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
-    options = arguments.parse_args()
-    chosen = setting(options)
+def compared(script: Path, chosen: Setting, options: argparse.Namespace) -> list[Row]:
+    """Rule, clock and profiler side by side for every operation and pattern, printed. With `--once`, as the profiler runs it, only each
+    pattern once and no rows."""
     bench = Bench(options.target, chosen)
     if options.once:
         for op in chosen.operations:
             bench.once(op)
         bench.target.sync()
-        return
+        return []
     cycles = {op.name: bench.cycles(op) for op in chosen.operations}
-    head, program = machine(options), find() if options.target.startswith("cuda") else None
+    program = find() if options.target.startswith("cuda") else None
     counted: Profile = {}
     found = []
     if program:
         try:
-            counted = profiled(program, chosen, options)
+            counted = profiled(program, script, options)
         except Exception as error:
             found.append(failed("Nsight Compute", f"{type(error).__name__}: {error}"))
     for op in chosen.operations:
@@ -280,7 +277,22 @@ def main() -> None:
             measured.append(Measured(pattern, cycles[op.name][number], expected(bench.target.chip, op, pattern), seen))
         print("\n".join(table(op, measured)))
         found += rows(op, measured, bench.target.modelled)
-    store("shared_rule", found, **head)
+    return found
+
+
+def arguments(text: str | None) -> argparse.ArgumentParser:
+    """Of a script that calls `compared`."""
+    made = parser(text)
+    made.set_defaults(limit=90.0)
+    made.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    return made
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    found = compared(Path(__file__), setting(options), options)
+    if not options.once:
+        store("shared_rule", found, **machine(options))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,11 @@ def latency(
         typer.echo(f"\nWith --write-chip this goes into {chip_path(chosen.chip)}:\n\n{text}")
 
 
+def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
+    """Measure what shifts and other layouts of shared memory gain, over patterns, widths and warps, and what their addresses cost."""
+    _run("shift", target_of(target or None), quick, out, only)
+
+
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
     """Refuse before anything is measured what would be refused afterwards."""
     if save_chip and target.modelled:
@@ -68,7 +73,10 @@ def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) ->
     result = lab.run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
     console = Console()
     for title, table in result.tables.items():
-        console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + "; cycles", style="bold"))
+        if not table.printed:
+            continue
+        unit = "; cycles" if _in_cycles(table) else ""
+        console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
         console.print(_grid(table))
         console.print()
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
@@ -82,10 +90,24 @@ def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) ->
     return result, where
 
 
+def _in_cycles(table: Table) -> bool:
+    """Whether all its numbers are cycles, so that the title can say so once."""
+    numbers = [column for column in range(len(table.head)) if any(isinstance(line[column], float) for line in table.lines)]
+    return all(table.head[column].endswith("_cycles") for column in numbers)
+
+
 def _grid(table: Table) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    unit = "" if _in_cycles(table) else ", cycles"
     for number, name in enumerate(table.head):
-        grid.add_column(name.removesuffix("_cycles"), justify="left" if number < 2 else "right", overflow="fold", no_wrap=number < 2)
+        title = name.replace("_cycles", unit)
+        grid.add_column(title, justify="left" if number < 2 else "right", overflow="fold", no_wrap=number < 2)
     for line in table.lines:
-        grid.add_row(*("-" if cell is None else f"{cell:.1f}" if isinstance(cell, float) else cell for cell in line))
+        grid.add_row(*(_cell(cell) for cell in line))
     return grid
+
+
+def _cell(cell: str | float | None) -> str:
+    if cell is None or isinstance(cell, str):
+        return cell or "-"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.1f}"

@@ -9,7 +9,8 @@ measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
 from memlane.lab.latency import LATENCY
 from memlane.lab.result import Machine, Result, Row, Table, machine
 from memlane.lab.seam import Lab, Request
+from memlane.lab.shift import SHIFT
 
-LABS = {lab.name: lab for lab in (LATENCY,)}
+LABS = {lab.name: lab for lab in (LATENCY, SHIFT)}
 
 __all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

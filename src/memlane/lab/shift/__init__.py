@@ -1,0 +1,34 @@
+"""The published experiment on random address shifts, again and further: how much a layout of shared memory gains, and what it costs.
+
+Warps of one block access a tile of 32 x 32 elements: contiguous, stride (a column), diagonal, anti-diagonal, random; each access at an
+offset of its own in the tile, drawn at random. Clock cycles lie between two reads of the clock of each warp, the first when its addresses
+are there, the second when its last value is (for stores: when a load behind them is). With the address *excluded* it is computed before the
+first read, which is what a shift in hardware would give; *included*, between the two. One access of each warp, as was published, and 16
+back to back. Random shifts are drawn anew for each run. The speed-up is over the tile without a shift, with the interval of 95 % of the
+mean over the runs. The published probe, two bare clock reads, stands beside; and so do three places for the table of shifts, for the slides
+do not say in words where theirs lay.
+
+T. Fujita: "Rigorous evaluation of random address shifts by PTX code of GPUs" (slides, Hiroshima University), on a GeForce GTX 680: stride
+2.3 times as fast with the computation of the address included and about 23 times with it excluded; other patterns slower, or hardly
+different.
+
+Prediction for an H200, 32 warps, before it was measured:
+
+    16 accesses, excluded     stride of 4 bytes 22 to 28 times, for 16 x 32 accesses of 32 wavefronts take 16,384 cycles and those of 1 take
+                              512 and a latency; of 8 bytes 13 to 15 times with the searched layout, for 2 wavefronts are its least; RAP of
+                              8 bytes 6 to 8 times, since 32 shifts are no longer different in 16 banks. Diagonals: the searched layout
+                              (2 wavefronts at most) 1.5 times as fast as RAP (3.6). RAS, stride, 4 bytes: 8 times.
+    16 accesses, included     stride 6 to 10 times for layouts of arithmetic, 4 to 6 for tables in shared memory; contiguous and diagonal
+                              slower than without a shift: the address costs 3 to 6 instructions, which 32 warps issue at 4 a cycle
+    one access, excluded      stride 10 times, by the mean over the warps
+    table in constant memory  the slowest for stride, where all lanes look up other rows: 32 passes; in shared memory the quickest
+    whole kernels             transpose 1.1 to 1.3 times (memory bounds it), product 4 times, butterfly 1.1; XOR as padding, and padding
+                              takes room. `align` is without conflicts as it is, and every shift makes it slower: 0.5 times by padding,
+                              which puts its anti-diagonals into one bank
+
+On the emulator with the chip GTX 680 in its mode of 8-byte banks the order of these is as the slides', and its times are a model's.
+"""
+
+from memlane.lab.shift.lab import SHIFT
+
+__all__ = ["SHIFT"]

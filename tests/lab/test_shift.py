@@ -1,0 +1,157 @@
+"""The lab of shifts, on the emulator: what the chip's rule gives is known beforehand, and so is what NumPy computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memlane.compile import assemble, cuda
+from memlane.errors import CommandError
+from memlane.lab import LABS, Request
+from memlane.lab.shift import kernels
+from memlane.lab.shift.cases import LAYOUTS, NONE, PATTERNS, RAP, RAS, SEARCHED, accesses, drawn
+from memlane.lab.shift.kernels import KERNELS, alignment, outcomes, walsh_hadamard
+from memlane.lab.shift.lab import CASES, speed_up
+from memlane.lab.shift.measure import SOURCE, Bench, Case, Mean
+from memlane.launch import Target
+from memlane.measure import count
+from memlane.sass import disassemble
+from memlane.targets import target
+
+STRIDE = Case("stride", NONE, 4, "read", 1, 1)
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Target:
+    return target("emulator:h200", deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def bench(emulator: Target) -> Bench:
+    return Bench(emulator, 4, 4)
+
+
+def test_the_wavefronts_are_those_of_the_layouts_page(bench: Bench) -> None:
+    of = {layout: bench.wavefronts(replace(STRIDE, layout=layout, warps=32)) for layout in LAYOUTS}
+    assert of == {NONE: 32, RAS: pytest.approx(3.53, abs=0.3), RAP: 1, "pad(1)": 1, "xor": 1, SEARCHED: 1}
+    assert bench.wavefronts(replace(STRIDE, layout=SEARCHED, width=8, warps=32)) == 2
+    assert bench.wavefronts(replace(STRIDE, pattern="antidiagonal", layout="pad(1)")) == 32
+
+
+def test_one_access_without_a_shift_takes_31_wavefronts_more(bench: Bench) -> None:
+    plain, rap = (bench.cycles(replace(STRIDE, layout=layout)).warp.value for layout in (NONE, RAP))
+    assert plain - rap == 31
+
+
+def test_many_accesses_of_many_warps_take_their_wavefronts(bench: Bench) -> None:
+    """16 accesses of 32 warps at 32 wavefronts each, and a latency."""
+    block = bench.cycles(replace(STRIDE, warps=32, count=16)).block
+    assert block is not None
+    assert 16 * 32 * 32 <= block.value <= 16 * 32 * 32 + 100
+
+
+def test_the_address_costs_what_it_computes_only_if_it_is_included(bench: Bench) -> None:
+    excluded, included = (replace(STRIDE, pattern="contiguous", layout=RAP, included=one) for one in (False, True))
+    assert bench.cycles(excluded).warp.value + 20 < bench.cycles(included).warp.value
+    assert bench.cycles(excluded).warp.value == bench.cycles(replace(excluded, layout=NONE)).warp.value
+
+
+@pytest.mark.parametrize("table", ["global", "constant", "shared"])
+def test_a_table_lies_where_it_is_wanted(bench: Bench, table: str) -> None:
+    """A column under RAP is free of conflicts only if the kernel looks up the shifts that were drawn; under RAS it takes what the rule says
+    of these very shifts."""
+    for layout in (RAP, RAS):
+        case = replace(STRIDE, layout=layout, included=True, table=table, warps=4)
+        call, arguments = bench.bound(case, bench.target.empty((4, 4, 2), "i8"))
+        timed = [one for one in count(call, *arguments).sites if "volatile" in one.site.op]
+        assert sum(one.wavefronts or 0 for one in timed) == bench.wavefronts(case) * 4 * 4
+        assert sum(one.requests for one in timed) == 4 * 4
+
+
+def test_random_layouts_are_drawn_anew_and_others_are_not(emulator: Target) -> None:
+    assert len({layout.shifts for layout in drawn(RAS, 4, emulator.chip, 8).layouts}) == 8  # type: ignore[attr-defined]
+    assert drawn(RAS, 4, emulator.chip, 8).shifts.shape == (8, 32)
+    assert len(drawn("xor", 4, emulator.chip, 8).layouts) == 1
+    assert accesses("stride", 2, 3, 8).rows.shape == (8, 3, 64)
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_between_the_clock_reads_stand_the_accesses_and_no_other(kind: str) -> None:
+    """In the assembled code, whatever the assembler moves: 16 accesses; behind stores the one load that tells when they are done."""
+    macros = {"ELEMENT": "unsigned", "WIDTH": 4, "ROWS": 32, "ROOM": 1024, "COUNT": 16, "INCLUDED": 0, "TABLE": 0, "TABLE_WORDS": 1}
+    module = cuda("".join(f"#define {name} {value}\n" for name, value in macros.items()) + SOURCE.read_text(encoding="utf-8"))
+    code = disassemble(assemble(module).data).functions[kind].instructions
+    clocks = [place for place, one in enumerate(code) if "SR_CLOCKLO" in one.text]
+    assert len(clocks) == 2
+    inside = [one.opcode for one in code[clocks[0] : clocks[1]] if one.opcode[:2] in ("LD", "ST", "AT", "RE")]
+    assert inside == (["LDS"] * 16 if kind == "read" else ["STS"] * 16 + ["LDS"])
+
+
+def test_the_interval_of_a_quotient() -> None:
+    """A quotient of means with errors of 1 % and 2 % has one of sqrt(5) %."""
+    assert Mean(300.0, 3.0).over(Mean(100.0, 2.0)) == Mean(3.0, pytest.approx(3 * 0.05**0.5 / 10))  # type: ignore[arg-type]
+    spread = Mean.of(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert (spread.value, spread.within) == (2.5, pytest.approx(1.96 * np.std([1, 2, 3, 4], ddof=1) / 2))
+
+
+# -- whole kernels -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_references_of_the_kernels() -> None:
+    word = np.array([[0, 1, 2, 3] * 8])
+    assert alignment(word, word)[0, -1, -1] == 2 * 32
+    assert alignment(word[:, :2], word[:, :2])[0].tolist() == [[2, 1], [1, 4]]
+    matrix = np.array([[1]])
+    for _ in range(10):
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    row = np.random.default_rng(1).integers(-9, 9, (1, 1024), dtype=np.int32)
+    assert (walsh_hadamard(row)[0] == matrix @ row[0]).all()
+
+
+def test_whole_kernels_compute_the_same_in_every_layout_and_take_what_the_rule_says(emulator: Target) -> None:
+    """That outputs equal NumPy's, `outcomes` asks itself."""
+    found = {kernel.name: {one.way: one for one in outcomes(emulator, kernel, 4, 1)} for kernel in KERNELS}
+    tiles = 4
+    assert found["transpose"][NONE].wavefronts == tiles * (32 + 32 * 32)
+    assert all(found["transpose"][way].wavefronts == tiles * (32 + 32) for way in ("pad(1)", "xor", SEARCHED))
+    for name, several in found.items():
+        # The anti-diagonals of a tile without a shift have no conflicts, and neither have its rows: nothing is better.
+        assert several[SEARCHED].wavefronts < several[NONE].wavefronts or name == "align"
+        assert several[SEARCHED].layout.size == 1024
+    assert found["align"]["pad(1)"].wavefronts > 4 * found["align"][SEARCHED].wavefronts  # ... and those of a padded tile lie in one bank
+
+
+def test_an_output_that_is_wrong_is_refused(emulator: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "walsh_hadamard", lambda rows: rows)
+    with pytest.raises(Exception, match="butterfly with the tile none does not compute what NumPy does"):
+        outcomes(emulator, KERNELS[-1], 1, 1)
+
+
+# -- the lab -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_quick_run_of_two_patterns(emulator: Target) -> None:
+    result = LABS["shift"].run(emulator, Request(quick=True, only=("stride", "contiguous")))
+    assert {"excluded-1", "excluded-16", "included-1", "included-16", "probes", "tables", "wavefronts", "all"} <= set(result.tables)
+    rows = {row.case: row for row in result.rows}
+    four, eight = rows["stride, read of 4 bytes, 32 warps, 16 accesses"], rows["stride, read of 8 bytes, 32 warps, 16 accesses"]
+    assert (four.reach, eight.reach) == (20.0, 15.0)
+    assert four.value is not None
+    assert four.value > 15
+    assert rows["stride, address excluded, rap"].peer["published"] == 23.0
+    assert "read-4-excluded-16" in result.figures
+    assert not result.tables["all"].printed
+
+
+def test_a_pattern_that_is_not_there() -> None:
+    with pytest.raises(CommandError, match="--only zigzag: there is no such case; choose among: contiguous, stride"):
+        LABS["shift"].run(target("emulator:h200"), Request(only=("zigzag",)))
+    assert CASES[:5] == PATTERNS
+
+
+def test_speed_up_is_over_the_same_accesses_without_a_shift(bench: Bench) -> None:
+    case = replace(STRIDE, layout="xor")
+    measured = {one: bench.cycles(one) for one in (STRIDE, case)}
+    assert speed_up(measured, case).value == measured[STRIDE].warp.value / measured[case].warp.value
