@@ -33,7 +33,6 @@ from running import measure, parser
 from memlane.export import export, exporters
 from memlane.instrument import (
     HEADER_BYTES,
-    HEADER_DTYPE,
     RECORD_DTYPE,
     SLICE_DTYPE,
     TraceOptions,
@@ -76,8 +75,7 @@ def made_up(records: int, sites: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]
     warps = blocks * WARPS_PER_BLOCK
     layout = buffer_layout(warps, RECORDS_PER_WARP, 0)
     buffer = np.zeros(layout.nbytes, np.uint8)
-    buffer[:HEADER_BYTES] = initial_header(layout)
-    buffer[:HEADER_BYTES].view(HEADER_DTYPE)["head"] = warps
+    buffer[:HEADER_BYTES] = initial_header(layout, warps)
     slices = buffer[HEADER_BYTES:].reshape(warps + 1, layout.slice_bytes)[1:]
     random = np.random.default_rng(4)
     block, warp = np.divmod(np.arange(warps), WARPS_PER_BLOCK)

@@ -14,6 +14,7 @@ from memlane.emulate import Emulator
 from memlane.instrument import (
     COUNTERS,
     HEADER_BYTES,
+    NO_ENTRY,
     POINTER,
     SLICE_DTYPE,
     BufferLayout,
@@ -25,6 +26,7 @@ from memlane.instrument import (
     buffer_layout,
     count,
     decode,
+    entry,
     initial_header,
     read_counters,
     trace,
@@ -91,8 +93,7 @@ class Run:
         held[:HEADER_BYTES] = initial_header(layout or buffer_layout(1, 0))
         address, owner = self.target.allocate(held.nbytes)
         self.target.write(address, held)
-        pointer = 0 if layout is None else address
-        self.target.write(self.target.symbol(loaded, POINTER)[0], np.array([pointer], np.uint64))
+        self.target.write(self.target.symbol(loaded, POINTER)[0], NO_ENTRY if layout is None else entry(address, layout))
         for _ in range(times):
             result = self._launch(loaded, traced.extra_shared_bytes if layout is not None else 0)
         self.target.read(address, held)

@@ -9,7 +9,20 @@ import numpy.typing as npt
 import pytest
 
 from memlane.errors import BadLaunch, RecordError
-from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, buffer_layout, decode, initial_header
+from memlane.instrument import (
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    NO_ENTRY,
+    RECORD_DTYPE,
+    SLICE_DTYPE,
+    BufferLayout,
+    buffer_layout,
+    decode,
+    entry,
+    homeless_warps,
+    initial_header,
+    taken_slices,
+)
 
 Bytes = npt.NDArray[np.uint8]
 SLICE_FIELDS = SLICE_DTYPE.names or ()
@@ -18,8 +31,7 @@ SLICE_FIELDS = SLICE_DTYPE.names or ()
 def fresh(layout: BufferLayout, asked: int = 0) -> Bytes:
     """A buffer as its header says, in which `asked` warps have asked for a slice."""
     buffer = np.zeros(layout.nbytes, np.uint8)
-    buffer[:HEADER_BYTES] = initial_header(layout)
-    buffer[:HEADER_BYTES].view(HEADER_DTYPE)["head"] = asked
+    buffer[:HEADER_BYTES] = initial_header(layout, asked)
     return buffer
 
 
@@ -37,18 +49,43 @@ def fill(buffer: Bytes, layout: BufferLayout, number: int, records: dict[int, tu
 def test_layout() -> None:
     layout = buffer_layout(warps=10, records_per_warp=5, overflow_per_warp=2)
     assert layout.slice_bytes == 384  # 128 of header, 7 records of 32, to the next multiple of 128
-    assert layout.nbytes == 256 + 11 * 384
+    assert layout.nbytes == 34 * 128 + 11 * 384
     assert buffer_layout(1, 5).overflow == 5
     header: Any = initial_header(layout).view(HEADER_DTYPE)[0]
     assert bytes(initial_header(layout)[:8]) == b"memlane\0"
     assert (header["slices"], header["capacity"], header["overflow"], header["slice_bytes"]) == (10, 5, 2, 384)
-    assert (header["zero"], header["dummy"], header["head"]) == (0, 0, 0)
+    assert (header["homeless"], header["heads"].any()) == (0, False)
 
 
-def test_the_counter_that_all_warps_share_is_alone_in_its_line() -> None:
+def test_each_counter_is_alone_in_its_line() -> None:
     assert HEADER_DTYPE.fields is not None
-    places = {name: entry[1] // 128 for name, entry in HEADER_DTYPE.fields.items()}
-    assert [name for name, line in places.items() if line == places["head"]] == ["head"]
+    lines = {name: place[1] // 128 for name, place in HEADER_DTYPE.fields.items()}
+    assert [name for name, line in lines.items() if line == lines["homeless"]] == ["homeless"]
+    heads = np.zeros(1, HEADER_DTYPE)["heads"]
+    assert lines["heads"] == max(lines.values())
+    assert (heads.strides[1], heads.shape[1]) == (128, 32)
+    assert HEADER_DTYPE.itemsize == 128 * (lines["heads"] + 32)
+
+
+@pytest.mark.parametrize(("slices", "asked"), [(5, 0), (5, 3), (5, 5), (5, 9), (100, 33), (100, 100), (100, 163)])
+def test_the_counters_of_warps_that_came_in_turn(slices: int, asked: int) -> None:
+    header = initial_header(buffer_layout(slices, 1), asked)
+    assert taken_slices(header).tolist() == list(range(1, 1 + min(slices, asked)))
+    assert homeless_warps(header) == max(0, asked - slices)
+
+
+def test_counters_hand_out_every_32nd_slice_and_no_more_than_there_are() -> None:
+    header = initial_header(buffer_layout(70, 1))
+    heads = header.view(HEADER_DTYPE)["heads"]
+    heads[0, 3, 0], heads[0, 6, 0], heads[0, 31, 0] = 2, 90, 1
+    assert taken_slices(header).tolist() == [4, 7, 32, 36, 39]  # 1 + 6 + 64 would be slice 71
+
+
+def test_what_a_kernel_is_told_of_its_buffer() -> None:
+    words: Any = entry(1 << 40, buffer_layout(10, 5, 2)).view(np.uint32).tolist()
+    assert words == [0, 1 << 8, 10, 384, 5, 7, 32, 0]
+    assert not NO_ENTRY.any()
+    assert len(NO_ENTRY) == 32
 
 
 def test_extents_that_no_buffer_has() -> None:
@@ -158,15 +195,15 @@ def test_what_a_consumer_waited_comes_with_its_record() -> None:
 
 def test_foreign_and_damaged_data() -> None:
     layout = buffer_layout(2, 2)
-    with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 256"):
+    with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 4352"):
         decode(np.zeros(100, np.uint8))
     with pytest.raises(RecordError, match="this is no trace buffer: it begins with 0x0000000000000000, not 0x00656e616c6d656d"):
-        decode(np.zeros(4096, np.uint8))
+        decode(np.zeros(8192, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 3"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 4"):
         decode(newer)
-    with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 1024 bytes, it has 1023"):
+    with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 5120 bytes, it has 5119"):
         decode(fresh(layout)[:-1])
     scrambled = fresh(layout)
     scrambled[:HEADER_BYTES].view(HEADER_DTYPE)["slice_bytes"] = 64

@@ -194,7 +194,7 @@ def test_names_of_the_kernel_are_left_alone() -> None:
 
 def test_a_variable_tells_where_the_buffer_is() -> None:
     module = trace(parse(SCALE, "scale.ptx")).module
-    assert print_module(module).count(".visible .global .align 8 .u64 memlane_trace;") == 1
+    assert print_module(module).count(".visible .global .align 32 .b32 memlane_trace[8];") == 1
     assert trace(kernel("ret;")).positions == {}
 
 

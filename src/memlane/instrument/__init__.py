@@ -26,11 +26,15 @@ matching        whether the hardware accesses memory as the PTX says: `exactness
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
+    NO_ENTRY,
     RECORD_DTYPE,
     SLICE_DTYPE,
     BufferLayout,
     buffer_layout,
+    entry,
+    homeless_warps,
     initial_header,
+    taken_slices,
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
@@ -53,6 +57,7 @@ __all__ = [
     "HEADER_DTYPE",
     "HINT",
     "MERGED",
+    "NO_ENTRY",
     "POINTER",
     "RECORD_DTYPE",
     "SCHEMES",
@@ -80,7 +85,9 @@ __all__ = [
     "copied_variables",
     "count",
     "decode",
+    "entry",
     "exactness",
+    "homeless_warps",
     "initial_header",
     "place_of",
     "prove",
@@ -90,6 +97,7 @@ __all__ = [
     "records_written",
     "shared_variables",
     "site_table",
+    "taken_slices",
     "trace",
     "widen",
 ]

@@ -6,11 +6,14 @@
              |
              +-- slice header, `capacity` records led by lane 0, `overflow` records led by other lanes
 
-The module variable `memlane_trace` points to the header. A warp takes a slice of its own when it
-enters its kernel, by one atomic addition to `head`. A slice for each warp and not for each block, because a block would have to
-agree on its slice through a barrier and a word of static shared memory: both change what is measured, and lanes that leave early or
-blocks that use every byte of shared memory could not be traced. Slice 0 belongs to no warp: those that found all slices taken
-count their losses there, with the same instructions.
+The module variable `memlane_trace` says where it is and what a warp has to know of it (`ENTRY_DTYPE`), all in one sector, so that a warp
+waits for memory twice when it enters its kernel: for this sector, and for its slice. That it takes by an atomic addition to one of
+`HEADS` counters, each alone in its line, chosen by the number of the warp: thousands of warps that begin at once would stand in line at a
+single one. Counter k hands out the slices 1 + k, 1 + k + `HEADS`, ...; who finds one exhausted asks the next.
+
+A slice for each warp and not for each block, because a block would have to agree on its slice through a barrier and a word of static shared
+memory: both change what is measured, and lanes that leave early or blocks that use every byte of shared memory could not be traced. Slice 0
+belongs to no warp: those that found all slices taken count their losses there, with the same instructions.
 
 Inside its slice a warp needs no atomics as long as lane 0, which every warp has, is active: that lane numbers its records in a register.
 Another lane that leads takes places behind those of lane 0 by the atomic counter `overflow` of the slice, a chunk at a time, and fills
@@ -32,18 +35,28 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 3
+VERSION = 4
+
+_LINE_BYTES = 128
+HEADS = 32
+"""Counters of slices."""
 
 HEADER_DTYPE = np.dtype(
     {
-        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "zero", "dummy", "head"],
-        "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u4", "<i4", "<u8"],
-        "offsets": [0, 8, 12, 16, 20, 24, 32, 36, 128],
-        "itemsize": 256,
+        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "homeless", "heads"],
+        "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", ("<u8", (HEADS, _LINE_BYTES // 8))],
+        "offsets": [0, 8, 12, 16, 20, 24, _LINE_BYTES, 2 * _LINE_BYTES],
+        "itemsize": (2 + HEADS) * _LINE_BYTES,
     }
 )
-"""`capacity`, `overflow`: records of a slice. `slices`: without slice 0. `zero` and `dummy` are 0, which the assembler cannot know: what
-depends on them stays in the program. `head`: warps that have asked for a slice; alone in its line, because all warps write it."""
+"""`capacity`, `overflow`: records of a slice. `slices`: without slice 0. `homeless`: warps that found none. `heads`: a row for each
+counter, a line of memory long; its first word says how many slices were asked of it."""
+
+ENTRY_DTYPE = np.dtype(
+    [("buffer", "<u8"), *((name, "<u4") for name in ("slices", "slice_bytes", "capacity", "room", "record_bytes", "zero"))]
+)
+"""What `memlane_trace` holds: the address of the buffer, or 0 and nothing is recorded; the extents of its header, with `room` for the sum
+of capacity and overflow; and 0, which the assembler cannot know: what depends on it stays in the program."""
 
 SLICE_DTYPE = np.dtype(
     {
@@ -64,13 +77,12 @@ kept or not; `overflow`: places that other lanes asked for, `lost`: records that
 RECORD_DTYPE = np.dtype(
     [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("exposed", "<u4"), ("execution", "<u4")], align=True
 )
-"""One access. `start`, `end`: `%clock64`. `exposed`: cycles that the first consumer waited, of schemes that record it. `execution`: how often
-the thread that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
+"""One access. `start`, `end`: `%clock64`. `exposed`: cycles that the first consumer waited, of schemes that record it. `execution`: how
+often the thread that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
 
 HEADER_BYTES = HEADER_DTYPE.itemsize
 SLICE_HEADER_BYTES = SLICE_DTYPE.itemsize
 RECORD_BYTES = RECORD_DTYPE.itemsize
-_LINE_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +124,8 @@ def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | No
     return layout
 
 
-def initial_header(layout: BufferLayout) -> npt.NDArray[np.uint8]:
-    """The first `HEADER_BYTES` bytes of a fresh buffer."""
+def initial_header(layout: BufferLayout, asked: int = 0) -> npt.NDArray[np.uint8]:
+    """The first `HEADER_BYTES` bytes of a fresh buffer, or of one that so many warps have asked for a slice, each of the next counter."""
     header = np.zeros(1, HEADER_DTYPE)
     header["magic"] = MAGIC
     header["version"] = VERSION
@@ -121,7 +133,41 @@ def initial_header(layout: BufferLayout) -> npt.NDArray[np.uint8]:
     header["capacity"] = layout.capacity
     header["overflow"] = layout.overflow
     header["slices"] = layout.slices
+    header["heads"][0, :, 0] = _shares(min(asked, layout.slices))
+    header["homeless"] = max(0, asked - layout.slices)
     return header.view(np.uint8)
+
+
+def entry(address: int, layout: BufferLayout) -> npt.NDArray[np.uint8]:
+    """What `memlane_trace` must hold for kernels to fill the buffer of this layout at `address`."""
+    words = np.zeros(1, ENTRY_DTYPE)
+    extents = (layout.slices, layout.slice_bytes, layout.capacity, layout.capacity + layout.overflow, RECORD_BYTES, 0)
+    words[0] = (address, *extents)
+    return words.view(np.uint8)
+
+
+NO_ENTRY = np.zeros(ENTRY_DTYPE.itemsize, np.uint8)
+"""What it holds where nothing is to be recorded."""
+
+
+def taken_slices(header: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The numbers of the slices that warps have taken, ascending, from the header of a buffer."""
+    fields = header[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
+    slices = int(fields["slices"])
+    counts = np.minimum(fields["heads"][:, 0], _shares(slices)).astype(np.int64)
+    turn = np.arange(int(counts.max(initial=0)))
+    rows, columns = np.nonzero(turn[:, np.newaxis] < counts)
+    return 1 + rows * HEADS + columns
+
+
+def homeless_warps(header: npt.NDArray[np.uint8]) -> int:
+    """How many warps found no slice, from the header of a buffer."""
+    return int(header[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]["homeless"])
+
+
+def _shares(slices: int) -> npt.NDArray[np.uint64]:
+    """How many of so many slices each counter hands out."""
+    return ((slices + HEADS - 1 - np.arange(HEADS)) // HEADS).astype(np.uint64)
 
 
 def offset(dtype: np.dtype[Any], field: str) -> int:

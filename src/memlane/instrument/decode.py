@@ -19,6 +19,8 @@ from memlane.instrument.buffer import (
     SLICE_HEADER_BYTES,
     VERSION,
     BufferLayout,
+    homeless_warps,
+    taken_slices,
 )
 
 Rows = npt.NDArray[Any]
@@ -91,19 +93,19 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
     Raises RecordError if it is not a trace buffer of this version, or too short for what its header says.
     """
     buffer = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1)
-    layout, asked = _read_header(buffer)
+    layout = _read_header(buffer)
     slices = buffer[HEADER_BYTES : layout.nbytes].reshape(layout.slices + 1, layout.slice_bytes)
-    taken = min(asked, layout.slices)
-    headers = slices[: taken + 1, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
-    spill, headers = headers[0], headers[1:]
-    _count_unfinished(slices[1:], headers, layout)
+    spill = slices[0, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE)[0]
+    slices = _taken(slices, taken_slices(buffer))
+    headers = slices[:, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
+    _count_unfinished(slices, headers, layout)
     led = np.minimum(headers["attempted"], layout.capacity).astype(np.int64)
     others = _filled_by_others(slices, headers, layout)
     warps = _warps(headers, led, led + np.bincount(others[0], minlength=len(headers)))
     return Decoded(
         records=_records(slices, warps, led, others, layout, numbered),
         warps=warps,
-        homeless_warps=asked - taken,
+        homeless_warps=homeless_warps(buffer),
         homeless_records=int(spill["attempted"] + spill["lost"]),
         unfinished=int((headers["end_cycles"] == 0).sum()),
     )
@@ -120,7 +122,7 @@ def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
     if not layout.capacity or not len(headers):
         return
     places = _places(slices, layout)
-    for number in np.flatnonzero((headers["attempted"] == 0) & (places["active_mask"][: len(headers), 0] != 0)).tolist():
+    for number in np.flatnonzero((headers["attempted"] == 0) & (places["active_mask"][:, 0] != 0)).tolist():
         headers["attempted"][number] = records_written(places[number, : layout.capacity])
 
 
@@ -128,18 +130,18 @@ def _filled_by_others(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
     """Row of the warp and place of each record that another lane than 0 led: of the places that were handed out, those that were filled."""
     handed_out = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     row, place = np.repeat(np.arange(len(headers)), handed_out), layout.capacity + _counting(handed_out)
-    filled = _places(slices, layout)["active_mask"][row + 1, place] != 0
+    filled = _places(slices, layout)["active_mask"][row, place] != 0
     return row[filled], place[filled]
 
 
 def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
     """The records of each slice."""
-    room = layout.capacity + layout.overflow
-    return np.ndarray((len(slices), room), RECORD_DTYPE, slices, SLICE_HEADER_BYTES, (layout.slice_bytes, RECORD_BYTES))
+    used = slices[:, SLICE_HEADER_BYTES : SLICE_HEADER_BYTES + (layout.capacity + layout.overflow) * RECORD_BYTES]
+    return used.view(RECORD_DTYPE)
 
 
-def _read_header(buffer: npt.NDArray[np.uint8]) -> tuple[BufferLayout, int]:
-    """The layout, and how many warps asked for a slice."""
+def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
+    """The layout."""
     if len(buffer) < HEADER_BYTES:
         raise RecordError(f"{len(buffer)} bytes are no trace buffer: its header alone has {HEADER_BYTES}")
     header = buffer[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
@@ -153,7 +155,14 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> tuple[BufferLayout, int]:
             f"this trace buffer is damaged: {layout.slices} slices of {layout.capacity} + {layout.overflow} records take {layout.nbytes}"
             f" bytes, it has {len(buffer)}, and slices of {int(header['slice_bytes'])} bytes instead of {layout.slice_bytes}"
         )
-    return layout, int(header["head"])
+    return layout
+
+
+def _taken(slices: npt.NDArray[np.uint8], numbers: Places) -> npt.NDArray[np.uint8]:
+    """The slices of these numbers, without a copy where they follow each other."""
+    if not len(numbers) or int(numbers[-1]) - int(numbers[0]) + 1 != len(numbers):
+        return slices[numbers]
+    return slices[int(numbers[0]) : int(numbers[-1]) + 1]
 
 
 def _warps(headers: Rows, led: npt.NDArray[np.int64], kept: npt.NDArray[np.int64]) -> Rows:
@@ -176,11 +185,11 @@ def _records(
     layout: BufferLayout,
     numbered: bool,
 ) -> Rows:
-    """The kept records, ordered by warp and start; `slices` begins with slice 0, the other arrays with the first warp's."""
+    """The kept records, ordered by warp and start."""
     places = _places(slices, layout)
     row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
     place = np.concatenate([_counting(led), others[1]])
-    raw = places[row + 1, place]
+    raw = places[row, place]
     if len(others[0]):
         order = _by_row_and_start(row, raw["start"])
         raw, row = raw[order], row[order]

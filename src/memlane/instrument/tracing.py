@@ -23,7 +23,7 @@ from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
 from memlane.instrument.sites import live_results, site_table
-from memlane.instrument.variables import POINTER, WINDOW, assembled, check_instrumentable, pointer
+from memlane.instrument.variables import WINDOW, assembled, check_instrumentable, entry_variable
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import Site, Skipped
@@ -161,7 +161,7 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
 
 def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Variable]:
     """What the probes refer to."""
-    own = [pointer(POINTER)]
+    own = [entry_variable()]
     if options.sampling.shape:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))

@@ -13,7 +13,7 @@ from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, Variable
 
 POINTER = "memlane_trace"
-"""Holds the address of the trace buffer."""
+"""Holds the address of the trace buffer and its extents: `memlane.instrument.buffer.ENTRY_DTYPE`."""
 
 WINDOW = "memlane_window"
 """Holds what decides which warps are traced; in constant memory, so that the other warps read no global memory for it."""
@@ -34,6 +34,11 @@ def check_instrumentable(module: Module) -> None:
 def pointer(name: str) -> Variable:
     """The declaration of such a variable."""
     return Variable("global", "u64", name, align=8, linkage=("visible",))
+
+
+def entry_variable() -> Variable:
+    """The declaration of `POINTER`, in one sector."""
+    return Variable("global", "b32", POINTER, (8,), align=32, linkage=("visible",))
 
 
 def assembled(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:

@@ -1,12 +1,15 @@
 """The PTX that a traced warp runs besides its probes: take a slice at the start, write records, close the slice at the end.
 
-All of it is straight-line code under predicates but for two short branches, so that the assembler has no reason to arrange the
-kernel's own branches differently. The registers that live through the kernel, by their names without prefix:
+It is straight-line code under predicates where it can be, so that the assembler has no reason to arrange the kernel's own branches
+differently. The registers that live through the kernel, by their names without prefix:
 
     slice       address of the slice of the warp; 0 where there is no buffer
     next        place in the slice of the next record that the lane leads; in lane 0 the number of records it has led
     limit       where the places that the lane may fill end; 0 without a slice of the warp's own
-    chunk       places that the lane asks for when it has filled these; 0 if there are none to be had, as for lane 0
+    ask         as `limit`, where the lane asks for more places there; beyond all numbers where it does not, as for lane 0
+    chunk       places that it asks for
+    stride      bytes of a record, read at run time: so a place is one multiplication and not four instructions
+    unknown     0, which the assembler cannot know
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memlane.instrument.buffer import (
+    ENTRY_DTYPE,
     HEADER_BYTES,
     HEADER_DTYPE,
-    RECORD_BYTES,
+    HEADS,
     RECORD_DTYPE,
     SLICE_DTYPE,
     SLICE_HEADER_BYTES,
@@ -32,6 +36,9 @@ _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
 _LARGEST_CHUNK = 16
+_NEVER = 0xFFFFFFFF
+_HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[1]
+assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
 def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
@@ -44,15 +51,17 @@ def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b64 {r}buffer, {r}slice;
-.reg .b32 {r}limit, {r}next, {r}chunk;
+.reg .b32 {r}limit, {r}next, {r}ask, {r}chunk, {r}low, {r}high, {r}slices, {r}bytes, {r}capacity, {r}all, {r}stride, {r}unknown;
 mov.u64 {r}slice, 0;
 mov.u32 {r}limit, 0;
 mov.u32 {r}next, 0;
-mov.u32 {r}chunk, 0;
-ld.global.u64 {r}buffer, [{POINTER}];
+mov.u32 {r}ask, {_NEVER};
+mov.u32 {r}chunk, 1;
+ld.global.v4.u32 {{{r}low, {r}high, {r}slices, {r}bytes}}, [{POINTER}];
+ld.global.v4.u32 {{{r}capacity, {r}all, {r}stride, {r}unknown}}, [{POINTER}+16];
+mov.b64 {r}buffer, {{{r}low, {r}high}};
 {scheme.declare(r)}{{
-.reg .b64 {r}taken, {r}slices;
-.reg .b32 {r}lanes, {r}lane, {r}number, {r}bytes;
+.reg .b32 {r}lanes, {r}lane, {r}number;
 .reg .pred {r}absent, {r}first, {r}own;
 setp.eq.u64 {r}absent, {r}buffer, 0;
 @{r}absent bra {label}entered;
@@ -60,44 +69,32 @@ setp.eq.u64 {r}absent, {r}buffer, 0;
 mov.u32 {r}lane, %laneid;
 setp.eq.u32 {r}first, {r}lane, 0;
 mov.u32 {r}number, 0;
-{_take(r, label)}ld.global.u32 {r}bytes, [{r}buffer+{_HEADER["slice_bytes"]}];
+@!{r}first bra {label}told;
+{_take(r, label, kernel)}{label}told:
+shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
 setp.ne.u32 {r}own, {r}number, 0;
-@!{r}own bra {label}entered;
-selp.b32 {r}chunk, 0, 1, {r}first;
-@{r}first ld.global.u32 {r}limit, [{r}buffer+{_HEADER["capacity"]}];
-@!{r}first bra {label}described;
-{_describe(r, kernel)}{label}described:
+selp.b32 {r}limit, {r}capacity, 0, {r}own;
+selp.b32 {r}limit, {r}limit, 0, {r}first;
+selp.b32 {r}ask, 0, {_NEVER}, {r}own;
+selp.b32 {r}ask, {_NEVER}, {r}ask, {r}first;
 bar.warp.sync {r}lanes;
 {label}entered:
 }}
 """
 
 
-def _take(r: str, label: str) -> str:
-    """Lane 0 asks for the next slice and tells the others: its number from 1, or 0 if there is none left."""
-    return f"""\
-@!{r}first bra {label}numbered;
-ld.global.u64 {r}slices, [{r}buffer+{_HEADER["slices"]}];
-atom.global.add.u64 {r}taken, [{r}buffer+{_HEADER["head"]}], 1;
-setp.lt.u64 {r}own, {r}taken, {r}slices;
-cvt.u32.u64 {r}number, {r}taken;
-add.u32 {r}number, {r}number, 1;
-selp.b32 {r}number, {r}number, 0, {r}own;
-{label}numbered:
-shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
-"""
+def _take(r: str, label: str, kernel: int) -> str:
+    """Lane 0 asks for a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
 
-
-def _describe(r: str, kernel: int) -> str:
-    """Fill the header of the slice."""
+    It asks the counter with the number of the warp in the launch, modulo their number, and then those that follow.
+    """
     return f"""\
 {{
-.reg .b64 {r}grid, {r}block, {r}cycles, {r}ns;
-.reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}warp, {r}sm, {r}overflow;
-.reg .b64 {r}bx, {r}by, {r}width;
-mov.u64 {r}grid, %gridid;
+.reg .b64 {r}block, {r}bx, {r}by, {r}width, {r}at, {r}taken, {r}of;
+.reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}nz, {r}warp, {r}head, {r}tries;
+.reg .pred {r}again;
 mov.u32 {r}x, %ctaid.x;
 mov.u32 {r}y, %ctaid.y;
 mov.u32 {r}z, %ctaid.z;
@@ -109,20 +106,57 @@ mul.wide.u32 {r}block, {r}z, {r}ny;
 add.u64 {r}block, {r}block, {r}by;
 cvt.u64.u32 {r}width, {r}nx;
 mad.lo.u64 {r}block, {r}block, {r}width, {r}bx;
-st.global.v2.u64 [{r}slice+{_SLICE["gridid"]}], {{{r}grid, {r}block}};
 mov.u32 {r}x, %tid.x;
 mov.u32 {r}y, %tid.y;
 mov.u32 {r}z, %tid.z;
 mov.u32 {r}nx, %ntid.x;
 mov.u32 {r}ny, %ntid.y;
+mov.u32 {r}nz, %ntid.z;
 mad.lo.u32 {r}warp, {r}z, {r}ny, {r}y;
 mad.lo.u32 {r}warp, {r}warp, {r}nx, {r}x;
 shr.u32 {r}warp, {r}warp, 5;
+mul.lo.u32 {r}nz, {r}nz, {r}ny;
+mad.lo.u32 {r}nz, {r}nz, {r}nx, 31;
+shr.u32 {r}nz, {r}nz, 5;
+cvt.u32.u64 {r}head, {r}block;
+mad.lo.u32 {r}head, {r}head, {r}nz, {r}warp;
+mov.u32 {r}tries, 0;
+cvt.u64.u32 {r}of, {r}slices;
+{label}ask:
+.pragma "nounroll";
+and.b32 {r}head, {r}head, {HEADS - 1};
+mad.wide.u32 {r}at, {r}head, {_HEAD_BYTES}, {r}buffer;
+atom.global.add.u64 {r}taken, [{r}at+{_HEADER["heads"]}], 1;
+cvt.u64.u32 {r}width, {r}head;
+mad.lo.u64 {r}taken, {r}taken, {HEADS}, {r}width;
+setp.lt.u64 {r}own, {r}taken, {r}of;
+@{r}own bra {label}own;
+add.u32 {r}head, {r}head, 1;
+add.u32 {r}tries, {r}tries, 1;
+setp.lt.u32 {r}again, {r}tries, {HEADS};
+@{r}again bra {label}ask;
+red.global.add.u64 [{r}buffer+{_HEADER["homeless"]}], 1;
+bra {label}told;
+{label}own:
+cvt.u32.u64 {r}number, {r}taken;
+add.u32 {r}number, {r}number, 1;
+mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
+add.u64 {r}slice, {r}slice, {HEADER_BYTES};
+{_describe(r, kernel)}}}
+"""
+
+
+def _describe(r: str, kernel: int) -> str:
+    """Fill the header of the slice."""
+    return f"""\
+{{
+.reg .b64 {r}grid, {r}cycles, {r}ns;
+.reg .b32 {r}sm;
+mov.u64 {r}grid, %gridid;
+st.global.v2.u64 [{r}slice+{_SLICE["gridid"]}], {{{r}grid, {r}block}};
 mov.u32 {r}sm, %smid;
 st.global.v4.u32 [{r}slice+{_SLICE["warp"]}], {{{r}warp, {r}sm, {kernel}, {r}lanes}};
-ld.global.u32 {r}overflow, [{r}buffer+{_HEADER["overflow"]}];
-add.u32 {r}overflow, {r}overflow, {r}limit;
-st.global.v2.u32 [{r}slice+{_SLICE["room"]}], {{{r}overflow, {r}limit}};
+st.global.v2.u32 [{r}slice+{_SLICE["room"]}], {{{r}all, {r}capacity}};
 mov.u64 {r}cycles, %clock64;
 mov.u64 {r}ns, %globaltimer;
 st.global.u64 [{r}slice+{_SLICE["begin_cycles"]}], {r}cycles;
@@ -168,41 +202,39 @@ setp.eq.u32 {r}leads, {r}below, 0;
 {_in_window(r, site) if counted else ""}"""
 
 
-def place(prefix: str, key: object) -> str:
-    """Where the lane that `leads` writes the record; there may be several in a warp. Leaves `record` and `fits`. `key` makes the label one
-    of its own.
+def place(prefix: str, site: int) -> str:
+    """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
 
-    It goes to the lane's place `next`. Lane 0 has places from the beginning. Any other leader takes a chunk of those
-    behind, by an atomic addition in the rare branch, one place first and then twice as many each time: so a warp whose lane 0 has left or
-    waits elsewhere does not go to memory for each record, and at most every other place stays empty. What it adds has 64 bits: numbers
-    of 32 the assembler would first sum over the warp, with shuffles, where there is only this one lane.
+    Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
+    place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
+    record, and at most every other place stays empty. What it adds has 64 bits: numbers of 32 the assembler would first sum over the
+    warp, with shuffles, where there is only this one lane.
 
-    All of this stands in front of the access, between it and the stores of the record before: an access right behind these
-    would wait for them in the pipe of loads and stores, some 9 cycles on an H200.
+    All of this stands in front of the access, between it and the stores of the record before: an access right behind these would wait for
+    them in the pipe of loads and stores, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b64 {r}wide, {r}record;
 .reg .b32 {r}room, {r}first;
 .reg .pred {r}other, {r}fits;
-setp.ge.and.u32 {r}other, {r}next, {r}limit, {r}leads;
-setp.ne.and.u32 {r}other, {r}chunk, 0, {r}other;
-@!{r}other bra {label}placed_{key};
+setp.ge.and.u32 {r}other, {r}next, {r}ask, {r}leads;
+@!{r}other bra {label}placed_{site};
 cvt.u64.u32 {r}wide, {r}chunk;
 atom.global.add.u64 {r}wide, [{r}slice+{_SLICE["overflow"]}], {r}wide;
 cvt.u32.u64 {r}next, {r}wide;
 ld.global.v2.u32 {{{r}room, {r}first}}, [{r}slice+{_SLICE["room"]}];
 add.u32 {r}next, {r}next, {r}first;
 add.u32 {r}limit, {r}next, {r}chunk;
+setp.gt.u32 {r}other, {r}limit, {r}room;
 min.u32 {r}limit, {r}limit, {r}room;
+max.u32 {r}limit, {r}limit, {r}next;
+selp.b32 {r}ask, {_NEVER}, {r}limit, {r}other;
 shl.b32 {r}chunk, {r}chunk, 1;
 min.u32 {r}chunk, {r}chunk, {_LARGEST_CHUNK};
-max.u32 {r}limit, {r}limit, {r}next;
-setp.ge.u32 {r}fits, {r}next, {r}limit;
-@{r}fits mov.u32 {r}chunk, 0;
-{label}placed_{key}:
+{label}placed_{site}:
 setp.lt.and.u32 {r}fits, {r}next, {r}limit, {r}leads;
-mad.wide.u32 {r}record, {r}next, {RECORD_BYTES}, {r}slice;
+mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
 """
 
 

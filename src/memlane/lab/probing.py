@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from memlane.instrument import POINTER, Decoded, buffer_layout, decode, initial_header
+from memlane.instrument import POINTER, Decoded, buffer_layout, decode, entry, initial_header
 from memlane.launch import Launch
 from memlane.measure.probed import ProbedModule
 
@@ -19,7 +19,7 @@ class ProbedLaunch:
         self._layout = buffer_layout(launch.blocks * launch.warps_per_block, records_per_warp, records_per_warp)
         self._address, self._owner = self._target.allocate(self._layout.nbytes)
         pointer, _ = self._target.symbol(probed.loaded, POINTER)
-        self._target.write(pointer, np.array([self._address], np.uint64))
+        self._target.write(pointer, entry(self._address, self._layout))
         self.launch = replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch))
 
     def reset(self) -> None:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memlane.instrument import POINTER, RECORD_DTYPE, WINDOW, BufferLayout, Decoded, buffer_layout, decode, initial_header
+from memlane.instrument import (
+    HEADER_BYTES,
+    NO_ENTRY,
+    POINTER,
+    RECORD_DTYPE,
+    WINDOW,
+    BufferLayout,
+    Decoded,
+    buffer_layout,
+    decode,
+    entry,
+    initial_header,
+    taken_slices,
+)
 from memlane.launch import Launch
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.probed import ProbedModule
-from memlane.measure.readout import filled_part, slices_asked
+from memlane.measure.readout import filled_part, header_of, slices_asked
 
 DEVICE_SHARE = 16
 """A buffer for a kernel with loops takes at most this part (a 16th) of the memory of the chip ..."""
@@ -117,7 +130,7 @@ class Arena:
         layout = replace(least, slices=max(least.slices, spare))
         address, owner = self._target.allocate_cleared(layout.nbytes)
         self._target.write(address, initial_header(layout))
-        self._probed.twin.set_pointer(POINTER, address)
+        self._probed.twin.set_words(POINTER, entry(address, layout))
         return _Buffer(address, owner, layout)
 
     def _drain(self) -> int:
@@ -125,23 +138,28 @@ class Arena:
         buffer, self._buffer = self._buffer, None
         if buffer is None:
             return 0
-        asked, numbered = slices_asked(self._target, buffer.address), self._probed.sampling.executions is not None
-        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, asked), numbered))
-        return max(0, buffer.reserved - asked)
+        header, numbered = header_of(self._target, buffer.address), self._probed.sampling.executions is not None
+        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, header), numbered))
+        return max(0, buffer.reserved - slices_asked(header))
 
     def discard(self) -> None:
-        """Empty the present buffer and forget what it held, after everything launched has finished."""
+        """Empty the present buffer and forget what it held, after everything launched has finished.
+
+        Only as far as it was filled: to clear all of it would turn everything else out of the L2 cache, the code of the kernels too.
+        """
         if self._buffer is not None:
-            self._target.clear(self._buffer.address, self._buffer.layout.nbytes)
-            self._target.write(self._buffer.address, initial_header(self._buffer.layout))
+            address, layout = self._buffer.address, self._buffer.layout
+            last = int(taken_slices(header_of(self._target, address)).max(initial=0))
+            self._target.clear(address, HEADER_BYTES + (1 + last) * layout.slice_bytes)
+            self._target.write(address, initial_header(layout))
 
     def close(self) -> None:
         """Record nothing from now on, and forget what was recorded since the last `collect`."""
-        self._probed.twin.set_pointer(POINTER, 0)
+        self._probed.twin.set_words(POINTER, NO_ENTRY)
         self._buffer = None
 
     def collect(self) -> list[Decoded]:
         """All that was recorded, after everything launched has finished. Whatever runs later (a graph may) records nothing."""
-        self._probed.twin.set_pointer(POINTER, 0)
+        self._probed.twin.set_words(POINTER, NO_ENTRY)
         self._drain()
         return self._collected

@@ -7,7 +7,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from memlane.instrument import HEADER_BYTES, HEADER_DTYPE, RECORD_DTYPE, SLICE_DTYPE, BufferLayout, initial_header, records_written
+from memlane.instrument import (
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    RECORD_DTYPE,
+    SLICE_DTYPE,
+    BufferLayout,
+    homeless_warps,
+    initial_header,
+    records_written,
+    taken_slices,
+)
 from memlane.launch import Target
 
 Bytes = npt.NDArray[np.uint8]
@@ -18,32 +28,37 @@ _RECORD_BYTES = RECORD_DTYPE.itemsize
 _HEAD_BYTES = SLICE_DTYPE.itemsize
 
 
-def slices_asked(target: Target, address: int) -> int:
-    """How many warps have asked the buffer at `address` for a slice, after all work has finished."""
+def header_of(target: Target, address: int) -> Bytes:
+    """The header of the buffer at `address`, after all work has finished."""
     header = np.empty(HEADER_BYTES, np.uint8)
     target.read(address, header)
-    return int(header.view(HEADER_DTYPE)["head"][0])
+    return header
 
 
-def filled_part(target: Target, address: int, layout: BufferLayout, asked: int) -> Bytes:
-    """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without the slices that nobody took.
+def slices_asked(header: Bytes) -> int:
+    """How many warps have asked for a slice."""
+    return len(taken_slices(header)) + homeless_warps(header)
+
+
+def filled_part(target: Target, address: int, layout: BufferLayout, header: Bytes) -> Bytes:
+    """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without slices that nobody took.
 
     Large slices, which a kernel with loops gets because nobody knows how often it goes round, are cut to what the fullest of them holds.
     """
-    used = min(asked, layout.slices)
+    taken = taken_slices(header)
     if layout.slice_bytes <= SMALL_SLICE_BYTES:
-        smaller = replace(layout, slices=used)
+        smaller = replace(layout, slices=int(taken.max(initial=0)))
         held = np.empty(smaller.nbytes, np.uint8)
         target.read(address, held)
-        held[:HEADER_BYTES] = _header(smaller, asked)
+        held[:HEADER_BYTES].view(HEADER_DTYPE)["slices"] = smaller.slices
         return held
-    starts = [address + HEADER_BYTES + number * layout.slice_bytes for number in range(used + 1)]
-    heads = np.empty(used + 1, SLICE_DTYPE)
+    starts = [address + HEADER_BYTES + number * layout.slice_bytes for number in (0, *taken.tolist())]
+    heads = np.empty(len(starts), SLICE_DTYPE)
     for number, start in enumerate(starts):
         target.read(start, heads[number : number + 1])
     for number in (1 + np.flatnonzero((heads["attempted"][1:] == 0) & (heads["end_cycles"][1:] == 0))).tolist():
         heads["attempted"][number] = _written(target, starts[number], layout.capacity)
-    return _dense(target, starts, heads, layout, asked)
+    return _dense(target, starts, heads, layout, len(taken) + homeless_warps(header))
 
 
 def _written(target: Target, slice_at: int, capacity: int) -> int:
@@ -60,7 +75,7 @@ def _dense(target: Target, starts: list[int], heads: npt.NDArray[np.void], layou
     led[0] = others[0] = 0  # Slice 0 counts what found no slice, and holds no records.
     dense = BufferLayout(len(starts) - 1, int(led.max()), int(others.max()))
     held = np.zeros(dense.nbytes, np.uint8)
-    held[:HEADER_BYTES] = _header(dense, asked)
+    held[:HEADER_BYTES] = initial_header(dense, asked)
     slices = held[HEADER_BYTES:].reshape(len(starts), dense.slice_bytes)
     slices[:, :_HEAD_BYTES] = heads.view(np.uint8).reshape(len(starts), _HEAD_BYTES)
     for counts, origin, destination in ((led, 0, 0), (others, layout.capacity, dense.capacity)):
@@ -69,9 +84,3 @@ def _dense(target: Target, starts: list[int], heads: npt.NDArray[np.void], layou
             part = slices[number, at : at + int(counts[number]) * _RECORD_BYTES]
             target.read(starts[number] + _HEAD_BYTES + origin * _RECORD_BYTES, part)
     return held
-
-
-def _header(layout: BufferLayout, asked: int) -> Bytes:
-    header = initial_header(layout)
-    header.view(HEADER_DTYPE)["head"] = asked
-    return header

@@ -8,7 +8,7 @@
     setp.eq.u32 ready, t, 0;
     @ready mov.u64 end, %clock64;
 
-`zero` comes from the header of the trace buffer: it is 0, so both predicates are always true, but the assembler cannot know that and
+`zero` comes from what is told of the trace buffer: it is 0, so both predicates are always true, but the assembler cannot know that and
 keeps the dependence. A comparison with a magic value would be deleted where the value is known to be in another range (a narrow load), and
 `value ^ value` is folded; a masked register is neither. The end costs one logical operation that writes a predicate, and touches
 neither shared memory nor the load-store pipe.
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memlane.instrument.buffer import HEADER_DTYPE, offset
 from memlane.instrument.registers import words_of
 from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
 
@@ -82,7 +81,7 @@ def _declare(name: str) -> str:
 
 
 def _load(name: str) -> str:
-    return f"ld.global.u32 {name}zero, [{name}buffer+{offset(HEADER_DTYPE, 'zero')}];\n"
+    return f"mov.u32 {name}zero, {name}unknown;\n"
 
 
 DEPENDENT = Scheme("dependent", _probe, _declare, _load)

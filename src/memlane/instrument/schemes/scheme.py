@@ -52,7 +52,7 @@ class Scheme:
     declare: Callable[[str], str] = lambda registers: ""
     """PTX at the start of a kernel, given the prefix of registers: what the probes keep in registers, with its value where no buffer is."""
     load: Callable[[str], str] = lambda registers: ""
-    """PTX that fills these registers, given the prefix of registers; the address of the header is in `%ml_buffer`."""
+    """PTX that fills these registers, given the prefix of registers; `%ml_unknown` is 0, which the assembler cannot know."""
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
 
