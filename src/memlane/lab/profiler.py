@@ -1,0 +1,73 @@
+"""Counters of the hardware, by Nsight Compute around a program of its own.
+
+    found = profile(["-m", "package.module"], ["l1tex__t_sector_hit_rate.pct"], kernel="render", timeout=60)
+
+What cannot be counted is no error of a lab: `Counters.unknown` says why in one sentence.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
+UNTOUCHED = ("--clock-control", "none", "--cache-control", "none")
+"""Clocks and caches are left as they are, as in the run that is explained."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What was counted: metrics by name for each launch of the kernel, in their order."""
+
+    launches: tuple[dict[str, float], ...]
+    unknown: str = ""
+    """Why there is nothing."""
+
+
+def profile(arguments: Sequence[str], metrics: Sequence[str], kernel: str, timeout: float) -> Counters:
+    """Run Python with `arguments` under the profiler, and read the metrics of each launch of `kernel`."""
+    program = shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
+    if program is None:
+        return Counters((), "ncu was not found on PATH")
+    table = ["--csv", "--page", "raw", "--print-units", "base", "--kernel-name", kernel, "--metrics", ",".join(metrics)]
+    command = [program, *UNTOUCHED, *table, sys.executable, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=dict(os.environ))
+    except subprocess.TimeoutExpired:
+        return Counters((), f"ncu did not end within {timeout:.0f} s")
+    except OSError as error:
+        return Counters((), f"ncu could not be started: {error.strerror}")
+    launches = tuple(read(done.stdout))
+    return Counters(launches) if launches else Counters((), _reason(done.stdout + done.stderr))
+
+
+def read(output: str) -> list[dict[str, float]]:
+    """The launches in the output of `--csv --page raw`: a line with the names of columns, one with units, and one for each launch; what the
+    program and the profiler print may stand anywhere between."""
+    rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
+    head = next((number for number, row in enumerate(rows) if row and row[0] == "ID"), None)
+    if head is None:
+        return []
+    launches = [dict(zip(rows[head], row, strict=False)) for row in rows[head + 1 :] if row and row[0].isdigit()]
+    return [{name: value for name, cell in one.items() if "__" in name for value in _number(cell)} for one in launches]
+
+
+def _number(cell: str) -> list[float]:
+    try:
+        return [float(cell.replace(",", ""))]
+    except ValueError:
+        return []
+
+
+def _reason(said: str) -> str:
+    if "ERR_NVGPUCTRPERM" in said:
+        return "ncu may not read the counters here (ERR_NVGPUCTRPERM): they are for administrators"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    wrong = [line for line in lines if "ERROR" in line.upper()]
+    return f"ncu counted nothing: {' | '.join((wrong or lines or ['it said nothing'])[-3:])[:300]}"

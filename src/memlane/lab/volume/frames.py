@@ -1,0 +1,96 @@
+"""Every picture with every shape of block: how long it takes, what its trace says, and how often the texture cache has what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memlane.lab.seam import Request
+from memlane.lab.volume import reference
+from memlane.lab.volume.hits import Frame, counted, modelled
+from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.reference import Picture
+from memlane.lab.volume.renderer import Renderer
+from memlane.lab.volume.scene import Scene, View
+from memlane.launch import Target
+from memlane.measure import time
+
+SCHEMES = ("dependent", "simple")
+"""Ours, and stamps without any order, which are what the publication compares with."""
+DEPENDENT, SIMPLE = SCHEMES
+REPEATS = 10
+SAMPLE_WARPS = 512
+"""Of a frame on a GPU so many warps are traced, evenly spread; on the emulator all."""
+CHECKED = Scene(64, 64)
+"""Rendered by NumPy too where the real size would take too long."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A frame."""
+
+    per_second: float
+    """Frames per second, of launches without probes."""
+    hit_rate: float | None
+    """A share; None where it is not known."""
+    observed: Mapping[str, Observed | None]
+    """By scheme; None where no fetch was recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """What was measured of several frames."""
+
+    of: Mapping[Frame, Measured]
+    every: int
+    """One in so many warps was traced."""
+    hits_unknown: str = ""
+    """Why the hit rate is not known; empty where it is."""
+    pictures: Mapping[View, Picture] = field(default_factory=dict)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(dict.fromkeys(view for view, _ in self.of))
+
+    def shapes(self, view: View) -> tuple[str, ...]:
+        return tuple(shape for one, shape in self.of if one == view)
+
+
+def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture], request: Request) -> Frames:
+    """Time and trace each frame; the hit rates of all come from one run under the profiler, or from the model."""
+    target, scene = renderer.target, renderer.scene
+    request.tell("hit rates of the texture cache")
+    unknown = ""
+    if target.modelled:
+        rates = modelled(target, renderer, frames, pictures)
+    else:
+        rates, unknown = counted(target, scene, frames)
+    every = 1 if target.modelled else max(1, scene.image**2 // 32 // SAMPLE_WARPS)
+    found = {}
+    for view, shape in frames:
+        request.tell(f"{view}, {shape}")
+        taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
+        seen = {scheme: watch(renderer, view, shape, scheme, every) for scheme in SCHEMES}
+        found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen)
+    return Frames(found, every, unknown, pictures)
+
+
+def reference_pictures(renderer: Renderer, views: Sequence[View]) -> dict[View, Picture]:
+    """What NumPy makes of the renderer's volume."""
+    return {view: reference.render(renderer.volume, renderer.scene, view) for view in views}
+
+
+def difference(renderer: Renderer, view: View, shape: str, expected: Picture) -> int:
+    """The largest difference of a channel of a pixel from NumPy's, of 255."""
+    seen = renderer.pixels(view, shape).astype(int)
+    return int(np.abs(seen - expected.pixels).max())
+
+
+def check_renderer(target: Target, renderer: Renderer) -> Renderer:
+    """The renderer whose pictures are compared with NumPy's: on a GPU one of `CHECKED` size, or smaller."""
+    if target.modelled:
+        return renderer
+    scene = renderer.scene
+    return Renderer(target, Scene(min(scene.size, CHECKED.size), min(scene.image, CHECKED.image)))

@@ -1,0 +1,72 @@
+"""The hit rate of the texture cache: from the counters of a GPU, or from a model.
+
+On a GPU every frame is rendered once more by a program of its own under Nsight Compute: `python -m memlane.lab.volume.hits SIZE IMAGE
+VIEW;VIEW SHAPE;SHAPE TARGET`, where a view is `0,0,0`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from memlane.lab.profiler import profile
+from memlane.lab.volume.reference import Picture
+from memlane.lab.volume.renderer import Renderer
+from memlane.lab.volume.scene import Scene, View, view_of
+from memlane.lab.volume.texture_cache import modelled_rate
+from memlane.launch import Target
+from memlane.targets import target as target_of
+
+HITS = "l1tex__t_sectors_pipe_tex_mem_texture_lookup_hit.sum"
+MISSES = "l1tex__t_sectors_pipe_tex_mem_texture_lookup_miss.sum"
+ALL = "l1tex__t_sector_hit_rate.pct"
+"""Of all accesses to the L1, should the profiler not know those of textures alone; the kernel has one store a pixel besides."""
+TIMEOUT_S = 75.0
+
+Frame = tuple[View, str]
+
+
+def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, float], str]:
+    """The hit rate of each frame as a share, from the profiler; and why there is none where there is none."""
+    views, shapes = list(dict.fromkeys(view for view, _ in frames)), list(dict.fromkeys(shape for _, shape in frames))
+    said = ";".join(f"{view.alpha!r},{view.beta!r},{view.gamma!r}" for view in views)
+    program = ["-m", __name__, str(scene.size), str(scene.image), said, ";".join(shapes), target.name]
+    found = profile(program, (HITS, MISSES, ALL), "render", TIMEOUT_S)
+    if found.unknown:
+        return {}, found.unknown
+    rendered = [(view, shape) for view in views for shape in shapes]
+    if len(found.launches) != len(rendered):
+        return {}, f"ncu saw {len(found.launches)} launches of {len(rendered)}"
+    rates = {frame: rate_of(metrics) for frame, metrics in zip(rendered, found.launches, strict=True)}
+    known = {frame: rate for frame, rate in rates.items() if rate is not None and frame in frames}
+    return known, "" if len(known) == len(frames) else f"ncu knows neither {HITS} nor {ALL} here"
+
+
+def rate_of(metrics: Mapping[str, float]) -> float | None:
+    """A hit rate, as a share, of the counters of a launch."""
+    if metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0) > 0:
+        return metrics.get(HITS, 0.0) / (metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0))
+    return metrics[ALL] / 100.0 if ALL in metrics else None
+
+
+def modelled(target: Target, renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture]) -> dict[Frame, float]:
+    """The hit rate of each frame by `texture_cache`."""
+    kernel = renderer.loaded["render"]
+    resident = target.resident_blocks(kernel, 128, 0)
+    return {
+        (view, shape): modelled_rate(target.chip, renderer.scene, view, shape, pictures[view].fetched, resident) for view, shape in frames
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Render every view with every shape once."""
+    size, image, views, shapes, name = arguments
+    renderer = Renderer(target_of(name), Scene(int(size), int(image)))
+    for view in views.split(";"):
+        for shape in shapes.split(";"):
+            renderer.call(shape)(*renderer.arguments(view_of(view)))
+    renderer.target.sync()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

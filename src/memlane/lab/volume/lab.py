@@ -1,0 +1,91 @@
+"""The lab: what is measured in which order, and the rows, tables and figures made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memlane.errors import MemlaneError
+from memlane.lab.result import Result, Row
+from memlane.lab.seam import Lab, Request
+from memlane.lab.volume.claims import PAIR, claims
+from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
+from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.plots import figures
+from memlane.lab.volume.reference import TOLERANCE, Picture
+from memlane.lab.volume.renderer import Renderer
+from memlane.lab.volume.scene import SHAPES, TURNED, Settings, View
+from memlane.lab.volume.tables import rows, tables
+from memlane.launch import Target
+
+SOURCES = ["src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
+CASES = ("image", "share", "frequency", "warps")
+SM = "0"
+"""The multiprocessor whose warps are looked at one by one."""
+
+
+def run(target: Target, request: Request) -> Result:
+    """With the lab's own viewpoints and sizes."""
+    return run_with(target, request, Settings())
+
+
+def run_with(target: Target, request: Request, settings: Settings) -> Result:
+    """Render, and measure what is wanted: `image` compares with NumPy, `share` is figure 5 of the publication, `frequency` figures 6 to 9,
+    `warps` figures 10 and 11."""
+    chosen = request.chosen(CASES)
+    request.tell("the volume")
+    renderer = Renderer(target, settings.scene(target, request.quick))
+    views = settings.views
+    checked = check_renderer(target, renderer)
+    pictures = reference_pictures(checked, views)
+    found = [_image_row(checked, view, pictures[view]) for view in views] if "image" in chosen else []
+    shots = {f"image_{view.stem}": renderer.pixels(view, settings.shapes[0])[..., :3].copy() for view in views}
+    frames = measure(renderer, _wanted(chosen, settings), pictures, request)
+    warps, failed = _along_an_sm(renderer, settings, request) if "warps" in chosen else ({}, [])
+    said = claims(frames, warps if views[-1] == TURNED else {})
+    return Result(
+        "volume",
+        (*found, *rows(frames, warps, said), *failed),
+        tables(frames, warps, said),
+        figures(frames, warps, views[-1]),
+        shots,
+    )
+
+
+VOLUME = Lab(
+    "volume", "Volume rendering: whether the access times of a trace explain how fast it is, as was published in 2012.", CASES, run
+)
+
+
+def _wanted(chosen: Sequence[str], settings: Settings) -> list[tuple[View, str]]:
+    """The frames to time and to trace: all of them, or those of figure 5."""
+    if "frequency" in chosen:
+        return [(view, shape) for view in settings.views for shape in settings.shapes]
+    ends = [shape for shape in (SHAPES[0], SHAPES[-1]) if shape in settings.shapes]
+    return [(settings.views[0], shape) for shape in ends] if "share" in chosen else []
+
+
+def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tuple[dict[str, Observed], list[Row]]:
+    """All warps on one SM, for the two shapes of the publication, seen from its second viewpoint or else from the last one wanted."""
+    view, found, failed = settings.views[-1], {}, []
+    for shape in PAIR:
+        if shape not in settings.shapes:
+            continue
+        request.tell(f"{view}, {shape}, warps of SM {SM}")
+        try:
+            seen = watch(renderer, view, shape, DEPENDENT, sms=SM)
+        except MemlaneError as error:  # what was measured before is kept
+            failed.append(Row(f"warps, {shape}", "not measured", None, "", reach=0.0, note=str(error)[:300]))
+            continue
+        if seen is not None:
+            found[shape] = seen
+    return found, failed
+
+
+def _image_row(renderer: Renderer, view: View, expected: Picture) -> Row:
+    """The picture beside NumPy's."""
+    apart = difference(renderer, view, SHAPES[3], expected)
+    scene = renderer.scene
+    note = f"{scene.size}^3 voxels, {scene.image} x {scene.image} pixels"
+    if apart > TOLERANCE:
+        note += "; the kernel renders something else than NumPy, so nothing below is worth anything"
+    return Row(f"image, seen from {view}", "largest difference from NumPy's, of 255", float(apart), "", TOLERANCE, note=note)

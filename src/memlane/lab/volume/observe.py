@@ -1,0 +1,120 @@
+"""What a trace of a rendering says: how long an access takes, what share of the warps' time that is, and the same warp by warp.
+
+As in the published evaluation the *access time* of a warp is the mean over its accesses, an access from start to end as the scheme stamps
+it; the *access frequency* is the reciprocal of the access time. Over several warps every access counts alike. Warps without any access
+(their rays miss the volume) count nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.lab.volume.renderer import FETCHES, Renderer
+from memlane.lab.volume.scene import View
+from memlane.measure import trace
+from memlane.record import Perturbation, Trace
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The accesses of the traced warps of a rendering."""
+
+    warp: Integers
+    """Of each traced warp with accesses, ascending: its number in the launch, block * warps of a block + warp."""
+    accesses: Integers
+    """Of each."""
+    cycles: Integers
+    """That its accesses took together."""
+    life: Integers
+    """From its first instruction to its last, in cycles."""
+    idle: int
+    """Traced warps without accesses."""
+    lost: int
+    """Records that found no room."""
+    weight: float
+    """Warps that each traced one stands for."""
+    probes: Perturbation | None
+    """What the probes took; None where it is not known."""
+    of: Trace
+
+    @property
+    def access_time(self) -> float:
+        """Mean cycles of an access."""
+        return float(self.cycles.sum() / self.accesses.sum())
+
+    @property
+    def frequency(self) -> float:
+        """Accesses per 1000 cycles: the reciprocal of the access time."""
+        return 1000.0 / self.access_time
+
+    @property
+    def other_time(self) -> float:
+        """Mean cycles of a warp's life per access that are not in accesses: arithmetic, waiting for an issue slot, and the probes."""
+        return float((self.life.sum() - self.cycles.sum()) / self.accesses.sum())
+
+    @property
+    def share(self) -> float:
+        """Of the life of the warps that is in accesses."""
+        return float(self.cycles.sum() / self.life.sum())
+
+    @property
+    def means(self) -> Floats:
+        """The access time of each warp."""
+        means: Floats = self.cycles / self.accesses
+        return means
+
+    @property
+    def chosen(self) -> int:
+        """The warp to look into, as the publication chose it: many accesses, and a long access time. Of the warps with at least nine tenths
+        of the most accesses the one with the longest access time: an index."""
+        many = np.flatnonzero(10 * self.accesses >= 9 * self.accesses.max())
+        return int(many[np.argmax(self.means[many])])
+
+    def series(self, index: int) -> Integers:
+        """The cycles of each access of a warp, in their order."""
+        table, launch = self.of.table, self.of.launches[0]
+        number = table["block"].to_numpy().astype(np.int64) * _warps_per_block(launch.block) + table["warp"].to_numpy()
+        rows = np.flatnonzero(number == self.warp[index])
+        start, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
+        order = np.argsort(start, kind="stable")
+        cycles: Integers = (end - start)[order]
+        return cycles
+
+
+def observed(trace: Trace) -> Observed | None:
+    """What a trace of one launch says; None if no access was recorded."""
+    table, warps, launch = trace.table, trace.warps, trace.launches[0]
+    per_block = _warps_per_block(launch.block)
+    number = table["block"].to_numpy().astype(np.int64) * per_block + table["warp"].to_numpy()
+    if not len(number):
+        return None
+    found, place = np.unique(number, return_inverse=True)
+    cycles = np.bincount(place, weights=table["end"].to_numpy() - table["start"].to_numpy()).astype(np.int64)
+    life = dict(zip((warps["block"].astype(np.int64) * per_block + warps["warp"]).tolist(), _lives(warps), strict=True))
+    lives = np.array([life[one] for one in found.tolist()], np.int64)
+    weight = launch.sample.weight if launch.sample else 1.0
+    return Observed(found, np.bincount(place), cycles, lives, len(warps) - len(found), trace.lost, weight, launch.perturbation, trace)
+
+
+def watch(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 1, sms: str | None = None) -> Observed | None:
+    """Render once with probes around the fetches: in one of `every` warps, or in those on some SMs."""
+    room = renderer.scene.most_samples
+    found = trace(
+        renderer.call(shape), *renderer.arguments(view), scheme=scheme, selection=FETCHES, records_per_warp=room, every=every, sms=sms
+    )
+    return observed(found)
+
+
+def _lives(warps: npt.NDArray[np.void]) -> list[int]:
+    lives: list[int] = (warps["end_cycles"].astype(np.int64) - warps["begin_cycles"].astype(np.int64)).tolist()
+    return lives
+
+
+def _warps_per_block(block: tuple[int, int, int]) -> int:
+    return -(-block[0] * block[1] * block[2] // 32)

@@ -1,0 +1,148 @@
+"""Rows for the result file, and tables for people and spreadsheets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from memlane.lab.result import Row, Table
+from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, Claim, correlation, spread
+from memlane.lab.volume.frames import SCHEMES, Frames, Measured
+from memlane.lab.volume.observe import Observed
+from memlane.lab.volume.scene import View
+
+FRAME_RATE, HIT_RATE = "frame rate", "hit rate of the texture cache"
+FREQUENCY, SHARE = "access frequency", "share of the warps' time in accesses"
+PEARSON, SPEARMAN = "Pearson's r", "Spearman's rho"
+CLAIM = "found in 2012"
+"""Metrics of the rows."""
+_AGAINST = {RATE: FRAME_RATE, HIT: HIT_RATE}
+
+
+def rows(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim]) -> list[Row]:
+    """Everything that was measured, as numbers."""
+    found = [row for (view, shape), one in frames.of.items() for row in _frame_rows(f"{view}, {shape}", one, frames)]
+    found += [row for view in frames.views for row in _correlation_rows(frames, view)]
+    for shape, seen in warps.items():
+        peer = {"warps": float(len(seen.means)), "warps that miss the volume": float(seen.idle), "records lost": float(seen.lost)}
+        peer |= {"accesses": float(seen.accesses.sum()), "least": float(seen.means.min()), "most": float(seen.means.max())}
+        peer |= {"deviation over warps": float(seen.means.std()), "deviation in the chosen warp": float(seen.series(seen.chosen).std())}
+        found.append(Row(f"along one SM, {shape}", "access time", _rounded(seen.access_time), "cycles", peer=_all_rounded(peer)))
+    for claim in said:
+        value = None if claim.value is None else _rounded(claim.value)
+        found.append(Row(f"fig. {claim.figure}: {claim.found}", CLAIM, value, "", note=f"{claim.holds}: {claim.here}"))
+    return found
+
+
+def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
+    yield Row(case, FRAME_RATE, _rounded(one.per_second), "frames/s", better="higher")
+    reason = "" if one.hit_rate is not None else f"unknown: {frames.hits_unknown}"
+    yield Row(case, HIT_RATE, None if one.hit_rate is None else _rounded(one.hit_rate), "share", better="higher", note=reason)
+    for scheme, seen in one.observed.items():
+        if seen is None:
+            yield Row(f"{case}, {scheme}", FREQUENCY, None, "", note="no fetch was recorded")
+            continue
+        peer = {"access time, cycles": seen.access_time, "other time, cycles": seen.other_time, "accesses": float(seen.accesses.sum())}
+        peer |= {"warps": float(len(seen.means)), "warps that miss the volume": float(seen.idle), "weight of a warp": seen.weight}
+        peer |= {"records lost": float(seen.lost), **_footprint(seen)}
+        yield Row(f"{case}, {scheme}", FREQUENCY, _rounded(seen.frequency), "per 1000 cycles", better="higher", peer=_all_rounded(peer))
+        yield Row(f"{case}, {scheme}", SHARE, _rounded(seen.share), "share")
+
+
+def _footprint(seen: Observed) -> dict[str, float]:
+    """What the probes took, where the assembled code says it."""
+    changed = seen.probes
+    if changed is None or changed.plain is None or changed.probed is None:
+        return {}
+    ends = {"original": changed.plain, "traced": changed.probed}
+    registers = {f"registers, {which}": float(one.registers) for which, one in ends.items()}
+    return registers | {f"blocks, {which}": float(one.resident_blocks) for which, one in ends.items()}
+
+
+def _correlation_rows(frames: Frames, view: View) -> Iterator[Row]:
+    apart = spread(frames, view)
+    yield Row(f"seen from {view}", "fastest shape over slowest", _rounded(1.0 + apart), "", better="higher")
+    for against, name in _AGAINST.items():
+        for scheme in SCHEMES:
+            for ranked, metric in ((False, PEARSON), (True, SPEARMAN)):
+                one = correlation(frames, view, scheme, against, ranked=ranked)
+                case = f"seen from {view}, {scheme}: {FREQUENCY} and {name}"
+                if one is None:
+                    reason = frames.hits_unknown if against == HIT and frames.hits_unknown else f"{ALL_SAME}, or there are too few shapes"
+                    yield Row(case, metric, None, "", note=f"unknown: {reason}")
+                    continue
+                note = (
+                    f"frame rates hardly differ ({100 * apart:.1f} %): no correlation is claimed"
+                    if against == RATE and apart < ALIKE
+                    else ""
+                )
+                peer = _all_rounded({"low": one.low, "high": one.high, "shapes": float(one.count)})
+                yield Row(case, metric, _rounded(one.value), "", better="higher", peer=peer, note=note)
+
+
+def tables(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim]) -> dict[str, Table]:
+    """Those that have lines, by name."""
+    found = {
+        "shapes": _shapes(frames),
+        "correlations": _correlations(frames),
+        "warps": _along(warps),
+        "series": _series(warps),
+        "claims": Table(
+            ("figure", "found in 2012", "here", "holds"),
+            tuple((one.figure, one.found, one.here, one.holds) for one in said),
+        ),
+    }
+    return {name: table for name, table in found.items() if table.lines}
+
+
+def _shapes(frames: Frames) -> Table:
+    """A line for each frame: figures 5 to 9."""
+    head = ["view", "shape", "frames/s", "hit rate, %"]
+    for scheme in SCHEMES:
+        head += [f"{scheme}: access_cycles", f"{scheme}: other_cycles", f"{scheme}: in accesses, %", f"{scheme}: accesses per 1000 cycles"]
+    lines = []
+    for (view, shape), one in frames.of.items():
+        line: list[str | float | None] = [str(view), shape, one.per_second, None if one.hit_rate is None else 100.0 * one.hit_rate]
+        for seen in one.observed.values():
+            said = (None,) * 4 if seen is None else (seen.access_time, seen.other_time, 100.0 * seen.share, seen.frequency)
+            line += said
+        lines.append(tuple(line))
+    return Table(tuple(head), tuple(lines))
+
+
+def _correlations(frames: Frames) -> Table:
+    """Words, because tenths are too coarse for coefficients."""
+    lines: list[tuple[str | float | None, ...]] = []
+    for view in frames.views:
+        for row in _correlation_rows(frames, view):
+            if row.metric in (PEARSON, SPEARMAN):
+                interval = f"{row.peer['low']:+.2f} to {row.peer['high']:+.2f}" if row.peer else ""
+                lines.append((row.case, row.metric, None if row.value is None else f"{row.value:+.2f}", interval, row.note))
+    return Table(("what", "coefficient", "value", "95 % interval", ""), tuple(lines))
+
+
+def _along(warps: Mapping[str, Observed]) -> Table:
+    """Figure 10."""
+    lines = [
+        (shape, str(number), str(accesses), float(mean))
+        for shape, seen in warps.items()
+        for number, accesses, mean in zip(seen.warp.tolist(), seen.accesses.tolist(), seen.means.tolist(), strict=True)
+    ]
+    return Table(("shape", "warp", "accesses", "access time_cycles"), tuple(lines), printed=False)
+
+
+def _series(warps: Mapping[str, Observed]) -> Table:
+    """Figure 11."""
+    lines = [
+        (shape, str(seen.warp[seen.chosen]), str(number), float(cycles))
+        for shape, seen in warps.items()
+        for number, cycles in enumerate(seen.series(seen.chosen).tolist())
+    ]
+    return Table(("shape", "warp", "access", "time_cycles"), tuple(lines), printed=False)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _all_rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: _rounded(value) for name, value in values.items()}

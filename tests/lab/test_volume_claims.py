@@ -1,0 +1,221 @@
+"""What of the publication holds, for made-up measurements; coefficients by published values; hit rates by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memlane.lab import profiler
+from memlane.lab.volume import reference
+from memlane.lab.volume.claims import Claim, claims
+from memlane.lab.volume.correlation import pearson, ranks, spearman
+from memlane.lab.volume.frames import Frames, Measured
+from memlane.lab.volume.hits import HITS, MISSES, counted, rate_of
+from memlane.lab.volume.observe import Observed
+from memlane.lab.volume.plots import figures
+from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene
+from memlane.lab.volume.tables import rows
+from memlane.lab.volume.texture_cache import Cache, modelled_rate, sectors_of
+from memlane.targets import target
+from tests.launch.fake_target import FakeTarget
+
+NO_TRACE: Any = None
+ANSCOMBE_X = [10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5]
+ANSCOMBE_Y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68]
+
+
+def test_pearson_gives_the_values_of_anscombe() -> None:
+    found = pearson(ANSCOMBE_X, ANSCOMBE_Y)
+    assert found is not None
+    assert found.value == pytest.approx(0.8164205)
+    assert (found.low, found.high) == pytest.approx((0.4243912, 0.9506933), abs=1e-7)  # as R's cor.test has them
+    assert found.count == 11
+
+
+def test_spearman_gives_the_textbook_value() -> None:
+    hours, quotient = [7, 0, 27, 50, 28, 29, 20, 12, 6, 17], [106, 86, 100, 101, 99, 103, 97, 113, 112, 110]
+    found = spearman(hours, quotient)
+    assert found is not None
+    assert found.value == pytest.approx(-29 / 165)
+    half = 1.959964 * math.sqrt((1 + (29 / 165) ** 2 / 2) / 7)
+    assert found.high == pytest.approx(math.tanh(math.atanh(-29 / 165) + half), abs=1e-6)
+
+
+def test_ties_share_their_rank_and_constants_have_no_coefficient() -> None:
+    assert ranks([3, 1, 3, 7]).tolist() == [2.5, 1, 2.5, 4]
+    assert pearson([1, 2, 3, 4], [5, 5, 5, 5]) is None
+    assert pearson([1, 2, 3], [1, 2, 3]) is None  # an interval needs four
+    line = pearson([1, 2, 3, 4], [2, 4, 6, 8])
+    assert line is not None
+    assert (line.low, line.high) == pytest.approx((1, 1))
+
+
+def seen(access_time: float, share: float = 0.5) -> Observed:
+    cycles = np.array([int(1000 * access_time)])
+    return Observed(np.array([0]), np.array([1000]), cycles, (cycles / share).astype(int), 0, 0, 1.0, None, NO_TRACE)
+
+
+RISING = [100.0 + 20 * number for number in range(8)]
+
+
+def frames(
+    rates: Sequence[float],
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    hits: Sequence[float] | None = None,
+    shares: tuple[float, float] = (0.8, 0.1),
+) -> Frames:
+    """Both views alike. Access times of stamps that wait are 1 / `ours`, those of the others 1 / `theirs`."""
+    of = {}
+    for view in (FRONT, TURNED):
+        for number, shape in enumerate(SHAPES):
+            both = {"dependent": seen(1e4 / ours[number], shares[0]), "simple": seen(1e4 / theirs[number], shares[1])}
+            of[view, shape] = Measured(rates[number], None if hits is None else hits[number], both)
+    return Frames(of, 1, "" if hits else "ncu was not found on PATH")
+
+
+def held(made: Frames) -> dict[str, str]:
+    """By figure; of several claims of one figure the last."""
+    return {claim.figure: claim.holds for claim in claims(made, {})}
+
+
+def test_a_machine_like_that_of_2012_agrees() -> None:
+    crooked = [1, 2, 3, 9, 8, 7, 6, 5]
+    hits = [0.1 * rate / 100 for rate in RISING]
+    found = held(frames(RISING, RISING, crooked, hits))
+    assert [found[figure] for figure in ("6a", "6b", "7a", "7b", "7", "8b", "9a", "9b", "9")] == ["yes"] * 9
+    assert found["8a"] == "no"  # here the hit rate goes with our frequency from that side, too
+
+
+def test_a_machine_where_stamps_that_wait_mislead_does_not() -> None:
+    found = held(frames(RISING, RISING[::-1], RISING, [0.1 * rate / 100 for rate in RISING]))
+    assert [found[figure] for figure in ("6a", "6b", "7a", "7b", "7", "8b", "9a", "9b", "9")] == ["no"] * 9
+
+
+def test_frame_rates_that_hardly_differ_are_named_instead_of_a_correlation() -> None:
+    made = frames([100 + number for number in range(8)], RISING, RISING[::-1], RISING)
+    found = held(made)
+    assert [found[figure] for figure in ("7a", "7b", "7", "9a", "9")] == ["frame rates hardly differ (7.0 %)"] * 5
+    assert found["6a"] == "yes"  # hit rates may differ even so
+    noted = [row.note for row in rows(made, {}, []) if row.case.endswith("dependent: access frequency and frame rate")]
+    assert noted == ["frame rates hardly differ (7.0 %): no correlation is claimed"] * 4
+
+
+def test_what_is_not_known_is_said_with_the_reason() -> None:
+    said = {claim.figure: claim for claim in claims(frames(RISING, RISING, [5.0] * 8), {})}
+    assert (said["6a"].holds, said["6a"].here) == ("unknown", "ncu was not found on PATH")
+    assert (said["7b"].holds, said["7b"].here) == ("unknown", "access times are the same with every shape, to 1 %")
+    assert said["7"].holds == "yes"  # what is constant follows nothing
+    drawn = figures(frames(RISING, RISING, RISING), {}, TURNED)
+    assert set(drawn) == {"fig_5", "fig_7", "fig_9"}
+
+
+def test_shares_of_time_are_judged_by_the_half() -> None:
+    def five(shares: tuple[float, float]) -> list[Claim]:
+        return [claim for claim in claims(frames(RISING, RISING, RISING, shares=shares), {}) if claim.figure == "5"]
+
+    assert [claim.holds for claim in five((0.8, 0.1))] == ["yes", "yes", "yes"]
+    assert [claim.holds for claim in five((0.4, 0.6))] == ["no", "no", "yes"]
+    assert five((0.8, 0.1))[1].here == "dependent: 80 % and 80 %"
+
+
+class Warps(Observed):
+    """Warps whose accesses inside one vary by a known amount."""
+
+    jitter = 0.0
+
+    def series(self, index: int) -> Any:
+        return np.array([100 - self.jitter, 100 + self.jitter])
+
+
+def along(means: Sequence[float], jitter: float) -> Observed:
+    counts = np.full(len(means), 10)
+    made = Warps(np.arange(len(means)), counts, (np.array(means) * 10).astype(int), counts * 1000, 0, 0, 1.0, None, NO_TRACE)
+    object.__setattr__(made, "jitter", jitter)
+    return made
+
+
+def test_two_shapes_along_an_sm_are_compared() -> None:
+    tall, wide = along([50, *[100] * 18, 50], 1), along([60, *[100, 200] * 9, 60], 9)
+    assert [claim.holds for claim in claims(Frames({}, 1), {"2x64": tall, "8x16": wide})] == ["yes"] * 4
+    assert [claim.holds for claim in claims(Frames({}, 1), {"2x64": wide, "8x16": tall})] == ["no", "no", "yes", "no"]
+    flat = along([100] * 20, 0)
+    assert {claim.holds for claim in claims(Frames({}, 1), {"2x64": flat, "8x16": flat})} == {"access times are alike, to 1 %"}
+
+
+# -- hit rates -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_of_two_lines_by_hand() -> None:
+    cache = Cache(2)
+    cache.ask([0, 1])  # a line of two sectors that are not there
+    cache.ask([0, 4])  # there; another line
+    cache.ask([8])  # the third line drops the one not used for the longest time, that of 0 and 1 having been used before 4
+    cache.ask([4, 1])
+    assert (cache.hits, cache.misses) == (2, 5)
+
+
+def test_a_fetch_asks_for_the_sectors_of_its_eight_texels() -> None:
+    def asked(*at: float) -> set[int]:
+        return set(sectors_of(np.array(at), 16).tolist())
+
+    assert asked(2.0, 2.0, 1.0) == {0}  # texels 1 and 2, 1 and 2, 0 and 1
+    assert asked(4.0, 2.0, 1.0) == {0, 1}  # over the border of a sector in x
+    assert asked(4.0, 4.0, 1.0) == {0, 1, 2, 3}  # of the whole line
+    assert asked(8.0, 2.0, 1.0) == {1, 4}  # of two lines
+    assert asked(2.0, 2.0, 2.0) == {0, 16}  # two lines in x and two in y lie between layers
+    assert asked(0.1, 0.1, 0.1) == {0}  # clamped
+
+
+def test_the_modelled_hit_rate_knows_which_way_the_sectors_lie() -> None:
+    chip, scene = target("emulator:h200").chip, Scene(32, 32)
+    fetched = reference.render(reference.volume(32), scene, FRONT).fetched
+    rates = {shape: modelled_rate(chip, scene, FRONT, shape, fetched, 16) for shape in ("1x128", "8x16")}
+    assert 0.3 < rates["1x128"] < rates["8x16"] < 1  # warps of 8 x 4 pixels share sectors of 4 x 4 texels
+
+
+TABLE = f"""==PROF== Connected to process 7
+"ID","Kernel Name","{HITS}","{MISSES}"
+"","","",""
+the program says something
+"0","render","3,000","1000"
+"1","render","1000","1000"
+"""
+
+
+def test_counters_are_read_from_the_table_of_the_profiler() -> None:
+    launches = profiler.read(TABLE)
+    assert [rate_of(one) for one in launches] == [0.75, 0.5]
+    assert rate_of({"l1tex__t_sector_hit_rate.pct": 87.5}) == 0.875
+    assert rate_of({}) is None
+    assert profiler.read("==ERROR== nothing") == []
+
+
+def fake_profiler(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    program = folder / "ncu"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+
+def test_hit_rates_come_from_the_profiler_in_the_order_of_the_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_profiler(tmp_path, monkeypatch, TABLE)
+    frames = [(FRONT, "1x128"), (FRONT, "8x16")]
+    assert counted(FakeTarget(), Scene(16, 16), frames) == ({frames[0]: 0.75, frames[1]: 0.5}, "")
+    assert counted(FakeTarget(), Scene(16, 16), frames[:1]) == ({}, "ncu saw 2 launches of 1")
+
+
+def test_why_there_are_no_counters_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [(FRONT, "1x128")]
+    fake_profiler(tmp_path, monkeypatch, "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
+    assert counted(FakeTarget(), Scene(16, 16), frames)[1].startswith("ncu may not read the counters here")
+    fake_profiler(tmp_path, monkeypatch, "==ERROR== Failed to find metric x")
+    assert counted(FakeTarget(), Scene(16, 16), frames)[1] == "ncu counted nothing: ==ERROR== Failed to find metric x"
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(profiler, "PLACES", ())
+    assert counted(FakeTarget(), Scene(16, 16), frames) == ({}, "ncu was not found on PATH")
