@@ -30,11 +30,9 @@ _HOME = {
     "Launch": "launch",
     "MemlaneError": "errors",
     "Module": "ptx",
-    "Report": "launch",
     "Schedule": "launch",
     "Step": "launch",
     "Target": "launch",
-    "Timing": "measure",
     "Trace": "record",
     "TraceOptions": "instrument",
     "Tracer": "measure",
@@ -45,6 +43,7 @@ _HOME = {
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
+    "relayout": "optimize",
     "target": "targets",
     "time": "measure",
     "trace": "measure",
@@ -62,11 +61,9 @@ __all__ = [
     "Launch",
     "MemlaneError",
     "Module",
-    "Report",
     "Schedule",
     "Step",
     "Target",
-    "Timing",
     "Trace",
     "TraceOptions",
     "Tracer",
@@ -77,6 +74,7 @@ __all__ = [
     "load",
     "numba",
     "parse",
+    "relayout",
     "target",
     "time",
     "trace",
@@ -88,8 +86,9 @@ if TYPE_CHECKING:
     from memlane.diagnose import Finding, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
-    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Report, Schedule, Step, Target
-    from memlane.measure import Checker, Counter, Timing, Tracer, check, count, time, trace
+    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
+    from memlane.measure import Checker, Counter, Tracer, check, count, time, trace
+    from memlane.optimize import relayout
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.targets import target

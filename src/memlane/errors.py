@@ -5,6 +5,7 @@
     |   +-- PtxSyntaxError         the text is no PTX
     |   +-- PtxTypeError           well formed, but an operand or a type does not fit
     |   +-- UnsupportedPtx         valid or not, this instruction is not modelled; it is named
+    |   +-- RelayoutError          a shared array of a kernel that cannot be laid out so; names the line that keeps it from that
     +-- CompileError               the CUDA compiler or assembler refused; carries its log
     +-- MissingDependency          an optional package is absent; names the command that installs it
     +-- LaunchError                a launch that cannot start, or that went wrong
@@ -59,6 +60,10 @@ class PtxTypeError(SourceError):
 
 class UnsupportedPtx(SourceError):
     """An instruction, or a form of one, that memlane does not model. It is not called an error of the text."""
+
+
+class RelayoutError(SourceError):
+    """An array in shared memory that is not there, or that cannot be laid out otherwise without a change of the source."""
 
 
 class CompileError(MemlaneError):

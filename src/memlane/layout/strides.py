@@ -64,6 +64,9 @@ class Padded(Layout):
     def offset(self, i: Expression, j: Expression) -> Expression:
         return i * (self.columns + self.pad) + j
 
+    def offset_of_index(self, k: Expression) -> Expression:
+        return k + k // self.columns * self.pad
+
     def index(self, offset: Expression) -> Expression | None:
         pitch = self.columns + self.pad
         return offset // pitch * self.columns + offset % pitch

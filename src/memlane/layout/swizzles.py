@@ -19,6 +19,9 @@ class XorSwizzle(Layout):
     def offset(self, i: Expression, j: Expression) -> Expression:
         return i * self.columns + (j ^ i % self.columns)
 
+    def offset_of_index(self, k: Expression) -> Expression:
+        return k ^ k // self.columns % self.columns
+
     def index(self, offset: Expression) -> Expression | None:
         return offset ^ offset // self.columns % self.columns
 

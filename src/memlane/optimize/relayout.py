@@ -1,0 +1,59 @@
+"""A kernel with one of its arrays in shared memory laid out otherwise, without its source."""
+
+from __future__ import annotations
+
+from typing import overload
+
+from memlane.errors import RelayoutError
+from memlane.launch import Kernel
+from memlane.layout import Layout
+from memlane.measure.twin import load_twin, rebound_to
+from memlane.ptx import Module
+from memlane.rewrite import relayout_module
+from memlane.rewrite.relayout import Tables
+
+Shared = str | tuple[int, int] | None
+"""An array by name, a range of bytes of the dynamic part, or the only one there is."""
+
+
+@overload
+def relayout(
+    kernel: Kernel, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+) -> Kernel: ...
+@overload
+def relayout(
+    kernel: Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+) -> Module: ...
+def relayout(
+    kernel: Kernel | Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+) -> Kernel | Module:
+    """The kernel, every access of which to one array in shared memory goes through `layout`; to be launched as the original.
+
+        quick = ml.relayout(tiled, XorSwizzle(32, 32), shared="tile")
+        quick[grid, block](out, a, n)
+
+    `kernel` is a kernel on a target, or a module, all of whose kernels that use the array are changed. `shared` is the array: its name in
+    the source (`"tile"`, `"tiled::tile"`) or in PTX, `"dynamic[0:4096]"` or (0, 4096) for a range of bytes of the dynamic part; it may be
+    left out where there is only one. `layout` is a layout of the array, or of a tile of which the array has several one behind the other;
+    `element_bytes` are those of an element, by default what the array has for each element of the layout. A layout that takes more room
+    enlarges the array. Tables of a layout lie in constant memory, or with `tables="global"` in global memory.
+
+    The result has the names and the line information of the original, and a kernel works on the variables of the original's module (its
+    constants are those of now). Raises RelayoutError, with the line, where the address of the array escapes, where an access is torn,
+    or where there is not enough room.
+    """
+    if not isinstance(layout, Layout):
+        raise RelayoutError(f"a layout is wanted, such as memlane.layout.XorSwizzle(32, 32), got {layout!r}")
+    if isinstance(kernel, Module):
+        return relayout_module(kernel, layout, shared=shared, element=element_bytes, tables=tables).module
+    if not isinstance(kernel, Kernel):
+        raise RelayoutError(f"a kernel of a loaded module or a module is wanted, got a {type(kernel).__name__}")
+    changed = relayout_module(kernel.module, layout, shared=shared, kernel=kernel.name, element=element_bytes, tables=tables)
+    return loaded_beside(kernel, changed.module)
+
+
+def loaded_beside(kernel: Kernel, changed: Module) -> Kernel:
+    """The kernel of a changed module, loaded where the original is, and working on its variables."""
+    twin = load_twin(kernel.loaded, rebound_to(kernel.loaded, changed))
+    twin.copy_constants()
+    return twin.loaded[kernel.name]

@@ -1,0 +1,94 @@
+"""A layout as a map of byte offsets of one array: what it gives for constants, what it tears, and the room it takes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import RelayoutError
+from memlane.layout import Layout
+from memlane.layout.expression import name
+from memlane.layout.program import Program
+
+ELEMENT_BYTES = (1, 2, 4, 8, 16)
+
+
+class Placement:
+    """The bytes of `tiles` tiles that lie one behind the other, each laid out by `layout` in elements of `element` bytes."""
+
+    def __init__(self, layout: Layout, element: int, tiles: int) -> None:
+        if not layout.is_injective:
+            raise RelayoutError(f"{layout} puts two elements at one place; an array needs a layout that keeps them apart")
+        self.layout, self.element, self.tiles = layout, element, tiles
+        self._count = layout.rows * layout.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the array has for the kernel."""
+        return self._count * self.tiles * self.element
+
+    @property
+    def room(self) -> int:
+        """Bytes that it takes."""
+        return self.layout.size * self.tiles * self.element
+
+    @cached_property
+    def table(self) -> npt.NDArray[np.int64]:
+        """int64[elements]: where each element lies, in elements."""
+        one = self.layout.table.ravel()
+        return np.concatenate([one + tile * self.layout.size for tile in range(self.tiles)])
+
+    def of(self, offset: int) -> int:
+        """Where the byte at `offset` lies."""
+        return int(self.table[offset // self.element]) * self.element + offset % self.element
+
+    def program(self, nbytes: int) -> Program:
+        """The map of the byte offsets at which an access of `nbytes` may begin, which are called `b`."""
+        b = name("b", self.nbytes)
+        element = b // self.element
+        place = self.layout.offset_of_index(element % self._count) + element // self._count * self.layout.size
+        return Program(place * self.element + (b % self.element if nbytes % self.element else 0))
+
+    def torn_at(self, nbytes: int) -> int | None:
+        """The first offset at which the bytes of an aligned access of this size do not lie side by side and aligned; None if none is."""
+        if nbytes <= self.element:
+            return 0 if self.element % nbytes else None
+        vector = nbytes // self.element
+        if nbytes % self.element or len(self.table) % vector:
+            return 0
+        groups = self.table.reshape(-1, vector)
+        torn = (groups[:, 0] % vector != 0) | (groups != groups[:, :1] + np.arange(vector)).any(axis=1)
+        return int(np.flatnonzero(torn)[0]) * nbytes if torn.any() else None
+
+    def distance(self, by: int, nbytes: int) -> int | None:
+        """How far apart two bytes lie that were `by` apart, where both are in the array and accesses of `nbytes` begin there; None if that
+        depends on where they are."""
+        if by % self.element:
+            return None
+        step, apart = max(1, nbytes // self.element), by // self.element
+        if apart % step or abs(apart) >= len(self.table):
+            return None
+        first, second = (
+            (self.table[:-apart], self.table[apart:]) if apart > 0 else (self.table[-apart:], self.table[:apart] if apart else self.table)
+        )
+        begin = (-apart) % step if apart < 0 else 0
+        far = (second - first)[begin::step]
+        return int(far[0]) * self.element if (far == far[0]).all() else None
+
+
+def element_bytes(layout: Layout, nbytes: int, scalar: int, given: int | None, title: str) -> tuple[int, int]:
+    """Bytes of an element and the number of tiles in an array of `nbytes`, which is accessed by scalars of up to `scalar` bytes; RelayoutError if
+    the layout is not one of it."""
+    elements = layout.rows * layout.columns
+    if given is not None and given not in ELEMENT_BYTES:
+        raise RelayoutError(f"elements have 1, 2, 4, 8 or 16 bytes, got {given}")
+    whole = nbytes // elements if elements and nbytes % elements == 0 else 0
+    element = given or (min(whole, scalar) if whole in ELEMENT_BYTES else scalar)
+    if nbytes % (elements * element):
+        raise RelayoutError(
+            f"{title} has {nbytes} bytes, and {layout} is one of {elements} elements of {element} bytes: name a layout "
+            "of all its elements, or of a whole part of them"
+        )
+    return element, nbytes // (elements * element)

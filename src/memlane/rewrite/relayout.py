@@ -1,0 +1,273 @@
+"""The pass that lays an array in shared memory out anew.
+
+    add.s64 %rd8, %rd7, %rd6;             add.s64 %rd8, %rd7, %rd6;
+    ld.shared.f32 %f1, [%rd8];     ->     cvt.u32.u64 %at_0, %rd8;       the byte in the array as the kernel knows it,
+                                          mov.u32 %at_1, tile;
+                                          sub.s32 %at_2, %at_0, %at_1;
+                                          ...                            where the layout has it,
+                                          add.s32 %at_9, %at_8, %at_1;
+                                          ld.shared.f32 %f1, [%at_9];    and the access there
+
+Valid module in, valid module out. The kernel goes on to compute the addresses that it always did; only accesses see others. Constant
+addresses are mapped here and cost nothing, one register is mapped once as long as it holds the same address, and where two addresses stay
+equally far apart wherever they are, the second is the first and a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Literal
+
+from memlane.errors import RelayoutError
+from memlane.layout import Layout
+from memlane.ptx import (
+    Block,
+    Function,
+    Item,
+    Location,
+    Module,
+    Variable,
+    called_functions,
+    verify,
+)
+from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
+from memlane.rewrite.emit import LookUp
+from memlane.rewrite.placement import Placement, element_bytes
+from memlane.rewrite.provenance import ArrayAccess, Provenance, accesses_to_shared
+from memlane.rewrite.writer import Writer, constant_offset
+
+MAX_STATIC_BYTES = 49152
+"""Static shared memory that a kernel may have; on every GPU so far."""
+MAX_CONSTANT_BYTES = 65536
+Tables = Literal["constant", "global"]
+"""Where the tables of a layout lie. Constant memory serves one address at a time, so lanes of different rows wait for each other there."""
+
+
+@dataclass(frozen=True)
+class Relaid:
+    """A module with an array laid out anew."""
+
+    module: Module
+    array: SharedArray
+    layout: Layout
+    element_bytes: int
+    tiles: int
+    """How many tiles of the layout the array consists of."""
+    accesses: int
+    """Instructions that access it."""
+    folded: int
+    """Those whose address is a constant, and was mapped here."""
+    shared: int
+    """Those that use what was worked out for one before."""
+    added_bytes: int
+    """Room that the layout takes beyond what the array had."""
+
+
+def relayout_module(
+    module: Module,
+    layout: Layout,
+    *,
+    shared: str | tuple[int, int] | None = None,
+    kernel: str | None = None,
+    element: int | None = None,
+    tables: Tables = "constant",
+) -> Relaid:
+    """Every access to one array in shared memory goes through `layout`.
+
+    `shared`: the array, as `find_array` takes it. `kernel`: the PTX name of the kernel to change; None: all that use the array. `element`:
+    bytes of an element; None: what the array has for each element of the layout. Raises RelayoutError where the pass cannot know that the
+    kernel computes what it did: with the line, where it is one that keeps it from that.
+    """
+    if module.address_size != 64:
+        raise RelayoutError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be changed")
+    one = None if kernel is None else module.kernels[kernel]
+    array = find_array(module, shared, one)
+    functions = _functions(module, array, one)
+    found = {name: _known(module, function, array) for name, function in functions.items()}
+    accesses = [access for known in found.values() for access in known]
+    if not accesses:
+        raise RelayoutError(f"nothing accesses {array.title} through an address that can be followed")
+    array, placement = _placement(array, layout, element, _scalar_bytes(accesses))
+    for name, known in found.items():
+        _check(module, functions[name], known, array, placement)
+    names, tabled = _look_ups(module, placement, accesses, tables)
+    writers = {name: Writer(functions[name], known, array, placement, names).written() for name, known in found.items() if known}
+    items = _items(module, array, placement, {name: writer.function for name, writer in writers.items()}, tabled)
+    changed = replace(module, items=items)
+    verify(changed)
+    _check_room(module, changed, array, placement, functions)
+    return Relaid(
+        changed, array, layout, placement.element, placement.tiles, len(accesses), sum(one.folded for one in writers.values()),
+        sum(one.shared for one in writers.values()), placement.room - placement.nbytes,
+    )  # fmt: skip
+
+
+# -- what may be done ------------------------------------------------------------------------------------------------------------
+
+
+def _functions(module: Module, array: SharedArray, kernel: Function | None) -> dict[str, Function]:
+    """Those that may name the array."""
+    if array.function:
+        return {array.function: module.functions[array.function]}
+    if kernel is None:
+        return dict(module.functions)
+    called = {one.name: one for one in called_functions(module, kernel) if _names(module, one, array)}
+    for other in module.kernels.values():
+        both = [one.title for one in called_functions(module, other) if one.name in called] if other is not kernel else []
+        if both:
+            raise RelayoutError(f"{both[0]} accesses {array.title} for {other.title} too; change the module instead of one kernel")
+    return {kernel.name: kernel, **called}
+
+
+def _names(module: Module, function: Function, array: SharedArray) -> bool:
+    return any(one.same_memory(array) for one in shared_arrays(module, function))
+
+
+def _known(module: Module, function: Function, array: SharedArray) -> tuple[ArrayAccess, ...]:
+    """The accesses to the array; RelayoutError if something else is done to its address."""
+    whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
+    arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]
+    provenance: Provenance = accesses_to_shared(function, [*arrays, whole])
+    for problem in provenance.problems:
+        if whole in problem.arrays:
+            others = ", ".join(sorted(one.title for one in problem.arrays if one != whole))
+            reason = problem.reason + (f" ({others})" if others else "")
+            raise _refusal(module, function, problem.index, f"{array.title} cannot be laid out otherwise: {reason}")
+    return tuple(one for one in provenance.accesses if one.pointer.array == whole)
+
+
+def _scalar_bytes(accesses: Sequence[ArrayAccess]) -> int:
+    """The widest scalar that the array is accessed by: parts of an element may be, elements together have a vector type."""
+    return max(one.scalar for one in accesses) or min(one.nbytes for one in accesses)
+
+
+def _placement(array: SharedArray, layout: Layout, element: int | None, scalar: int) -> tuple[SharedArray, Placement]:
+    """The map, and the array with the bytes it has: of the whole dynamic part those of the layout."""
+    if array.is_dynamic and not array.nbytes:
+        bytes_each = element or scalar
+        array = replace(array, nbytes=layout.rows * layout.columns * bytes_each)
+        array = replace(array, title=f"dynamic[{array.first}:{array.first + array.nbytes}]")
+    bytes_each, tiles = element_bytes(layout, array.nbytes, scalar, element, array.title)
+    placement = Placement(layout, bytes_each, tiles)
+    if array.is_dynamic and placement.room > array.nbytes:
+        raise RelayoutError(
+            f"{layout} takes {placement.room} bytes, and {array.title} has {array.nbytes}: dynamic shared memory has no room that is "
+            "known to be free behind it; take a layout of the same size, such as an XOR swizzle"
+        )
+    return array, placement
+
+
+def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], array: SharedArray, placement: Placement) -> None:
+    instructions = list(function.body.instructions()) if function.body else []
+    torn = {nbytes: placement.torn_at(nbytes) for nbytes in {one.nbytes for one in accesses}}
+    for one in accesses:
+        instruction = instructions[one.index]
+        at = torn[one.nbytes]
+        if at is not None:
+            raise _refusal(
+                module, function, one.index,
+                f"{placement.layout} tears `{instruction.name}`, which accesses {one.nbytes} bytes of {array.title} at once: those from "
+                f"byte {at} would not lie side by side",
+            )  # fmt: skip
+        if array.is_dynamic and (array.first % one.nbytes or array.nbytes % one.nbytes):
+            raise _refusal(
+                module, function, one.index,
+                f"`{instruction.name}` accesses {one.nbytes} bytes at once, which may lie on both sides of the ends of {array.title}",
+            )  # fmt: skip
+        offset = constant_offset(one, instruction)
+        if offset is not None and not array.is_dynamic and not 0 <= offset <= array.nbytes - one.nbytes:
+            raise _refusal(
+                module, function, one.index,
+                f"`{instruction.name}` accesses byte {offset} of {array.title}, which has {array.nbytes}",
+            )  # fmt: skip
+
+
+def _check_room(before: Module, after: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function]) -> None:
+    for kernel in after.kernels.values():
+        whole = static_bytes(after, kernel)
+        if whole > MAX_STATIC_BYTES and whole > static_bytes(before, before.kernels[kernel.name]):
+            raise RelayoutError(
+                f"{placement.layout} takes {placement.room} bytes where {array.title} has {array.nbytes}, which makes {whole} bytes of "
+                f"static shared memory in {kernel.title}; {MAX_STATIC_BYTES} are allowed: take a layout without padding"
+            )
+
+
+def _refusal(module: Module, function: Function, index: int, message: str) -> RelayoutError:
+    assert function.body is not None
+    instruction = list(function.body.instructions())[index]
+    return RelayoutError(message, instruction.span, _origin(module, instruction.location))
+
+
+def _origin(module: Module, location: Location | None) -> str:
+    while location is not None and module.files.get(location.file) not in module.sources and location.inlined_into is not None:
+        location = location.inlined_into
+    return f"{module.files[location.file]}:{location.line}" if location is not None and location.file in module.files else ""
+
+
+# -- tables and variables --------------------------------------------------------------------------------------------------------
+
+
+def _look_ups(
+    module: Module, placement: Placement, accesses: Sequence[ArrayAccess], tables: Tables
+) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
+    """The tables of the maps, each once, and their variables."""
+    if tables not in ("constant", "global"):
+        raise RelayoutError(f"the tables of a layout lie in constant or in global memory, not in {tables!r}")
+    found: dict[tuple[int, ...], LookUp] = {}
+    variables: list[Variable] = []
+    numbers = count()
+    for nbytes in sorted({one.nbytes for one in accesses}):
+        for step in placement.program(nbytes).steps:
+            values = step.part.value
+            if step.part.op != "table" or values in found:
+                continue
+            assert isinstance(values, tuple)
+            kind, size = next(
+                (kind, size) for kind, size, most in (("u8", 1, 1 << 8), ("u16", 2, 1 << 16), ("u32", 4, 1 << 31)) if max(values) < most
+            )
+            name = next(name for name in (f"memlane_layout_{number}" for number in numbers) if name not in module.variables)
+            space = "const" if tables == "constant" else "global"
+            found[values] = LookUp(name, space, kind, size)
+            initial = "{" + ", ".join(map(str, values)) + "}"
+            variables.append(Variable(space, kind, name, (len(values),), align=4, initial=initial))
+    room = sum(one.nbytes for one in (*module.variables.values(), *variables) if one.space == "const")
+    if tables == "constant" and variables and room > MAX_CONSTANT_BYTES:
+        raise RelayoutError(f'the tables of {placement.layout} make {room} bytes of constant memory, which has 65536; say tables="global"')
+    return found, variables
+
+
+def _items(
+    module: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function], tables: Sequence[Variable]
+) -> tuple[Item, ...]:
+    """The module's items with functions replaced, the array enlarged and tables in front of what stands first."""
+
+    def enlarged(variable: Variable) -> Variable:
+        return replace(variable, shape=(-(-max(placement.room, array.nbytes) // variable.element_bytes),))
+
+    items: list[Item] = []
+    for item in module.items:
+        if isinstance(item, Function) and item.name in functions and item.body is not None:
+            item = functions[item.name]
+            if array.function == item.name and not array.is_dynamic:
+                item = _redeclared(item, array.names[0], enlarged)
+        elif isinstance(item, Variable) and item.name in array.names and not array.function and not array.is_dynamic:
+            item = enlarged(item)
+        items.append(item)
+    first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
+    return (*items[:first], *tables, *items[first:])
+
+
+def _redeclared(function: Function, name: str, enlarged: Callable[[Variable], Variable]) -> Function:
+    assert function.body is not None
+
+    def block(old: Block) -> Block:
+        return Block(
+            tuple(
+                block(one) if isinstance(one, Block) else enlarged(one) if isinstance(one, Variable) and one.name == name else one
+                for one in old.statements
+            )
+        )
+
+    return replace(function, body=block(function.body))

@@ -1,0 +1,239 @@
+"""Writes a function anew with other addresses for its accesses to one array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from memlane.layout.program import Program
+from memlane.ptx import (
+    Address,
+    Block,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Location,
+    Register,
+    RegisterDecl,
+    Statement,
+    Variable,
+    flatten_scopes,
+    registers_written,
+    rename_instruction,
+    statements,
+)
+from memlane.rewrite.arrays import SharedArray
+from memlane.rewrite.emit import LookUp, emit
+from memlane.rewrite.placement import Placement
+from memlane.rewrite.provenance import ArrayAccess, Pointer
+
+
+def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None:
+    """Bytes from where the array begins, if that is known."""
+    address = instruction.operands[access.operand]
+    assert isinstance(address, Address)
+    return None if access.pointer.offset is None else access.pointer.offset + address.offset
+
+
+@dataclass(frozen=True)
+class Written:
+    function: Function
+    folded: int
+    shared: int
+
+
+@dataclass
+class _Mapped:
+    """An address that was worked out, and is still in its register."""
+
+    offset: int
+    """The constant behind the register in the brackets."""
+    nbytes: int
+    name: str
+    base: int
+    """The constant behind the new register."""
+
+
+@dataclass
+class Writer:
+    """Writes one function anew."""
+
+    original: Function
+    accesses: Sequence[ArrayAccess]
+    array: SharedArray
+    placement: Placement
+    tables: Mapping[tuple[int, ...], LookUp]
+    folded: int = 0
+    shared: int = 0
+    _declared: dict[str, int] = field(default_factory=dict)
+    _programs: dict[int, Program] = field(default_factory=dict)
+    _distances: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    _known: dict[tuple[str, Guard | None], list[_Mapped]] = field(default_factory=dict)
+
+    def written(self) -> Written:
+        function = self.original
+        assert function.body is not None
+        self._prefix = _free_prefix(function)
+        flat = flatten_scopes(function)
+        assert flat.body is not None
+        # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
+        self._flat = list(flat.body.instructions())
+        self._of: dict[int, list[ArrayAccess]] = {}
+        for one in self.accesses:
+            self._of.setdefault(one.index, []).append(one)
+        self._next = count()
+        body = self._block(function.body)
+        declared = tuple(RegisterDecl(kind, f"%{self._prefix}{kind}_", used) for kind, used in sorted(self._declared.items()))
+        return Written(replace(function, body=Block((*declared, *body.statements))), self.folded, self.shared)
+
+    def _block(self, old: Block) -> Block:
+        new: list[Statement] = []
+        for one in old.statements:
+            if isinstance(one, Block):
+                one = self._block(one)
+            elif isinstance(one, Label):
+                self._known.clear()
+            if isinstance(one, Instruction):
+                new += self._instruction(one)
+            else:
+                new.append(one)
+        return Block(tuple(new))
+
+    def _instruction(self, one: Instruction) -> Iterator[Statement]:
+        index = next(self._next)
+        changed = one
+        for access in self._of.get(index, ()):
+            before, address = self._address(one, self._flat[index], access)
+            yield from before
+            operands = list(changed.operands)
+            operands[access.operand] = address
+            changed = replace(changed, operands=tuple(operands))
+        yield changed
+        written = set(registers_written(self._flat[index]))
+        if written:
+            kept = {
+                key: known for key, known in self._known.items() if key[0] not in written and not (key[1] and key[1].register in written)
+            }
+            self._known = kept
+
+    def _address(self, one: Instruction, flat: Instruction, access: ArrayAccess) -> tuple[Sequence[Statement], Address]:
+        """What to compute before an access, and its new address."""
+        address, pointer = one.operands[access.operand], access.pointer
+        assert isinstance(address, Address)
+        constant = constant_offset(access, one)
+        if constant is not None:
+            self.folded += 1
+            return (), replace(address, offset=address.offset + self._moved(constant) - constant)
+        assert isinstance(address.base, Register)
+        flat_address = flat.operands[access.operand]
+        assert isinstance(flat_address, Address)
+        assert isinstance(flat_address.base, Register)
+        register, guard = flat_address.base.name, flat.guard
+        for key in dict.fromkeys(((register, guard), (register, None))):
+            for known in self._known.get(key, ()):
+                apart = self._distance(known, address.offset, access.nbytes)
+                if apart is not None:
+                    self.shared += 1
+                    return (), Address(Register(known.name), known.base + apart)
+        text, name, base = self._computed(address.offset, pointer, access.nbytes, one.guard)
+        self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name, base))
+        names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
+        return _placed(text, names, one.location), Address(Register(name), base)
+
+    def _moved(self, constant: int) -> int:
+        inside = constant - self.array.first
+        return self.placement.of(inside) + self.array.first if 0 <= inside < self.array.nbytes else constant
+
+    def _distance(self, known: _Mapped, offset: int, nbytes: int) -> int | None:
+        """How far behind a known new address another lies."""
+        if known.offset == offset and known.nbytes == nbytes:
+            return 0
+        if self.array.is_dynamic or known.nbytes % self.placement.element or nbytes % self.placement.element:
+            return None  # one of the two may lie outside, or somewhere in an element
+        key = offset - known.offset, min(known.nbytes, nbytes)
+        if key not in self._distances:
+            self._distances[key] = self.placement.distance(*key)
+        return self._distances[key]
+
+    def _fresh(self, kind: str) -> str:
+        number = self._declared.get(kind, 0)
+        self._declared[kind] = number + 1
+        return f"%{self._prefix}{kind}_{number}"
+
+    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None) -> tuple[str, str, int]:
+        """PTX that works out the new address of [source + offset], its register, and a constant to add to that."""
+        program = self._programs.setdefault(nbytes, self.placement.program(nbytes))
+        base = self._fresh("b32")
+        lines = [f"mov.u32 {base}, {self.array.names[0]};"]
+        plain, lines_of_offset = self._offset(pointer, base)
+        lines += lines_of_offset
+        by = offset - self.array.first
+        inside = self._fresh("b32") if by else plain
+        lines += [f"add.s32 {inside}, {plain}, {by};"] if by else []
+        under = f"@{'!' if guard.negated else ''}{_GUARD} " if guard else ""
+        test = ""
+        if self.array.is_dynamic:
+            test = self._fresh("pred")
+            lines.append(f"setp.lt.u32 {test}, {inside}, {self.array.nbytes};")
+            under = f"@{test} "
+        text, found = emit(program, inside, self._fresh, self.tables, under)
+        lines.append(text)
+        if test:
+            chosen = self._fresh("b32")
+            lines.append(f"selp.b32 {chosen}, {found}, {inside}, {test};")
+            found = chosen
+        if pointer.generic:
+            apart, wide, new = self._fresh("b32"), self._fresh("b64"), self._fresh("b64")
+            lines += [f"sub.s32 {apart}, {found}, {plain};", f"cvt.s64.s32 {wide}, {apart};", f"add.s64 {new}, {_SOURCE}, {wide};"]
+        else:
+            new = self._fresh("b32")
+            lines.append(f"add.s32 {new}, {base}, {found};")
+        return "\n".join(filter(None, lines)), new, self.array.first
+
+    def _offset(self, pointer: Pointer, base: str) -> tuple[str, list[str]]:
+        """The register with the bytes from where the array begins to what the source register holds, and the PTX that fills it."""
+        source, lines = _SOURCE, []
+        if pointer.generic:
+            source = self._fresh("b64")
+            lines.append(f"cvta.to.shared.u64 {source}, {_SOURCE};")
+        if pointer.bits == 64:
+            narrow = self._fresh("b32")
+            lines.append(f"cvt.u32.u64 {narrow}, {source};")
+            source = narrow
+        found = self._fresh("b32")
+        lines.append(f"sub.s32 {found}, {source}, {base};")
+        return found, lines
+
+
+_SOURCE, _GUARD = "%$source", "%$guard"
+"""How text calls registers of the kernel, before they are put in."""
+
+
+def _placed(text: str, names: Mapping[str, str], location: Location | None) -> tuple[Statement, ...]:
+    return tuple(
+        replace(rename_instruction(one, lambda name: names.get(name, name)), location=location)
+        for one in statements(text)
+        if isinstance(one, Instruction)
+    )
+
+
+def _free_prefix(function: Function) -> str:
+    """`at_`, or `at2_`, ...: the first with which no name of the function begins."""
+    assert function.body is not None
+    taken = set(_names_of(function.body))
+    for number in count(1):
+        prefix = f"at{number if number > 1 else ''}_"
+        if not any(re.match(rf"[%$]?{prefix}", name) for name in taken):
+            return prefix
+    raise AssertionError
+
+
+def _names_of(block: Block) -> Iterator[str]:
+    for one in block.statements:
+        if isinstance(one, Block):
+            yield from _names_of(one)
+        elif isinstance(one, RegisterDecl | Variable | Label):
+            yield one.name

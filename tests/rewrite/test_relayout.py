@@ -1,0 +1,166 @@
+"""Kernels with an array laid out otherwise compute what they did, and cost what the layout says."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.errors import RelayoutError
+from memlane.launch import Kernel, Target
+from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, RandomShift, RowMajor, XorSwizzle, count, pattern
+from memlane.layout.layout import Offsets
+from memlane.ptx import Module, parse, print_module
+from memlane.rewrite import relayout_module
+from tests.rewrite.kernels import CASES, SOURCE, layouts
+
+
+@cache
+def module() -> Module:
+    return ml.cuda(SOURCE, name="kernels.cu")
+
+
+@cache
+def emulator() -> Target:
+    return ml.target("emulator:h200")
+
+
+@cache
+def original(name: str) -> Kernel:
+    return emulator().load(module())[name]
+
+
+def run(kernel: Kernel, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the kernel gives, and what it should."""
+    case = CASES[name]
+    given, expected = case.arrays(np.random.default_rng(5))
+    target = kernel.target
+    out = target.zeros(expected.shape, expected.dtype)
+    kernel[1, case.block, None, case.shared_bytes](out, target.array(given))
+    return out.numpy(), expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_themselves(name: str) -> None:
+    found, expected = run(original(name), name)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_layout_gives_the_same_bits(name: str) -> None:
+    case = CASES[name]
+    tried = 0
+    for layout in layouts(*case.shape):
+        if tears(layout.table, case.vector) or (case.shared and layout.size > layout.rows * layout.columns):
+            with pytest.raises(RelayoutError, match=r"tears|dynamic shared memory has no room"):
+                ml.relayout(original(name), layout, shared=case.shared or None, element_bytes=4)
+            continue
+        changed = ml.relayout(original(name), layout, shared=case.shared or None, element_bytes=4)
+        found, expected = run(changed, name)
+        assert np.array_equal(found, expected), layout
+        tried += 1
+    assert tried >= (2 if case.vector > 1 else 10)
+
+
+def tears(table: Offsets, vector: int) -> bool:
+    """By looking at each vector."""
+    groups = [group for row in table.tolist() for group in zip(*[iter(row)] * vector, strict=True)]
+    return any(group[0] % vector or list(group) != list(range(group[0], group[0] + vector)) for group in groups)
+
+
+@pytest.mark.parametrize("layout", layouts(32, 32)[:8], ids=str)
+def test_wavefronts_are_those_of_the_layout(layout: Layout) -> None:
+    changed = ml.relayout(original("turn"), layout)
+    target = changed.target
+    counts = ml.count(changed[1, (32, 32)], target.zeros((32, 32)), target.array(np.zeros((32, 32), np.float32)))
+    found = {site.site.op: site.wavefronts for site in counts.sites if site.site.space == "shared"}
+    chip = target.chip
+    assert found["ld.shared.f32"] == round(32 * count(layout, pattern("column", 32, 32), chip, 4).mean)
+    assert found["st.shared.f32"] == round(32 * count(layout, pattern("row", 32, 32), chip, 4, "store").mean)
+
+
+def test_constant_addresses_cost_nothing_and_equal_distances_one_map() -> None:
+    """`pipeline` reads rows that are constants behind one register: those stay apart equally far under a padding, not under a rotation."""
+    padded = relayout_module(module(), Padded(32, 32), shared="pipeline::tile")
+    rotated = relayout_module(module(), RandomShift(32, 32, 1), shared="pipeline::tile")
+    assert padded.accesses == rotated.accesses
+    assert padded.folded == rotated.folded >= 1
+    assert (padded.shared, rotated.shared) == (3, 0)
+    assert padded.tiles == 2
+    assert padded.added_bytes == 2 * 32 * 4
+    before, after = print_module(module()).count("add.s32"), print_module(padded.module).count("add.s32")
+    assert after - before < 3 * padded.accesses
+
+
+def test_the_printed_module_is_whole_and_keeps_lines() -> None:
+    changed = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile")
+    again = parse(print_module(changed))
+    assert again == changed
+    lines = {one.location.line for one in changed.functions["turn"].body.instructions() if one.location}  # type: ignore[union-attr]
+    assert lines == {one.location.line for one in module().functions["turn"].body.instructions() if one.location}  # type: ignore[union-attr]
+    (table,) = [one for name, one in changed.variables.items() if name.startswith("memlane_layout")]
+    assert (table.space, table.shape, table.type) == ("const", (32,), "u8")
+    in_global = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile", tables="global")
+    assert [one.space for name, one in in_global.variables.items() if name.startswith("memlane_layout")] == ["global"]
+
+
+def test_two_arrays_one_after_the_other() -> None:
+    once = ml.relayout(module(), RandomShift(32, 32, 1), shared="turn::tile")
+    twice = ml.relayout(once, RandomShift(8, 32, 2), shared="bytes::words")
+    loaded = emulator().load(twice)
+    for name in ("turn", "bytes"):
+        found, expected = run(loaded[name], name)
+        assert np.array_equal(found, expected)
+    changed_again = ml.relayout(once, XorSwizzle(32, 32), shared="turn::tile")
+    found, expected = run(emulator().load(changed_again)["turn"], "turn")
+    assert np.array_equal(found, expected)
+
+
+def test_vectors_may_be_laid_out_whole() -> None:
+    changed = ml.relayout(original("wide"), OfVectors(32, 32, XorSwizzle(32, 8), 4))
+    found, expected = run(changed, "wide")
+    assert np.array_equal(found, expected)
+
+
+def test_the_kernel_works_on_the_variables_of_the_original() -> None:
+    text = """
+    __device__ int total = 5;
+    __constant__ int factor = 3;
+    extern "C" __global__ void add(int* out) {
+        __shared__ int tile[64];
+        tile[threadIdx.x] = threadIdx.x * factor;
+        __syncthreads();
+        if (threadIdx.x == 0) { total += tile[1]; *out = total; }
+    }
+    """
+    target = emulator()
+    kernel = target.load(ml.cuda(text))["add"]
+    out = target.zeros(1, np.int32)
+    kernel[1, 64](out)
+    address, _ = target.symbol(kernel.loaded, "factor")
+    target.write(address, np.array([10], np.int32))
+    ml.relayout(kernel, RandomShift(8, 8, 1))[1, 64](out)
+    assert out.numpy().tolist() == [5 + 3 + 10]
+    kernel[1, 64](out)
+    assert out.numpy().tolist() == [5 + 3 + 10 + 10]
+
+
+def test_a_relaid_kernel_is_traced_and_counted_like_any() -> None:
+    target = emulator()
+    changed = ml.relayout(original("turn"), XorSwizzle(32, 32))
+    given = np.random.default_rng(1).random((32, 32), np.float32)
+    out = target.zeros((32, 32))
+    trace = ml.trace(changed[1, (32, 32)], out, target.array(given))
+    assert np.array_equal(out.numpy(), given.T)
+    assert {site.line for site in trace.sites if site.space == "shared"} == {
+        site.line for site in ml.trace(original("turn")[1, (32, 32)], out, target.array(given)).sites if site.space == "shared"
+    }
+
+
+def test_row_major_moves_nothing() -> None:
+    relaid = relayout_module(module(), RowMajor(32, 32), shared="turn::tile")
+    assert relaid.added_bytes == 0
+    found, expected = run(emulator().load(relaid.module)["turn"], "turn")
+    assert np.array_equal(found, expected)
