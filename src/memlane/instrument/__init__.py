@@ -44,7 +44,7 @@ from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.sampling import Chosen, Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
-from memlane.instrument.sites import SiteTable, place_of, site_table
+from memlane.instrument.sites import SiteTable, place_of, site_table, uncounted
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER, WINDOW
 from memlane.instrument.widen import Widened, widen
@@ -99,5 +99,6 @@ __all__ = [
     "site_table",
     "taken_slices",
     "trace",
+    "uncounted",
     "widen",
 ]

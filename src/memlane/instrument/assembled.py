@@ -22,6 +22,7 @@ _SPACES = {
     "generic": {"generic", "global", "shared", "local"},
     "const": {"const"},
     "tex": {"tex"},
+    "surf": {"surface"},
 }
 """Spaces of assembled accesses that one of each PTX space may become."""
 

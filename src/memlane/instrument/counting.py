@@ -21,7 +21,7 @@ from memlane.instrument.buffer import offset
 from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import Scope, free_prefix
-from memlane.instrument.sites import place_of, site_table
+from memlane.instrument.sites import place_of, site_table, uncounted
 from memlane.instrument.transactions import check_countable, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
 from memlane.ptx import (
@@ -30,12 +30,13 @@ from memlane.ptx import (
     Function,
     Immediate,
     Instruction,
+    MemoryAccess,
     Module,
     Register,
     Statement,
     Symbol,
     flatten_scopes,
-    memory_access,
+    memory_accesses,
     registers_read,
 )
 from memlane.ptx.access import access_kind
@@ -61,6 +62,7 @@ COUNTER_DTYPE = np.dtype(
 BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])
 """The counters of one branch; they stand behind those of the sites."""
 
+_WARP = 32
 _OLDEST_VERSION, _OLDEST_TARGET = (7, 0), 80
 """With `redux.sync`."""
 
@@ -111,7 +113,8 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
     for kernel in module.kernels.values():
         if options.selection.kernels is not None and not options.selection.kernels & {kernel.name, kernel.title}:
             continue
-        chosen = {index: site for index, site in table.of_kernel[kernel.name].items() if options.selection.takes(site, kernel.name)}
+        known = table.of_kernel[kernel.name].items()
+        chosen = {index: site for index, site in known if site.is_counted and options.selection.takes(site, kernel.name)}
         first_branch = len(branches)
         if options.branches:
             branches += _branches(module, kernel)
@@ -122,7 +125,7 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
         if chosen or offsets:
             kernels[kernel.name] = rewrite_body(kernel, "", _rewriter(kernel, chip, chosen, offsets))
     counting = assembled(module, kernels, [pointer(COUNTERS)], _OLDEST_VERSION)
-    return Counted(counting, table.sites, tuple(branches), chip.name, table.skipped)
+    return Counted(counting, table.sites, tuple(branches), chip.name, uncounted(table))
 
 
 def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> tuple[tuple[SiteCounts, ...], tuple[BranchCounts, ...]]:
@@ -242,12 +245,18 @@ def _kinds(kernel: Function) -> list[AccessKind | None]:
 def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruction: Instruction, scope: Scope) -> str:
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
+    accesses = memory_accesses(instruction)
+    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else _WARP
     parts = [
         f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
-        f"popc.b32 {r}lanes, {r}active;\n{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}",
+        f"and.b32 {r}lanes, {r}active, {(1 << rows) - 1:#x};\npopc.b32 {r}lanes, {r}lanes;\n",
+        f"{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}",
     ]
+    if site.kind == "copy":
+        parts.extend(_count_end(r, chip, site, one, kind, scope, at) for one in accesses)
+        return "".join((*parts, f"{skip}:\n}}\n"))
     if site.has_sectors or site.has_wavefronts:
-        parts.append(_address(r, instruction, scope))
+        parts.append(_address(r, accesses[0], scope))
     if site.is_atomic:
         parts.append(
             f"{{\n{meeting(r)}{_add(r, f'{r}addresses', at['addresses'])}"
@@ -259,14 +268,25 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruc
         ("shared", wavefronts(r, chip, site.nbytes, kind), "wavefronts"),
     ):
         if site.space in (space, "generic"):
-            parts.append(_in_space(r, space, site.space, fragment, total, f"ideal_{total}", at))
+            parts.append(_in_space(r, space, site.space, fragment, total, f"ideal_{total}", at, rows))
     parts.append(f"{skip}:\n}}\n")
     return "".join(parts)
 
 
-def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int]) -> str:
-    """Count the lanes whose address lies in `space`; all of them where the instruction names it."""
+def _count_end(r: str, chip: Chip, site: Site, end: MemoryAccess, kind: AccessKind, scope: Scope, at: dict[str, int]) -> str:
+    """Count one end of a copy: the sectors that it loads, or the wavefronts of the store in shared memory."""
+    if end.space == "global":
+        counted = _in_space(r, "global", "global", sectors(r, chip, site.nbytes, kind), "sectors", "ideal_sectors", at)
+    else:
+        counted = _in_space(r, "shared", "shared", wavefronts(r, chip, site.nbytes, "store"), "wavefronts", "ideal_wavefronts", at)
+    return f"{{\n{_address(r, end, scope)}{counted}}}\n"
+
+
+def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = _WARP) -> str:
+    """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
+    its `rows`."""
     here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
+    here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < _WARP else ""
     return f"""\
 {{
 .reg .b32 {r}inside, {r}{total}, {r}{ideal};
@@ -276,11 +296,9 @@ def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: 
 """
 
 
-def _address(r: str, instruction: Instruction, scope: Scope) -> str:
+def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
     """The address in 64 bits."""
     target = f"{r}address"
-    access = memory_access(instruction)
-    assert access is not None
     operand = access.address
     assert isinstance(operand, Address)
     text = f".reg .b64 {target};\n"

@@ -70,14 +70,15 @@ class SiteChange:
 
 
 def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness, ...]:
-    """The verdict for each site of a module (not of an instrumented one), in the order of their numbers.
+    """The verdict for each counted site of a module (not of an instrumented one), in the order of their numbers.
 
     `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is no cubin, and
     MissingDependency.
     """
     code = Assembled(module, _program(assembled))
     verdicts: list[SiteExactness] = []
-    for name, sites in site_table(module).of_kernel.items():
+    for name, known in site_table(module).of_kernel.items():
+        sites = {index: site for index, site in known.items() if site.is_counted}
         if sites:
             code.check(name)
             verdicts.extend(_Kernel(code, module.kernels[name], sites).verdicts())
@@ -202,8 +203,8 @@ class _Kernel:
             return self._merged(self.carrier[index])
         if any(self._is_wider(other) and self._alike(self.sites[other], site) for other in self._beside(index)):
             return "ptxas made no access for it; it may be part of a wider one of a neighbour"
-        if site.space == "tex":
-            return "the assembled code does not tell which texture fetch is this one"
+        if site.space in ("tex", "surf"):
+            return f"the assembled code does not tell which {'texture fetch' if site.space == 'tex' else 'surface access'} is this one"
         if site.space == "const":
             return "ptxas made it an operand of other instructions"
         return "ptxas made no access for it: the value was known already, or nobody needed it"

@@ -10,8 +10,8 @@ from memlane.instrument.sampling import Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.record import Site
 
-SPACES = ("global", "shared", "local", "const", "tex", "generic")
-KINDS = ("load", "store", "atomic", "reduction")
+SPACES = ("global", "shared", "local", "const", "tex", "surf", "generic")
+KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memlane.instrument.origins import Origins, origins_of
+from memlane.instrument.waits import is_bulk, space_of, wait_of
 from memlane.ptx import (
     ControlFlow,
     Function,
     Instruction,
     Liveness,
     Location,
+    MemoryAccess,
     Module,
     Operand,
     Pair,
@@ -25,9 +27,10 @@ from memlane.ptx import (
 from memlane.record import Site, Skipped
 
 _KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
+_OPCODES = {"ldmatrix": "load", "stmatrix": "store", "suld": "load", "sust": "store", "sured": "reduction"}
+"""Kinds of the accesses of which only the opcode tells the direction."""
 _BESIDE = {
-    "matrix": "matrix fragments are moved by the warp as a whole",
-    "surface": "surfaces are not instrumented",
+    "matrix": "of a wmma load or store the assembler makes as many accesses as it likes",
     "prefetch": "a prefetch returns nothing",
 }
 """Kinds of access that are no sites, with the reason."""
@@ -65,6 +68,13 @@ def site_table(module: Module) -> SiteTable:
     return SiteTable(tuple(sites), of_kernel, tuple(skipped))
 
 
+def uncounted(table: SiteTable) -> tuple[Skipped, ...]:
+    """The accesses of which no transactions are counted, with the reason: those that are no sites, and bulk copies."""
+    bulk = (site for site in table.sites if site.kind == "copy" and not site.is_counted)
+    reason = "the transactions of a bulk copy are not those of its lanes, and are not counted"
+    return (*table.skipped, *(Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,)) for site in bulk))
+
+
 def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
     """By the name of a function: the titles of the kernels that are it or call it."""
     found: dict[str, tuple[str, ...]] = {}
@@ -76,21 +86,37 @@ def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
     """The site; or why an access is none; empty for an instruction that does not access memory, or accesses parameters."""
-    access = memory_access(instruction)
-    if access is None or access.space == "param":
+    wait, access = wait_of(instruction), memory_access(instruction)
+    nbytes: int | None
+    if wait:
+        kind, space, nbytes = "wait", space_of(wait), 0
+    elif access is None or access.space == "param":
         return ""
-    if access.asynchronous:
-        return "an asynchronous copy completes after its instruction"
-    kind = _KINDS.get(access.kind, "")
-    if not kind:
+    else:
+        kind, space, nbytes = _kind(instruction, access), _space(access), 0 if is_bulk(instruction) else access.nbytes
+    if not kind and access is not None:
         return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
-    if access.nbytes is None:
+    if nbytes is None:
         return ""  # It asks for the shape of a texture, not for its data.
     if not function.is_entry:
         return "called, not inlined"
     if kind == "atomic" and not used:
         kind = "reduction"
-    return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, access.space, access.nbytes)
+    return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, space, nbytes)
+
+
+def _kind(instruction: Instruction, access: MemoryAccess) -> str:
+    """Empty for an access that is no site."""
+    if access.asynchronous:
+        return "copy"
+    return _KINDS.get(access.kind) or _OPCODES.get(instruction.opcode, "")
+
+
+def _space(access: MemoryAccess) -> str:
+    """Of a copy the far side, where its time goes: one of the two is always shared memory."""
+    if access.asynchronous:
+        return "global"
+    return "surf" if access.kind == "surface" else access.space
 
 
 def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:

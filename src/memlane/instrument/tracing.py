@@ -12,21 +12,23 @@ sections stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlane.errors import MemlaneError
+from memlane.instrument.asking import asked, first_questions
 from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
-from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme
+from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
 from memlane.instrument.sites import live_results, site_table
 from memlane.instrument.variables import WINDOW, assembled, check_instrumentable, entry_variable
+from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
-from memlane.record import Site, Skipped
+from memlane.record import ISSUE_ONLY, Site, Skipped
 
 _CONSTANT_BYTES = 1 << 16
 """Of variables in constant memory that a module may have."""
@@ -64,8 +66,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     scheme = SCHEMES[options.scheme]
     table = site_table(module)
     kernels = [
-        _trace_kernel(kernel, index, _chosen(table.of_kernel[kernel.name], kernel.name, options), scheme, options.sampling.shape)
-        for index, kernel in enumerate(module.kernels.values())
+        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options) for index, kernel in enumerate(module.kernels.values())
     ]
     timed = {site.id: site for kernel in kernels for site in kernel.sites}
     return Traced(
@@ -94,22 +95,27 @@ class _TracedKernel:
     plain: Mapping[int, int] = field(default_factory=dict)
 
 
-def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], scheme: Scheme, shape: Set[str]) -> _TracedKernel:
-    """Probe the chosen instructions of one kernel; a kernel without any stays as it is."""
+def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions) -> _TracedKernel:
+    """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites."""
+    chosen, shape = _chosen(known, kernel.name, options), options.sampling.shape
     if not chosen:
         return _TracedKernel(kernel)
     counted, apart = "executions" in shape, bool(shape & WARP_CONDITIONS)
     kernel = with_plain_variables(kernel) if apart else kernel
-    prefix, live = free_prefix(kernel), live_results(kernel)
+    prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
     sites: list[Site] = []
     accesses: list[Instruction] = []
+
+    questions = _questions(kernel, chosen)
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         if index in chosen:
             site = chosen[index]
-            probe = scheme.probe(_describe(instruction, site, scope, live[index], prefix))
+            probe = _probe(scheme, instruction, _describe(instruction, site, scope, live.get(index, ()), prefix), elsewhere.get(index, ""))
             sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
             accesses.append(replace(instruction, guard=None))
+            if index in questions:
+                return asked(instruction, accesses[-1], questions[index], probe, prefix, site.id, counted)
             return _probed(instruction, accesses[-1], probe, prefix, site.id, counted)
         if instruction.form.effect in EXITS:
             inner = (*placed(leave(prefix), instruction.location), replace(instruction, guard=None))
@@ -117,6 +123,7 @@ def _trace_kernel(kernel: Function, number: int, chosen: Mapping[int, Site], sch
         return (instruction,)
 
     counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
+    counters += first_questions(prefix, (chosen[index].id for index in questions))
     epilogue = f"{leave(prefix)}ret;\n" if apart else leave(prefix)
     function = rewrite_body(kernel, enter(prefix, scheme, number) + counters, rewrite, epilogue)
     plain: dict[int, int] = {}
@@ -135,17 +142,37 @@ def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, 
     return {site.id: first + index for index, site in chosen.items()}
 
 
+def _completed_elsewhere(kernel: Function, sites: Mapping[int, Site]) -> Mapping[int, str]:
+    """By index of a copy: where it completes."""
+    assert kernel.body is not None
+    return completions(list(kernel.body.instructions()), sites)
+
+
+def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
+    """By index of a wait that is asked until it says yes: the predicate register with the answer."""
+    assert kernel.body is not None
+    waits = ((index, one) for index, one in enumerate(kernel.body.instructions()) if index in chosen and wait_of(one) == BARRIER)
+    return {index: answer(one) for index, one in waits if answer(one)}
+
+
+def _probe(scheme: Scheme, instruction: Instruction, access: Access, elsewhere: str) -> Probe:
+    """The probe of the scheme, or what the kind of the access asks for; `elsewhere`: where it completes, of a copy."""
+    if wait_of(instruction) not in ("", BARRIER):
+        return returning(access)
+    probe = scheme.probe(access)
+    return replace(probe, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else probe
+
+
 def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
     """What a scheme has to know of an access."""
     access = memory_access(instruction)
-    assert access is not None
     # The component of a vector that is probed must be one that lives: another would keep alive what the assembler drops.
-    value = live[0] if live and site.kind != "reduction" else None
+    value = live[0] if live and site.kind != "reduction" else answer(instruction) if site.kind == "wait" else None
     return Access(
         kind=site.kind,
-        read_only=access.read_only,
+        read_only=access is not None and access.read_only,
         sources=tuple((alias(name), scope.type_of(name)) for name in read(instruction)),
-        value=None if value is None else (alias(value), scope.type_of(value)),
+        value=(alias(value), scope.type_of(value)) if value else None,
         prefix=prefix,
     )
 

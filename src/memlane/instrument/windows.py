@@ -18,6 +18,9 @@ _MOVES_BESIDE_ZERO = frozenset({"IMAD", "HFMA2"})
 _CHOICES = frozenset({"SEL", "USEL"})
 _XOR = 0x3C
 """The table of a LOP3 that is the exclusive or of its first two operands."""
+_WAITS = frozenset({"DEPBAR", "SYNCS"})
+"""What holds the warp until copies are done, and what asks a barrier."""
+_HOLDS = frozenset({"DEPBAR"})
 _EXCHANGE = 3
 """Exclusive ors one after another that exchange two registers."""
 
@@ -48,9 +51,14 @@ class Windows:
         """Finds the nodes of a site."""
         starts = frozenset(self._made_from(probe.start, _reads_clock))
         ends = frozenset(self._made_from(probe.end, _reads_clock))
-        accesses = tuple(self.code.accesses(self.kernel, probe.access, site.space)) or self._inside(site, starts, ends)
+        accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
         times, labels = (tuple(self._made_from(store, _is_store)) for store in (probe.times, probe.labels))
         return Window(site, starts, accesses, ends, times, labels)
+
+    def _accesses(self, site: Site, probe: ProbeLines) -> tuple[int, ...]:
+        if site.kind == "wait":
+            return tuple(self._made_from(probe.access, _is_wait))
+        return tuple(self.code.accesses(self.kernel, probe.access, site.space))
 
     def _inside(self, site: Site, starts: frozenset[int], ends: frozenset[int]) -> tuple[int, ...]:
         """The accesses between the clock reads that are like the site: the table of lines has no entries for texture fetches."""
@@ -90,6 +98,8 @@ class Windows:
 
     def end_unwaited(self, window: Window) -> str:
         for access in window.accesses:
+            if self.nodes[access].opcode in _HOLDS:
+                continue  # Nothing behind it is issued before it has returned.
             scoreboard = self.nodes[access].control.write_scoreboard
             if scoreboard is None:
                 return f"the access {self._at(access)} raises no scoreboard that could be waited for"
@@ -246,6 +256,10 @@ class Windows:
 
 def _reads_clock(one: Instruction) -> bool:
     return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
+
+
+def _is_wait(one: Instruction) -> bool:
+    return one.opcode in _WAITS
 
 
 def _is_move(one: Instruction) -> bool:

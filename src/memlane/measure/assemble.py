@@ -153,7 +153,10 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
     sites = _sites_by_position(record)
     seen = seen[seen["instruction"] < len(sites)]  # Behind the kernel's own come those of the functions that it calls.
     of_site = sites[seen["instruction"]]
-    seen, of_site = seen[of_site >= 0], of_site[of_site >= 0]
+    copies = np.array([one.kind == "copy" for one in record.probed.traced.sites], bool)
+    # What a copy stores in shared memory is seen later than what it loads, and would be taken for its next execution.
+    mine = (of_site >= 0) & ~(copies[of_site] & (seen["space"] == _SHARED))
+    seen, of_site = seen[mine], of_site[mine]
     n_sites, n_warps = len(record.probed.traced.sites), record.launch.warps_per_block
     match = match_by_time(
         (columns["block"].astype(np.int64) * n_warps + columns["warp"]) * n_sites + site,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.errors import MemlaneError
-from memlane.instrument import SiteTable, site_table
+from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
@@ -96,7 +96,7 @@ def counts_of(observation: Observation) -> Counts:
         branches=branch_counts(observation, kernel),
         how="emulated",
         thread_instructions=observation.thread_instructions,
-        skipped=tuple(one for one in table.skipped if kernel.title in one.kernels),
+        skipped=tuple(one for one in uncounted(table) if kernel.title in one.kernels),
         judge=judge_of(kernel.loaded),
     )
 

@@ -52,14 +52,19 @@ class Site:
     """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
 
     @property
+    def is_counted(self) -> bool:
+        """Whether it has transactions that are counted: waits have none, and those of a bulk copy are not those of the lanes."""
+        return self.nbytes > 0
+
+    @property
     def has_sectors(self) -> bool:
         """Whether sectors are counted: where the access goes to global or local memory, or may."""
-        return self.space in ("global", "local", "generic") and self.nbytes > 0
+        return self.space in ("global", "local", "generic") and self.is_counted
 
     @property
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
-        return (self.space in ("shared", "generic") or self.kind == "copy") and self.nbytes > 0
+        return (self.space in ("shared", "generic") or self.kind == "copy") and self.is_counted
 
     @property
     def is_atomic(self) -> bool:

@@ -6,9 +6,10 @@ To add one: copy `simple.py`, and enter it below. `scheme.py` says what a scheme
 from memlane.instrument.schemes.consume import CONSUME, DYNAMIC
 from memlane.instrument.schemes.dependent import DEPENDENT
 from memlane.instrument.schemes.paper import PAPER
+from memlane.instrument.schemes.returning import returning
 from memlane.instrument.schemes.scheme import Access, Probe, Scheme
 from memlane.instrument.schemes.simple import SIMPLE
 
 SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, CONSUME, SIMPLE, PAPER)}
 
-__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme"]
+__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme", "returning"]

@@ -1,0 +1,19 @@
+"""Around an instruction that holds the thread by itself until what it waits for has happened: no scheme is needed.
+
+    mov.u64 start, %clock64;
+    cp.async.wait_group 0;
+    mov.u64 end, %clock64;
+
+A warp issues in order, so the second clock is read when the wait has returned. On sm_90 the wait is a `DEPBAR.LE` on the scoreboard that
+counts the groups.
+"""
+
+from __future__ import annotations
+
+from memlane.instrument.schemes.scheme import Access, Probe, judge, read_clock
+
+
+def returning(access: Access) -> Probe:
+    """The probe around such a wait, complete in every scheme."""
+    name = access.registers
+    return Probe(read_clock(f"{name}start"), read_clock(f"{name}end"), *judge(""))

@@ -1,0 +1,79 @@
+"""Waits for asynchronous copies: which instructions they are, and which of them ends which copy.
+
+A copy (`cp.async`, a bulk copy) is complete for a thread when that thread has waited for it, and there are three ways to wait:
+
+    group           cp.async.wait_group, cp.async.wait_all           for copies of the thread, by commit groups
+    bulk group      cp.async.bulk.wait_group                         for bulk copies out of shared memory, by commit groups
+    barrier         mbarrier.try_wait, mbarrier.test_wait            for bulk copies into shared memory, whose bytes count there, and for
+                                                                     those of a thread that said `cp.async.mbarrier.arrive`
+
+The first two hold the thread until so many groups are done. The third asks whether a phase is over and gives a predicate, so a kernel asks
+again in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from memlane.ptx import Instruction, Register
+from memlane.record import Site
+
+GROUP, BULK_GROUP, BARRIER = "group", "bulk group", "barrier"
+
+_SPACES = {GROUP: "shared", BULK_GROUP: "global", BARRIER: "shared"}
+
+
+def wait_of(instruction: Instruction) -> str:
+    """`GROUP`, `BULK_GROUP` or `BARRIER`; empty for an instruction that does not wait for copies."""
+    if instruction.opcode == "cp" and instruction.has("async") and (instruction.has("wait_group") or instruction.has("wait_all")):
+        return BULK_GROUP if instruction.has("bulk") else GROUP
+    if instruction.opcode == "mbarrier" and (instruction.has("try_wait") or instruction.has("test_wait")):
+        return BARRIER
+    return ""
+
+
+def space_of(wait: str) -> str:
+    """Where what is waited for arrives, or where its barrier lies."""
+    return _SPACES[wait]
+
+
+def answer(instruction: Instruction) -> str:
+    """The predicate register in which a barrier says whether its phase is over; empty where it is not kept."""
+    target = instruction.operand("p")
+    return target.name if isinstance(target, Register) else ""
+
+
+def is_bulk(instruction: Instruction) -> bool:
+    """Whether it is a copy whose bytes are those of one instruction and not of each lane."""
+    return instruction.form.effect == "copy" and instruction.has("bulk")
+
+
+def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) -> Mapping[int, str]:
+    """By index of each copy among the `instructions` of a kernel, of which `sites` are sites: why its end is only that of its issue, and
+    where it completes."""
+    waits: dict[str, list[int]] = {}
+    for index, one in enumerate(instructions):
+        if wait_of(one):
+            waits.setdefault(wait_of(one), []).append(index)
+    arrives = any(one.opcode == "cp" and one.has("mbarrier") and one.has("arrive") for one in instructions)
+    found = {}
+    for index, site in sites.items():
+        if site.kind == "copy":
+            ways = _ways(instructions[index], arrives)
+            found[index] = _told([sites[wait] for way in ways for wait in waits.get(way, ()) if wait in sites], site)
+    return found
+
+
+def _ways(copy: Instruction, arrives: bool) -> tuple[str, ...]:
+    """How a kernel can wait for a copy; `arrives`: whether it lets barriers wait for the copies of its threads."""
+    if is_bulk(copy):
+        return (BULK_GROUP,) if copy.has("bulk_group") else (BARRIER,)
+    return (GROUP, BARRIER) if arrives else (GROUP,)
+
+
+def _told(waits: Sequence[Site], copy: Site) -> str:
+    places = dict.fromkeys(str(one.line) if one.file == copy.file else f"{PurePath(one.file).name}:{one.line}" for one in waits)
+    if not places:
+        return "a copy completes at its wait, and this kernel has none for it"
+    return f"a copy completes at its wait: line {', '.join(places)}"
