@@ -42,7 +42,7 @@ def plain(answer: Answer) -> str:
 def test_explain_says_what_is_wrong_with_the_transposes(memlane: Command, record: str, golden: Golden) -> None:
     answer = memlane("explain", record)
     assert (answer.code, answer.err) == (0, "")
-    assert answer.lines[-1] == "Next: memlane export transpose.parquet --to csv"
+    assert answer.lines[-1] == "Next: memlane report transpose.parquet"
     golden("explain.txt", plain(answer))
 
 

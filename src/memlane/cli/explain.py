@@ -26,4 +26,4 @@ def explain(file: RecordFile, as_json: Annotated[bool, typer.Option("--json", he
         typer.echo(to_json(findings_document(findings, uncounted, clean, trace.skipped, sampled)))
     else:
         Console().print(render_findings(findings, uncounted, clean, trace.skipped, sampled))
-        typer.echo(f"Next: memlane export {file} --to csv")
+        typer.echo(f"Next: memlane report {file}")

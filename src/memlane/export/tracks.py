@@ -95,10 +95,10 @@ def tracks(trace: Trace) -> Tracks:
     begins = axis.ns(warps["launch"], warps["sm"], warps["begin_cycles"])
     ends = axis.ns(warps["launch"], warps["sm"], warps["end_cycles"])
     ends = np.where(warps["end_ns"] > 0, ends, begins)
+    if np.isnan(begins).any() or np.isnan(start).any():
+        raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
     np.minimum.at(begins, life, start)
     np.maximum.at(ends, life, end)
-    if np.isnan(begins).any():
-        raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
     slots = _slots(warps["sm"], begins, ends)
     named = {name: warps[name].astype(np.int64) for name in ("sm", "launch", "block", "warp")}
     order = _order(life, start)

@@ -1,0 +1,25 @@
+"""`memlane report FILE`: the trace as one page for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memlane.cli.options import Force, Output
+from memlane.cli.output import output_path
+from memlane.record import load
+from memlane.report.html import write_report
+
+
+def report(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")],
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone."""
+    trace = load(file)
+    path = output_path(output, file, ".html", force)
+    write_report(trace, path, force)
+    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")

@@ -1,0 +1,6 @@
+"""The page of a trace: one HTML file. Inside: model <- histogram, levels <- source_view, found, about; pack, sampling <- timeline; page
+puts them together; tables are the small ones of a notebook."""
+
+from memlane.report.html.page import page, write_report
+
+__all__ = ["page", "write_report"]

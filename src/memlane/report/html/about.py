@@ -1,0 +1,116 @@
+"""What the trace is: where it was taken, what ran, what is missing of it, and what taking it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memlane.chip import Chip
+from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
+from memlane.report.assembled import completeness_notes
+from memlane.report.html.model import Facts
+from memlane.report.numbers import extents, number, plural
+from memlane.report.sampled import sample_notes
+from memlane.report.skipped import skipped_note
+
+MOST_LAUNCHES = 40
+"""So many launches are told one by one."""
+
+
+def about(trace: Trace, chip: Chip | None) -> list[Facts]:
+    """The facts in groups."""
+    groups = [_where(trace, chip), _what_ran(trace), _completeness(trace), _perturbation(trace)]
+    return [group for group in groups if group.rows]
+
+
+def _where(trace: Trace, chip: Chip | None) -> Facts:
+    product = f" ({chip.product})" if chip is not None and chip.product else ""
+    rows = [
+        ("chip", f"{trace.chip}{product}"),
+        ("target", trace.target),
+        ("times", "modelled by the emulator's clock: no GPU was measured" if trace.modelled else "measured"),
+        ("nominal clock", f"{trace.clock_mhz:,.0f} MHz" if trace.clock_mhz else "not known"),
+        ("driver", "none: emulated" if trace.modelled else "its version is not in the trace"),
+        ("memlane", trace.version or "not known"),
+    ]
+    return Facts("Where it was taken", tuple(rows))
+
+
+def _what_ran(trace: Trace) -> Facts:
+    rows = [(f"launch {launch.id}", _launch(launch)) for launch in trace.launches[:MOST_LAUNCHES]]
+    if len(trace.launches) > MOST_LAUNCHES:
+        rows.append(("and", f"{len(trace.launches) - MOST_LAUNCHES:,} launches more"))
+    return Facts("What ran", tuple(rows))
+
+
+def _launch(launch: LaunchInfo) -> str:
+    parts = [
+        f"{launch.kernel}, grid {extents(launch.grid)}, block {extents(launch.block)}",
+        f"{launch.shared_bytes:,} bytes of dynamic shared memory" if launch.shared_bytes else "",
+        f"stream {launch.stream}" if launch.stream else "",
+        f"arguments {', '.join(launch.arguments)}" if launch.arguments else "",
+        f"probe {launch.scheme}" if launch.scheme else "",
+        f"traced: {launch.sample}" if launch.sample is not None else "",
+        f"{plural(launch.lost, 'record')} lost" if launch.lost else "",
+        f"broke off: {launch.failed}" if launch.failed else "",
+        "" if launch.counts else "transactions not counted",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _completeness(trace: Trace) -> Facts:
+    kept = trace.table.num_rows
+    lost = (
+        "none" if not trace.lost else f"{trace.lost:,}; times are of the first records of each warp, and totals lack those that were lost"
+    )
+    rows = [("records", f"{kept:,} kept"), ("lost", lost)]
+    unseen = sum(launch.accesses_not_kept for launch in trace.launches)
+    if unseen:
+        rows.append(("transactions", f"not kept of {unseen:,} accesses, those of the probes among them"))
+    windows = ", ".join(f"{name} {number(cycles)} cycles" for name, cycles in trace.windows.items())
+    rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
+    rows += [("part", note) for note in sample_notes(trace)]
+    rows += [("ends", note) for note in completeness_notes(trace)]
+    rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
+    rows.append(
+        ("complete, issue-only", "complete: the end was read when the value had arrived. issue-only: when the access had left the warp.")
+    )
+    return Facts("What is in it, and what is not", tuple(rows))
+
+
+def _skipped(skipped: Sequence[Skipped]) -> str:
+    return skipped_note(skipped) if skipped else ""
+
+
+def _perturbation(trace: Trace) -> Facts:
+    told: dict[tuple[str, str], None] = {}
+    for launch in trace.launches:
+        name = kernel_label(launch.kernel)
+        told[name, "not looked at when this was recorded" if launch.perturbation is None else _changes(launch.perturbation, trace)] = None
+    return Facts("What tracing changed", tuple(told))
+
+
+def _changes(found: Perturbation, trace: Trace) -> str:
+    parts = []
+    if found.plain is not None and found.probed is not None:
+        parts.append(_footprints(found.plain, found.probed))
+    else:
+        parts.append(f"registers and resident blocks are not known{f': {found.unknown}' if found.unknown else ''}")
+    if found.plain_ns is not None and found.probed_ns is not None:
+        how = "modelled" if trace.modelled else f"median of {found.rounds}"
+        ratio = "" if found.slowdown is None else f", {number(found.slowdown)} times"
+        parts.append(
+            f"time {number(found.plain_ns / 1e3)} \N{RIGHTWARDS ARROW} {number(found.probed_ns / 1e3)} \N{MICRO SIGN}s ({how}{ratio})"
+        )
+    else:
+        parts.append("time without probes was not measured (`memlane trace --perturbation`)")
+    return "; ".join(parts)
+
+
+def _footprints(plain: Footprint, probed: Footprint) -> str:
+    pairs = (
+        ("registers", plain.registers, probed.registers),
+        ("bytes of local memory a thread", plain.local_bytes, probed.local_bytes),
+        ("bytes of shared memory a block", plain.shared_bytes, probed.shared_bytes),
+        ("blocks on a multiprocessor", plain.resident_blocks, probed.resident_blocks),
+    )
+    return "; ".join(f"{name} {before} \N{RIGHTWARDS ARROW} {after}" for name, before, after in pairs)

@@ -1,0 +1,24 @@
+// Everything begins here, once the page is there.
+
+startLook();
+startSource();
+if (page.launches.length) {
+  if (typeof DecompressionStream === "undefined") {
+    byId("told").textContent = "The time line needs a browser of 2023 or newer.";
+  } else {
+    unpack().then(() => {
+      startWarps();
+      startTimeline();
+      document.documentElement.dataset.ready = "yes";
+    });
+  }
+} else document.documentElement.dataset.ready = "yes";
+// A link to a line opens it.
+addEventListener("hashchange", openTarget);
+openTarget();
+
+function openTarget() {
+  const line = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  const button = line?.classList.contains("hot") ? line.querySelector("button") : null;
+  if (button) openLine(button, true);
+}

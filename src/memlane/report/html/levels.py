@@ -1,0 +1,50 @@
+"""The calibrated latencies that stand beside measured ones."""
+
+from __future__ import annotations
+
+from memlane.chip import Chip, load, names
+from memlane.record import ISSUE_ONLY, Site, Trace
+from memlane.report.html.model import Level
+
+_OF_SPACE = {
+    "shared": ("shared",),
+    "global": ("l1", "l2", "dram"),
+    "local": ("l1", "l2", "dram"),
+    "generic": ("shared", "l1", "l2", "dram"),
+    "tex": ("texture", "l2", "dram"),
+    "const": ("constant", "constant_miss"),
+    "param": ("constant", "constant_miss"),
+}
+"""Of each space: the fields of `Latency` that an access may take, the nearest first."""
+_LABELS = {"l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
+
+
+def chip_of(trace: Trace) -> Chip | None:
+    """The chip that the trace was taken on; None if no chip file is called so."""
+    return load(trace.chip) if trace.chip in names() else None
+
+
+def levels_of(site: Site, chip: Chip | None, window: float) -> tuple[Level, ...]:
+    """The levels that may serve `site`, later by `window`: the cycles that its probe takes itself."""
+    if chip is None or site.is_atomic or site.completeness == ISSUE_ONLY:
+        return ()  # latencies are of loads, and until the value is there
+    return tuple(_level(chip, name, window) for name in _OF_SPACE.get(site.space, ()))
+
+
+def _level(chip: Chip, name: str, window: float) -> Level:
+    fact = chip.fact(f"latency.{name}")
+    return Level(_LABELS.get(name, name), float(getattr(chip.latency, name)) + window, f"{fact.kind}: {fact.source}")
+
+
+def levels_note(trace: Trace, chip: Chip | None) -> str:
+    """Where the marks in the histograms come from, or why there are none."""
+    if chip is None:
+        return f"No levels are marked: no chip file is called {trace.chip!r}. `memlane lab latency` measures the latencies of a GPU."
+    told = ", ".join(
+        f"{_LABELS.get(name, name)} {getattr(chip.latency, name):g} ({chip.fact(f'latency.{name}').kind})"
+        for name in ("shared", "l1", "l2", "dram")
+    )
+    schemes = dict.fromkeys(site.scheme for site in trace.sites if site.scheme in trace.windows)
+    windows = ", ".join(f"{name} {trace.windows[name]:g}" for name in schemes)
+    added = f" They stand later by what the empty window of the probe takes ({windows})." if windows else ""
+    return f"Marked levels: latencies of {chip.name} in cycles, nothing else running: {told}.{added}"

@@ -1,0 +1,170 @@
+"""The page: one HTML file that needs nothing else and asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from memlane.errors import RecordError
+from memlane.record import Trace, kernel_label, replacing
+from memlane.report.html.about import about
+from memlane.report.html.found import found
+from memlane.report.html.histogram import SPARK_HEIGHT, SPARK_WIDTH, Bins
+from memlane.report.html.levels import chip_of, levels_note
+from memlane.report.html.model import Operation, SourceFile
+from memlane.report.html.pack import Columns
+from memlane.report.html.source_view import files_of, operations_of
+from memlane.report.html.timeline import Timeline, as_plain, timeline
+from memlane.report.numbers import UNKNOWN, percent, short, with_ideal
+
+SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
+"""Parts of the script in `js/`, in the order in which they follow one another in one scope."""
+ALARMING = 1.5
+"""Transactions over ideal from which on a number is coloured, as in the terminal."""
+
+
+def write_report(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
+    """Write the page of `trace` to the file `path`, whole or not at all. RecordError if it exists and not `force`, or cannot be written."""
+    with replacing(path, force) as stream:
+        stream.write(page(trace).encode())
+
+
+def page(trace: Trace) -> str:
+    """The page of `trace` as text."""
+    cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
+    operations, of_site = operations_of(trace, bins)
+    result = found(trace)
+    sources, left_out = files_of(trace, operations, result.by_line, {})
+    columns = Columns()
+    times, no_times = _timeline(trace, of_site, columns)
+    chip = chip_of(trace)
+    script = _script()
+    data = {
+        "bins": bins.edges.tolist(),
+        "operations": [_operation(one) for one in operations],
+        "launches": [as_plain(line) for line in times.launches],
+        "error_ns": times.error_ns,
+        "columns": columns.directory,
+        "modelled": trace.modelled,
+    }
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            trace=trace,
+            title=", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches)) or "no kernel",
+            found=result,
+            bins=bins,
+            pictured=any(line.picture for one in sources for stretch in one.stretches for line in stretch.lines),
+            sources=sources,
+            notes={"source": [note for note in (left_out, levels_note(trace, chip)) if note], "times": times.notes, "no_times": no_times},
+            times=times,
+            ends=_ends(operations),
+            anchors=_anchors(sources),
+            about=about(trace, chip),
+            style=Markup(_text("page.css")),  # ours, as is the script
+            script=Markup(script),
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+            data=Markup(_json(data)),
+            columns=columns.text(),
+        )
+    )
+
+
+def _timeline(trace: Trace, of_site: Any, columns: Columns) -> tuple[Timeline, str]:
+    """The time line, and why there is none."""
+    if not len(trace.warps):
+        why = "it holds no access" if not trace.table.num_rows else "it does not hold the clocks of its warps"
+        return Timeline(), f"There is no time line, because {why}."
+    try:
+        return timeline(trace, of_site, columns), ""
+    except RecordError as error:
+        return Timeline(), f"There is no time line: {error}."
+
+
+def _ends(operations: list[Operation]) -> dict[str, int]:
+    """Accesses by what is known of their end."""
+    ends: dict[str, int] = {}
+    for one in operations:
+        for label, amount in one.ends.items():
+            ends[label] = ends.get(label, 0) + amount
+    return ends
+
+
+def _anchors(sources: list[SourceFile]) -> dict[tuple[str, int], str]:
+    """The names of the lines in the page, by file and line."""
+    return {
+        (one.name, line.number): f"f{one.number}l{line.number}" for one in sources for stretch in one.stretches for line in stretch.lines
+    }
+
+
+_FOR_SCRIPT = (
+    "id",
+    "kernel",
+    "line",
+    "op",
+    "space",
+    "accesses",
+    "cycles_p50",
+    "cycles_p95",
+    "cycles_p99",
+    "histogram",
+    "levels",
+    "facts",
+)
+
+
+def _operation(one: Operation) -> dict[str, Any]:
+    """What the script needs of an operation; the numbers of the table are in the page already."""
+    everything = asdict(one)
+    return {name: everything[name] for name in _FOR_SCRIPT} | {"file": PurePath(one.file).name}
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    """JSON that may stand inside a script element: what HTML would read in it is written as JSON's escapes."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_plain)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in the page")
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return "\n" + "\n".join(_text(f"js/{name}.js") for name in SCRIPTS)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader(__package__, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.globals |= {
+        "unknown": UNKNOWN,
+        "percent": percent,
+        "short": short,
+        "with_ideal": with_ideal,
+        "alarming": lambda value, ideal: value is not None and bool(ideal) and value >= ALARMING * ideal,
+        "spark": (SPARK_WIDTH, SPARK_HEIGHT),
+    }
+    return made

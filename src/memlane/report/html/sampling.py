@@ -1,0 +1,81 @@
+"""Which part of a large trace the time line keeps. Whole multiprocessors if one fits, else whole warps: what is drawn has no holes in it.
+
+A page must be small enough to send. Numbers, histograms and the overview of all multiprocessors are made of every record; only the drawing
+of single accesses is cut down, and the page says to what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+OF_A_WARP = 2
+"""What a warp takes, in accesses: its life, block and number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The warps that are drawn, and how many accesses of each, from its first on."""
+
+    lives: Ints
+    counts: Ints
+    sms: tuple[int, ...]
+    """The multiprocessors of which every warp is there with every access."""
+    how: str
+    """What was left out and by which rule, in words; empty if nothing was."""
+
+
+def keep(sm: Ints, counts: Ints, longest: Ints, room: int) -> Kept:
+    """The warps of one launch to draw in `room` accesses. By warp: its `sm`, its number of accesses, and its longest access in cycles."""
+    cost = counts + OF_A_WARP
+    sms = np.unique(sm)
+    if int(cost.sum()) <= room:
+        return Kept(np.arange(len(sm)), counts, tuple(sms.tolist()), "")
+    of_sm = np.bincount(np.searchsorted(sms, sm), cost)
+    turn = _turns(len(sms), int(np.searchsorted(sms, sm[int(np.argmax(longest))])))
+    fits = np.cumsum(of_sm[turn]) <= room
+    fits = np.minimum.accumulate(fits)
+    if fits.any():
+        chosen = np.sort(sms[turn[fits]])
+        lives = np.flatnonzero(np.isin(sm, chosen))
+        how = (
+            f"single accesses of {len(chosen):,} of {len(sms):,} multiprocessors, all their warps: the one with the longest access, and "
+            "others spread evenly over the numbers"
+        )
+        return Kept(lives, counts[lives], tuple(chosen.tolist()), how)
+    return _some_warps(np.flatnonzero(sm == sms[turn[0]]), counts, room, int(sms[turn[0]]))
+
+
+def _some_warps(own: Ints, counts: Ints, room: int, sm: int) -> Kept:
+    """Each n-th warp of one multiprocessor; where not even one fits, the first accesses of the first."""
+    cost = counts[own] + OF_A_WARP
+    every = 1
+    while every < len(own) and int(cost[::every].sum()) > room:
+        every += 1
+    lives = own[::every]
+    kept = np.minimum(counts[lives], max(0, room - OF_A_WARP))
+    lives, kept = (lives[:1], kept[:1]) if int((kept + OF_A_WARP).sum()) > room else (lives, kept)
+    cut = int(counts[lives].sum() - kept.sum())
+    how = f"single accesses of multiprocessor {sm} alone, {'each warp' if every == 1 else f'one warp in {every:,}'} in the order of blocks"
+    return Kept(lives, kept, (), f"{how}; of that warp the first {int(kept[0]):,} accesses" if cut else how)
+
+
+def _turns(count: int, first: int) -> Ints:
+    """The numbers below `count` so that `first` leads and any beginning of the rest is spread evenly (van der Corput's sequence)."""
+    bits = max(1, (count - 1).bit_length())
+    reversed_bits = [int(format(number, f"0{bits}b")[::-1], 2) for number in range(1 << bits)]
+    rest = [number for number in reversed_bits if number < count and number != first]
+    return np.array([first, *rest], np.int64)
+
+
+def shares(wanted: list[int], room: int) -> list[int]:
+    """`room` dealt out to those who want parts of it: who wants less than an equal part leaves the rest to the others."""
+    given = [0] * len(wanted)
+    for left, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        given[index] = min(wanted[index], room // (len(wanted) - left))
+        room -= given[index]
+    return given

@@ -1,0 +1,226 @@
+"""The time line: for each launch an overview of all multiprocessors, made of every access, and the single accesses of as many as fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.export.tracks import Tracks, tracks
+from memlane.record import Trace, kernel_label
+from memlane.report.html.pack import Columns
+from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
+from memlane.report.numbers import extents
+
+ROOM = 560_000
+"""Accesses drawn one by one, over all launches; a warp takes `sampling.OF_A_WARP` of them. About 3 MB of page, 6 at worst."""
+LAUNCHES = 12
+"""So many launches have a time line: those with the most accesses."""
+BINS = 240
+"""Columns of the overview."""
+TICKS = 1 << 31
+"""Times are whole numbers of ticks, so many at most in a launch; a tick is never less than a sixteenth of a nanosecond."""
+UNKNOWN = 0xFFFF
+
+
+@dataclass(frozen=True)
+class LaunchLine:
+    """One launch on the time line; its columns are named `<number>/...`."""
+
+    number: int
+    launch: int
+    """Its id."""
+    name: str
+    span_ns: float
+    """From the first moment that the trace knows of it to the last."""
+    tick_ns: float
+    ghz: float
+    accesses: int
+    accesses_kept: int
+    warps: int
+    warps_kept: int
+    sms: tuple[int, ...]
+    sms_kept: tuple[int, ...]
+    lanes: int
+    """Accesses of one warp that are open at once, at most."""
+    left_out: str
+    """What is not drawn one by one and why; empty if all is."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All that is drawn over time."""
+
+    launches: tuple[LaunchLine, ...] = ()
+    notes: tuple[str, ...] = ()
+    error_ns: float = 0.0
+
+
+def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
+    """The time line of `trace`, its arrays added to `columns`. `operations`: by site, the number of its operation on the page.
+
+    RecordError if the trace does not tell how its clocks go together.
+    """
+    drawn = tracks(trace)
+    accesses = _Accesses(trace, drawn, operations)
+    lives_of = np.bincount(drawn.lives.launch, minlength=len(trace.launches))
+    records_of = np.bincount(accesses.launch, minlength=len(trace.launches))
+    busiest = np.argsort(-records_of, kind="stable")[:LAUNCHES]
+    chosen = sorted(index for index in busiest.tolist() if lives_of[index])
+    rooms = shares([int(records_of[index] + OF_A_WARP * lives_of[index]) for index in chosen], ROOM)
+    lines = tuple(
+        _launch(number, index, room, trace, accesses, columns) for number, (index, room) in enumerate(zip(chosen, rooms, strict=True))
+    )
+    return Timeline(lines, tuple(_notes(trace, drawn, len(chosen))), drawn.axis.error_ns)
+
+
+def _notes(trace: Trace, drawn: Tracks, shown: int) -> list[str]:
+    notes = []
+    if shown < len(trace.launches):
+        notes.append(f"{shown:,} of {len(trace.launches):,} launches have a time line here, those with the most accesses.")
+    sms = len({clock.sm for clock in drawn.axis.clocks})
+    if sms > 1:
+        how = "" if all(drawn.axis.fitted) else "; the clock is the nominal one, because a launch is too short to fit it"
+        notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:.0f} ns{how}.")
+    notes.append("The hardware does not tell the slot of a warp: a warp is drawn in the lowest one that is free when it begins.")
+    return notes
+
+
+class _Accesses:
+    """The rows of a trace by warp and start, with what is drawn of them."""
+
+    def __init__(self, trace: Trace, drawn: Tracks, operations: Ints) -> None:
+        table = trace.table
+        order = drawn.order
+        self.lives = drawn.lives
+        self.axis = drawn.axis
+        self.life = drawn.life[order]
+        self.launch = self.lives.launch[self.life]
+        self.start, self.end = drawn.start_ns[order], drawn.end_ns[order]
+        self.lane = drawn.lane[order]
+        self.cycles = (table["end"].to_numpy() - table["start"].to_numpy())[order]
+        self.operation = operations[table["site"].to_numpy()[order]] if len(order) else np.zeros(0, np.int64)
+        self.known = {name: table[name].fill_null(UNKNOWN).to_numpy()[order] for name in ("sectors", "wavefronts")}
+        lives = len(self.lives.sm)
+        self.counts = np.bincount(self.life, minlength=lives)
+        self.firsts = np.cumsum(self.counts) - self.counts
+        self.sums = np.bincount(self.life, self.cycles, lives)
+        self.longest = np.zeros(lives, np.int64)
+        np.maximum.at(self.longest, self.life, self.cycles)
+
+
+def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, columns: Columns) -> LaunchLine:
+    lives = np.flatnonzero(of.lives.launch == launch)
+    begin = float(of.lives.begin_ns[lives].min())
+    span = max(float(of.lives.end_ns[lives].max()) - begin, 1e-3)
+    tick = max(1 / 16, span / TICKS)
+    kept = keep(of.lives.sm[lives], of.counts[lives], of.longest[lives], room)
+    shown = lives[kept.lives]
+    order = np.lexsort((of.lives.begin_ns[shown], of.lives.slot[shown], of.lives.sm[shown]))
+    shown, counts = shown[order], kept.counts[order]
+    rows = _spans(of.firsts[shown], counts)
+    sms = np.unique(of.lives.sm[lives])
+    _add_lives(f"{number}/", of, shown, counts, begin, tick, columns)
+    _add_rows(f"{number}/", of, rows, begin, tick, columns)
+    _add_overview(f"{number}/", of, np.flatnonzero(of.launch == launch), sms, begin, span, columns)
+    _add_means(f"{number}/", of, lives, sms, columns)
+    info = trace.launches[launch]
+    return LaunchLine(
+        number=number,
+        launch=info.id,
+        name=f"launch {info.id}: {kernel_label(info.kernel)}, grid {extents(info.grid)}, block {extents(info.block)}",
+        span_ns=span,
+        tick_ns=tick,
+        ghz=of.axis.frequency_ghz[launch],
+        accesses=int(of.counts[lives].sum()),
+        accesses_kept=len(rows),
+        warps=len(lives),
+        warps_kept=len(shown),
+        sms=tuple(sms.tolist()),
+        sms_kept=kept.sms,
+        lanes=int(of.lane[rows].max()) + 1 if len(rows) else 1,
+        left_out=_left_out(kept, len(rows), int(of.counts[lives].sum())),
+    )
+
+
+def _left_out(kept: Kept, shown: int, accesses: int) -> str:
+    if not kept.how:
+        return ""
+    return f"Drawn: {kept.how}; {shown:,} of {accesses:,} accesses. The overview, the means and all numbers are of every access."
+
+
+def _spans(firsts: Ints, counts: Ints) -> Ints:
+    """first, first + 1, ... of each, one after another."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
+
+
+def _add_lives(prefix: str, of: _Accesses, shown: Ints, counts: Ints, begin: float, tick: float, columns: Columns) -> None:
+    lives = of.lives
+    for name, values, dtype in (
+        ("sm", lives.sm, "u2"),
+        ("slot", lives.slot, "u2"),
+        ("block", lives.block, "u4"),
+        ("warp", lives.warp, "u2"),
+    ):
+        columns.add(f"{prefix}life.{name}", values[shown], dtype)
+    columns.add(f"{prefix}life.begin", _ticks(lives.begin_ns[shown], begin, tick), "u4")
+    columns.add(f"{prefix}life.end", _ticks(lives.end_ns[shown], begin, tick), "u4")
+    columns.add(f"{prefix}life.count", counts, "u4")
+    columns.add(f"{prefix}life.recorded", of.counts[shown], "u4")
+    columns.add(f"{prefix}life.mean", of.sums[shown] / np.maximum(of.counts[shown], 1), "f4")
+
+
+def _add_rows(prefix: str, of: _Accesses, rows: Ints, begin: float, tick: float, columns: Columns) -> None:
+    columns.add(f"{prefix}access.start", _ticks(of.start[rows], begin, tick), "u4")
+    columns.add(f"{prefix}access.cycles", np.clip(of.cycles[rows], 0, 0xFFFFFFFF), "u4")
+    columns.add(f"{prefix}access.operation", of.operation[rows], "u2")
+    columns.add(f"{prefix}access.lane", np.minimum(of.lane[rows], 255), "u1")
+    for name, values in of.known.items():
+        columns.add(f"{prefix}access.{name}", values[rows], "u2")
+
+
+def _ticks(ns: npt.NDArray[np.float64], begin: float, tick: float) -> npt.NDArray[np.float64]:
+    return np.clip(np.round((ns - begin) / tick), 0, 0xFFFFFFFF)
+
+
+def _add_overview(prefix: str, of: _Accesses, rows: Ints, sms: Ints, begin: float, span: float, columns: Columns) -> None:
+    """By SM and column: accesses in flight, the mean over the time of the column; mean cycles of those that start in it."""
+    sm = np.searchsorted(sms, of.lives.sm[of.life[rows]])
+    width = span / BINS
+    start, end = of.start[rows] - begin, of.end[rows] - begin
+    open_time = _until_edges(sm, start, len(sms), width) - _until_edges(sm, end, len(sms), width)
+    columns.add_scaled(f"{prefix}overview.flight", np.maximum(np.diff(open_time, axis=1) / width, 0))
+    key = sm * BINS + np.clip((start / width).astype(np.int64), 0, BINS - 1)
+    amounts = np.bincount(key, minlength=len(sms) * BINS)
+    sums = np.bincount(key, of.cycles[rows], len(sms) * BINS)
+    columns.add_scaled(f"{prefix}overview.cycles", np.maximum(sums / np.maximum(amounts, 1), 0))
+
+
+def _until_edges(sm: Ints, at: npt.NDArray[np.float64], sms: int, width: float) -> npt.NDArray[np.float64]:
+    """By SM and edge of a column: the sum of the times from the moments `at` that lie before the edge to the edge."""
+    key = sm * BINS + np.clip((at / width).astype(np.int64), 0, BINS - 1)
+    amounts, sums = (np.bincount(key, weights, sms * BINS).reshape(sms, BINS) for weights in (None, at))
+    until = np.zeros((sms, BINS + 1))
+    until[:, 1:] = np.cumsum(amounts, axis=1) * (np.arange(1, BINS + 1) * width) - np.cumsum(sums, axis=1)
+    return until
+
+
+def _add_means(prefix: str, of: _Accesses, lives: Ints, sms: Ints, columns: Columns) -> None:
+    """By SM, over all its warps that made an access: the 5th, 50th and 95th percentile of the warps' mean cycles, their number and mean."""
+    lives = lives[of.counts[lives] > 0]
+    means = of.sums[lives] / of.counts[lives]
+    table = np.zeros((5, len(sms)))
+    for index, sm in enumerate(sms.tolist()):
+        own = means[of.lives.sm[lives] == sm]
+        if len(own):
+            table[:, index] = (*np.percentile(own, (5, 50, 95)), len(own), own.mean())
+    for name, values in zip(("p5", "p50", "p95", "warps", "mean"), table, strict=True):
+        columns.add(f"{prefix}sm.{name}", values, "f4")
+
+
+def as_plain(line: LaunchLine) -> dict[str, Any]:
+    """For JSON."""
+    return {**vars(line), "sms": list(line.sms), "sms_kept": list(line.sms_kept), "bins": BINS}

@@ -1,0 +1,365 @@
+"""The page of a trace, read without a browser: what it says, that it asks for nothing, and that it stays small."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memlane.diagnose import explain
+from memlane.errors import RecordError
+from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace, summarise
+from memlane.report.html import page, write_report
+from memlane.report.numbers import percent, short, with_ideal
+from tests.report.html.reading import Element, columns_of, data_of, read
+from tests.synthetic import NAIVE, SOURCE, launch, site, transpose
+
+
+def rows_of(root: Element) -> list[dict[str, str]]:
+    """The operations in the listing: their cells by what these are of."""
+    return [
+        {cell.attributes["data-of"]: cell.text for cell in row.all("td") if "data-of" in cell.attributes} for row in root.all("tr", "op")
+    ]
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_the_summary() -> None:
+    trace = transpose()
+    entries = summarise(trace)
+    wanted = [
+        {
+            "accesses": f"{entry.accesses:,}",
+            "p50": short(entry.cycles_p50),
+            "p95": short(entry.cycles_p95),
+            "p99": short(entry.cycles_p99),
+            "sectors": with_ideal(entry.sectors_per_request, entry.ideal_sectors_per_request),
+            "wavefronts": with_ideal(entry.wavefronts_per_request, entry.ideal_wavefronts_per_request),
+        }
+        for entry in entries
+    ]
+    assert rows_of(read(page(trace))) == wanted
+
+
+def test_the_heat_is_the_share_of_all_cycles() -> None:
+    trace = transpose()
+    root = read(page(trace))
+    lines = trace.table["line"].to_numpy()
+    cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    heat = {row.all("td", "number")[0].text: row.all("td", "heat")[0].text for row in root.all("tr", "hot")}
+    assert heat == {str(line): percent(float(cycles[lines == line].sum() / cycles.sum())) for line in (4, 8, 10)}
+
+
+def test_a_sampled_launch_counts_for_what_it_stands_for() -> None:
+    trace = transpose()
+    sampled = replace(trace.launches[0], sample=Sample(warps_in_window=40, warps_chosen=4, every=10))
+    root = read(page(replace(trace, launches=(sampled, trace.launches[1]))))
+    lines = trace.table["line"].to_numpy()
+    cycles = (trace.table["end"].to_numpy() - trace.table["start"].to_numpy()) * np.where(lines == 4, 10, 1)
+    (first, *_) = root.all("tr", "hot")
+    assert first.all("td", "heat")[0].text == percent(float(cycles[lines == 4].sum() / cycles.sum()))
+
+
+def test_the_histograms_hold_every_access_in_its_bin() -> None:
+    trace = transpose()
+    data = data_of(read(page(trace)))
+    edges = data["bins"]
+    assert edges == sorted(set(edges))
+    for operation, entry in zip(data["operations"], summarise(trace), strict=True):
+        rows = trace.table.filter(pa.compute.equal(trace.table["site"], operation["id"]))
+        cycles = [end - start for start, end in zip(rows["start"].to_pylist(), rows["end"].to_pylist(), strict=True)]
+        first, counts = operation["histogram"]["first"], operation["histogram"]["counts"]
+        found = {edges[first + index]: count for index, count in enumerate(counts) if count}
+        wanted: dict[int, int] = {}
+        for each in cycles:
+            low = max(edge for edge in edges if edge <= each)
+            wanted[low] = wanted.get(low, 0) + 1
+        assert found == wanted
+        assert sum(counts) == entry.accesses
+
+
+def test_levels_are_the_latencies_of_the_chip_behind_the_window_and_of_loads_alone() -> None:
+    operations = data_of(read(page(transpose(chip="h200"))))["operations"]
+    assert {one["op"]: [(level["name"], level["cycles"]) for level in one["levels"]] for one in operations} == {
+        "ld.global.f32": [("L1", 40.3), ("L2", 289), ("DRAM", 719)],
+        "st.global.f32": [],
+        "st.shared.f32": [],
+        "ld.shared.f32": [("shared", 29.7)],
+    }
+
+
+def test_without_a_file_of_the_chip_the_page_says_how_to_get_one() -> None:
+    root = read(page(transpose(chip="sm_99")))
+    assert all(not one["levels"] for one in data_of(root)["operations"])
+    assert "no chip file is called 'sm_99'. `memlane lab latency` measures the latencies of a GPU." in root.by_id("source").text
+
+
+def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
+    trace = transpose()
+    root = read(page(trace))
+    cards = root.by_id("findings").all("li")
+    findings = explain(trace)
+    assert len(cards) == len(findings) == 2
+    for card, finding in zip(cards, findings, strict=True):
+        for part in (finding.place, finding.source, finding.cost, finding.remedy.split(". ")[0]):
+            assert part in card.text
+        (link,) = card.all("a")
+        row = root.by_id(link.attributes["href"].removeprefix("#"))
+        assert row.all("td", "number")[0].text == str(finding.line)
+        assert f"#finding-{finding.rank}" in {one.attributes["href"] for one in row.all("a")}
+
+
+def test_labels_of_the_ends_are_taken_as_they_come() -> None:
+    trace = transpose()
+    odd = tuple(replace(one, completeness="half-way") if one.id == 1 else one for one in trace.sites)
+    root = read(page(replace(trace, sites=odd)))
+    assert {"half-way", "complete", "issue-only"} == {cell.text for cell in root.all("td", "end")}
+
+
+# -- the time line -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_give_back_every_access() -> None:
+    trace = transpose()
+    root = read(page(trace))
+    columns, data = columns_of(root), data_of(root)
+    table = trace.table.to_pydict()
+    for number, line in enumerate(data["launches"]):
+        lives = range(len(columns[f"{number}/life.sm"]))
+        firsts = np.cumsum(columns[f"{number}/life.count"]) - columns[f"{number}/life.count"]
+        drawn = []
+        for life in lives:
+            block, warp = int(columns[f"{number}/life.block"][life]), int(columns[f"{number}/life.warp"][life])
+            for index in range(int(firsts[life]), int(firsts[life] + columns[f"{number}/life.count"][life])):
+                operation = data["operations"][int(columns[f"{number}/access.operation"][index])]
+                drawn.append((block, warp, operation["op"], int(columns[f"{number}/access.cycles"][index])))
+        rows = zip(*(table[name] for name in ("launch", "block", "warp", "op", "start", "end")), strict=True)
+        assert sorted(drawn) == sorted((block, warp, op, end - start) for own, block, warp, op, start, end in rows if own == line["launch"])
+        assert line["accesses"] == line["accesses_kept"] == len(drawn)
+        assert line["left_out"] == ""
+
+
+def test_the_overview_holds_the_time_of_every_access() -> None:
+    trace = transpose()
+    root = read(page(trace))
+    columns, data = columns_of(root), data_of(root)
+    cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    for number, line in enumerate(data["launches"]):
+        own = trace.table["launch"].to_numpy() == line["launch"]
+        flight = columns[f"{number}/overview.flight"].reshape(len(line["sms"]), line["bins"])
+        open_ns = flight.sum(axis=1) * line["span_ns"] / line["bins"]
+        for index, sm in enumerate(line["sms"]):
+            wanted = cycles[own & (trace.table["sm"].to_numpy() == sm)].sum() / line["ghz"]
+            assert open_ns[index] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_means_by_multiprocessor_are_of_all_warps() -> None:
+    trace = transpose()
+    root = read(page(trace))
+    columns, data = columns_of(root), data_of(root)
+    rows = list(zip(*(trace.table[name].to_pylist() for name in ("launch", "sm", "block", "warp", "start", "end")), strict=True))
+    for number, line in enumerate(data["launches"]):
+        for index, sm in enumerate(line["sms"]):
+            own: dict[tuple[int, int], list[int]] = {}
+            for launch_id, at, block, warp, start, end in rows:
+                if (launch_id, at) == (line["launch"], sm):
+                    own.setdefault((block, warp), []).append(end - start)
+            means = [sum(each) / len(each) for each in own.values()]
+            assert columns[f"{number}/sm.warps"][index] == len(means)
+            assert columns[f"{number}/sm.mean"][index] == pytest.approx(sum(means) / len(means))
+            assert columns[f"{number}/sm.p50"][index] == pytest.approx(float(np.median(means)))
+
+
+# -- what is missing ---------------------------------------------------------------------------------------------------------------
+
+
+def without_counts() -> Trace:
+    trace = transpose(modelled=False, target="cuda:0")
+    table = trace.table
+    for name in ("sectors", "wavefronts"):
+        table = table.set_column(ACCESS_SCHEMA.get_field_index(name), ACCESS_SCHEMA.field(name), pa.nulls(table.num_rows, pa.uint16()))
+    return replace(trace, table=table, launches=tuple(replace(one, counts=(), branches=()) for one in trace.launches))
+
+
+def test_without_counts_the_page_says_how_to_get_them() -> None:
+    root = read(page(without_counts()))
+    assert "The trace holds no transaction counts" in root.by_id("findings").text
+    assert "record it again with `memlane trace --counts`" in root.by_id("findings").text
+    assert {row["sectors"] for row in rows_of(root)} == {"-"}
+
+
+def test_where_one_launch_was_counted_the_others_are_named() -> None:
+    trace = transpose()
+    partly = replace(trace, launches=(trace.launches[0], replace(trace.launches[1], counts=())))
+    text = read(page(partly)).by_id("findings").text
+    assert "Not looked at, because their transactions were not counted: 1 launch of tiled. Record with `memlane trace --counts`." in text
+
+
+def test_without_source_text_the_page_says_how_to_get_it() -> None:
+    root = read(page(transpose(sources={})))
+    assert "The text of this file is not in the trace" in root.by_id("source").text
+    assert "record again with `memlane trace`" in root.by_id("source").text
+    assert [row.all("td", "number")[0].text for row in root.all("tr", "line")] == ["4", "8", "10"]
+
+
+def test_a_text_that_is_too_short_is_not_the_one_that_was_compiled() -> None:
+    root = read(page(transpose(sources={"transpose.cu": "int a;\nint b;\n"})))
+    assert "This text has 2 lines and the trace names line 10: it is not the text that was compiled." in root.by_id("source").text
+
+
+def test_an_empty_trace_has_a_page() -> None:
+    trace = transpose()
+    columns = {name: np.zeros(0, np.int64) for name in ("launch", "site", "block", "warp", "sm", "mask", "start", "end")}
+    empty = build_trace(columns, sites=(), launches=(), chip="h200", target="emulator:h200", modelled=True)
+    root = read(page(empty))
+    assert "There is no time line, because it holds no access." in root.by_id("timeline").text
+    assert "No kernel was launched while it was recorded." in root.by_id("source").text
+    assert root.by_id("title").text == "no kernel"
+    bare = replace(trace, warps=np.zeros(0, WARP_DTYPE))
+    assert "because it does not hold the clocks of its warps" in read(page(bare)).by_id("timeline").text
+
+
+def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
+    trace = transpose(clock_mhz=0.0)
+    warps = trace.warps.copy()
+    warps["end_ns"] = warps["begin_ns"] = 0  # one anchor a warp, all alike: they tell no frequency
+    root = read(page(replace(trace, warps=warps)))
+    assert "There is no time line: this trace does not tell the clock of its chip" in root.by_id("timeline").text
+    assert len(rows_of(root)) == 6
+
+
+def test_what_was_lost_is_said() -> None:
+    root = read(page(transpose()))
+    (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
+    assert figure.text == "records lost 2"
+    assert "2; times are of the first records of each warp, and totals lack those that were lost" in root.by_id("about").text
+
+
+# -- one file, and safe ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_asks_for_nothing() -> None:
+    text = page(transpose())
+    root = read(text)
+    for one in root.walk():
+        for name in ("src", "href", "action", "data", "poster", "srcset", "xlink:href"):
+            assert one.attributes.get(name, "#").startswith("#"), f"<{one.tag} {name}>"
+    assert not root.all("link")
+    style = root.all("style")[0].text
+    assert "url(" not in style
+    assert "@import" not in style
+    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of a vocabulary: nobody is asked
+    (policy,) = [one.attributes["content"] for one in root.all("meta") if one.attributes.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "script-src 'sha256-" in policy
+
+
+HOSTILE = "</script><script>alert(1)</script><!-- \"' & <img src=x onerror=alert(2)> \u2028 {{ 7 * 7 }}"
+
+
+def test_hostile_text_stays_text() -> None:
+    trace = transpose()
+    kernel = f"naive<{HOSTILE}>(float*)"
+    sites = tuple(replace(one, kernel=kernel, file=f"{HOSTILE}.cu", reason=HOSTILE) if one.kernel == NAIVE else one for one in trace.sites)
+    counts = tuple(replace(one, site=sites[one.site.id]) for one in trace.launches[0].counts)
+    launches = (replace(trace.launches[0], kernel=kernel, counts=counts, arguments=(HOSTILE,)), trace.launches[1])
+    lines = SOURCE.splitlines()
+    lines[3] = HOSTILE
+    plain = read(page(transpose()))
+    root = read(page(replace(trace, sites=sites, launches=launches, sources={f"{HOSTILE}.cu": "\n".join(lines)})))
+    assert len(root.all("script")) == len(plain.all("script")) == 3
+    assert not root.all("img")
+    assert [" ".join(HOSTILE.split())] == [
+        one.text for one in root.all("code") if "alert(1)" in one.text and one in root.by_id("source").all("code")
+    ]
+    assert any(HOSTILE in text for one in data_of(root)["operations"] for _, text in one["facts"])
+
+
+def test_ids_are_there_once_and_what_is_controlled_exists() -> None:
+    root = read(page(transpose()))
+    ids = [one.attributes["id"] for one in root.walk() if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+    for one in root.walk():
+        for name in ("aria-controls", "aria-labelledby", "aria-describedby"):
+            assert one.attributes.get(name, ids[0]) in ids
+        if one.tag == "a":
+            assert one.attributes["href"].removeprefix("#") in ids
+
+
+def test_every_control_has_a_name() -> None:
+    root = read(page(transpose()))
+    for one in root.walk():
+        if one.tag in ("button", "canvas", "summary"):
+            assert one.text or one.attributes.get("aria-label"), one
+        if one.tag == "select":
+            assert any(one in label.all("select") for label in root.all("label"))
+    skips = [one.attributes["href"] for one in root.all("a", "skip")]
+    assert skips == ["#findings", "#source", "#timeline"]
+
+
+# -- size and time -----------------------------------------------------------------------------------------------------------------
+
+
+def large(accesses: int, sms: int, warps: int) -> Trace:
+    """Accesses of `warps` warps on `sms` multiprocessors, of cycles and starts that no compression makes small."""
+    random = np.random.default_rng(7)
+    life = np.sort(random.integers(0, warps, accesses))
+    turn = np.arange(accesses) - np.searchsorted(life, life)
+    sites = tuple(site(number, "ld.global.f32", 3 + number) for number in range(4))
+    start = turn * 3000 + random.integers(0, 1000, accesses)
+    columns = {
+        "launch": np.zeros(accesses, np.int64),
+        "site": random.integers(0, 4, accesses),
+        "block": life,
+        "warp": np.zeros(accesses, np.int64),
+        "sm": life % sms,
+        "mask": np.full(accesses, 0xFFFFFFFF),
+        "start": start,
+        "end": start + random.integers(30, 1900, accesses),
+    }
+    lives = np.zeros(warps, WARP_DTYPE)
+    lives["block"] = np.arange(warps)
+    lives["sm"] = np.arange(warps) % sms
+    lives["end_cycles"] = 3000 * (turn.max() + 1)
+    lives["end_ns"] = lives["end_cycles"] * 1000 // 1980
+    return build_trace(
+        columns,
+        sites=sites,
+        launches=(launch(0, NAIVE),),
+        warps=lives,
+        chip="h200",
+        target="cuda:0",
+        modelled=False,
+        clock_mhz=1980,
+        sources={"transpose.cu": SOURCE},
+    )
+
+
+def test_a_million_records_make_less_than_10_mb_in_less_than_20_seconds(tmp_path: Path) -> None:
+    trace = large(1_000_000, sms=132, warps=20_000)
+    began = time.monotonic()
+    write_report(trace, tmp_path / "large.html")
+    assert time.monotonic() - began < 20
+    assert (tmp_path / "large.html").stat().st_size < 10_000_000
+    root = read((tmp_path / "large.html").read_text(encoding="utf-8"))
+    (line,) = data_of(root)["launches"]
+    assert line["accesses"] == 1_000_000
+    assert sum(sum(one["histogram"]["counts"]) for one in data_of(root)["operations"]) == 1_000_000
+    assert 0 < line["accesses_kept"] < 1_000_000
+    kept = len(line["sms_kept"])
+    assert f"single accesses of {kept} of 132 multiprocessors" in line["left_out"]
+    assert f"{line['accesses_kept']:,} of 1,000,000 accesses" in line["left_out"]
+
+
+def test_the_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    write_report(transpose(), tmp_path / "a.html")
+    with pytest.raises(RecordError, match=r"a\.html exists; give --force"):
+        write_report(transpose(), tmp_path / "a.html")
+    write_report(transpose(), tmp_path / "a.html", force=True)
