@@ -133,12 +133,12 @@ def layout_of(kernel: Kernel, way: str, target: Target) -> Layout:
     return read_spec("row-major" if way == NONE else way).of(SIDE, SIDE)
 
 
-def outcomes(target: Target, kernel: Kernel, tiles: int, rounds: int) -> list[Outcome]:
+def outcomes(target: Target, kernel: Kernel, tiles: int, rounds: int, ways: Sequence[str] = WAYS) -> list[Outcome]:
     """The kernel in each layout, timed in turn. MemlaneError for an output that is wrong."""
     work = kernel.work(tiles)
     inputs = [target.array(one) for one in work.inputs]
     found: list[tuple[str, Layout, KernelCall, tuple[DeviceArray | int, ...], DeviceArray]] = []
-    for way in WAYS:
+    for way in ways:
         layout = layout_of(kernel, way, target)
         text = f"#define ROOM {layout.size}\n{layout.cuda_source('place')}{SOURCE.read_text(encoding='utf-8')}"
         call = target.load(cuda(text, name="kernels.cu"))[kernel.name][work.grid, work.block]
