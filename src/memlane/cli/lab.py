@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from memlane.errors import CommandError
 from memlane.lab import LABS, Machine, Request, Result, Table, machine
 from memlane.lab.chip_file import chip_file, chip_path, write_chip
 from memlane.lab.latency.lab import chip_latencies
+from memlane.lab.volume.lab import run_with
+from memlane.lab.volume.scene import settings_of
 from memlane.launch import Target
 from memlane.targets import target as target_of
 
@@ -56,6 +59,28 @@ def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: O
     _run("shift", target_of(target or None), quick, out, only)
 
 
+def volume(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    view: Annotated[
+        list[str] | None, typer.Option("--view", help="A viewpoint, three angles in degrees such as 90,0,90; repeat it for more.")
+    ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option("--shape", help="A shape of blocks, such as 8x16; repeat it. Default: all eight.")
+    ] = None,
+    size: Annotated[int | None, typer.Option("--size", help="Voxels along each side of the volume.")] = None,
+    image: Annotated[int | None, typer.Option("--image", help="Pixels along each side of the image.")] = None,
+) -> None:
+    """Measure whether the access times of a trace explain how fast volume rendering is, as was published in 2012."""
+    settings = settings_of(view or (), shape or (), size, image)
+    said = [word for name, values in (("--view", view), ("--shape", shape)) for value in values or () for word in (name, value)]
+    said += [word for name, number in (("--size", size), ("--image", image)) if number is not None for word in (name, str(number))]
+    chosen = target_of(target or None)
+    _run("volume", chosen, quick, out, only, lambda to, request: run_with(to, request, settings), said)
+
+
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
     """Refuse before anything is measured what would be refused afterwards."""
     if save_chip and target.modelled:
@@ -65,12 +90,20 @@ def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
         raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
 
 
-def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) -> tuple[Result, Machine]:
-    """Run a lab, print its tables, write its files."""
-    lab, where = LABS[name], machine(target)
+def _run(
+    name: str,
+    target: Target,
+    quick: bool,
+    out: Path | None,
+    only: str,
+    run: Callable[[Target, Request], Result] | None = None,
+    said: Sequence[str] = (),
+) -> tuple[Result, Machine]:
+    """Run a lab, print its tables, write its files. `run`: where the command has options of its own, which are `said`."""
+    run, where = run or LABS[name].run, machine(target)
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = out or Path(f"lab-{name}")
-    result = lab.run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
+    result = run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
     console = Console()
     for title, table in result.tables.items():
         if not table.printed:
@@ -79,7 +112,7 @@ def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) ->
         console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
         console.print(_grid(table))
         console.print()
-    options = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
+    options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
     for row in result.rows:
         if row.metric == "not measured":
@@ -93,7 +126,7 @@ def _run(name: str, target: Target, quick: bool, out: Path | None, only: str) ->
 def _in_cycles(table: Table) -> bool:
     """Whether all its numbers are cycles, so that the title can say so once."""
     numbers = [column for column in range(len(table.head)) if any(isinstance(line[column], float) for line in table.lines)]
-    return all(table.head[column].endswith("_cycles") for column in numbers)
+    return bool(numbers) and all(table.head[column].endswith("_cycles") for column in numbers)
 
 
 def _grid(table: Table) -> Grid:
@@ -101,7 +134,8 @@ def _grid(table: Table) -> Grid:
     unit = "" if _in_cycles(table) else ", cycles"
     for number, name in enumerate(table.head):
         title = name.replace("_cycles", unit)
-        grid.add_column(title, justify="left" if number < 2 else "right", overflow="fold", no_wrap=number < 2)
+        words = all(isinstance(line[number], str) for line in table.lines)
+        grid.add_column(title, justify="left" if number < 2 or words else "right", overflow="fold", no_wrap=number < 2)
     for line in table.lines:
         grid.add_row(*(_cell(cell) for cell in line))
     return grid

@@ -10,7 +10,8 @@ from memlane.lab.latency import LATENCY
 from memlane.lab.result import Machine, Result, Row, Table, machine
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift import SHIFT
+from memlane.lab.volume import VOLUME
 
-LABS = {lab.name: lab for lab in (LATENCY, SHIFT)}
+LABS = {lab.name: lab for lab in (LATENCY, SHIFT, VOLUME)}
 
 __all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

@@ -118,7 +118,7 @@ def _paired(axes: Any, paired: Paired) -> None:
         (right, paired.second_values, "C1s--", paired.second_axis),
     ):
         side.plot(paired.labels, [float("nan") if value is None else value for value in values], style, label=label)
-        side.set_ylim(bottom=0)
+        side.set_ylim(0, 1.25 * max((value for value in values if value is not None), default=1.0))  # room for the legend
     right.set_ylabel(paired.second_axis)
     axes.plot([], [], "C1s--", label=paired.second_axis)  # so that one legend names both
     axes.set_xlabel(paired.across)

@@ -60,6 +60,8 @@ class Frames:
 
 def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture], request: Request) -> Frames:
     """Time and trace each frame; the hit rates of all come from one run under the profiler, or from the model."""
+    if not frames:
+        return Frames({}, 1)
     target, scene = renderer.target, renderer.scene
     request.tell("hit rates of the texture cache")
     unknown = ""

@@ -83,41 +83,66 @@ def tables(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim])
     """Those that have lines, by name."""
     found = {
         "shapes": _shapes(frames),
+        "frames": _frames(frames),
         "correlations": _correlations(frames),
         "warps": _along(warps),
         "series": _series(warps),
         "claims": Table(
-            ("figure", "found in 2012", "here", "holds"),
-            tuple((one.figure, one.found, one.here, one.holds) for one in said),
+            ("figure", "holds", "found in 2012", "here"),
+            tuple((one.figure, one.holds, one.found, one.here) for one in said),
         ),
     }
     return {name: table for name, table in found.items() if table.lines}
 
 
 def _shapes(frames: Frames) -> Table:
-    """A line for each frame: figures 5 to 9."""
-    head = ["view", "shape", "frames/s", "hit rate, %"]
+    """A line for each frame, for people."""
+    head = ["view", "shape", "frames/s", "hits, %"]
     for scheme in SCHEMES:
-        head += [f"{scheme}: access_cycles", f"{scheme}: other_cycles", f"{scheme}: in accesses, %", f"{scheme}: accesses per 1000 cycles"]
+        head += [f"{scheme}_cycles", f"{scheme}, % of time"]
     lines = []
     for (view, shape), one in frames.of.items():
-        line: list[str | float | None] = [str(view), shape, one.per_second, None if one.hit_rate is None else 100.0 * one.hit_rate]
+        line: list[str | float | None] = [str(view), shape, one.per_second, _percent(one.hit_rate)]
         for seen in one.observed.values():
-            said = (None,) * 4 if seen is None else (seen.access_time, seen.other_time, 100.0 * seen.share, seen.frequency)
-            line += said
+            line += (None, None) if seen is None else (seen.access_time, _percent(seen.share))
         lines.append(tuple(line))
     return Table(tuple(head), tuple(lines))
 
 
+def _frames(frames: Frames) -> Table:
+    """The data of figures 5 to 9."""
+    head = ["view", "shape", "frames/s", "hit rate"]
+    for scheme in SCHEMES:
+        head += [
+            f"{scheme}: {what}" for what in ("access time_cycles", "other time_cycles", "share in accesses", FREQUENCY + " per 1000 cycles")
+        ]
+    lines = []
+    for (view, shape), one in frames.of.items():
+        line: list[str | float | None] = [str(view), shape, one.per_second, one.hit_rate]
+        for seen in one.observed.values():
+            line += (None,) * 4 if seen is None else (seen.access_time, seen.other_time, seen.share, seen.frequency)
+        lines.append(tuple(line))
+    return Table(tuple(head), tuple(lines), printed=False)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share
+
+
 def _correlations(frames: Frames) -> Table:
-    """Words, because tenths are too coarse for coefficients."""
+    """A line for each view, scheme and rate. Words, because tenths are too coarse for coefficients; the numbers are in the rows."""
     lines: list[tuple[str | float | None, ...]] = []
     for view in frames.views:
-        for row in _correlation_rows(frames, view):
-            if row.metric in (PEARSON, SPEARMAN):
-                interval = f"{row.peer['low']:+.2f} to {row.peer['high']:+.2f}" if row.peer else ""
-                lines.append((row.case, row.metric, None if row.value is None else f"{row.value:+.2f}", interval, row.note))
-    return Table(("what", "coefficient", "value", "95 % interval", ""), tuple(lines))
+        found = [row for row in _correlation_rows(frames, view) if row.metric in (PEARSON, SPEARMAN)]
+        for linear, ranked in zip(found[::2], found[1::2], strict=True):
+            what = linear.case.partition(": ")[2].removeprefix(f"{FREQUENCY} and ")
+            scheme = linear.case.partition(": ")[0].rpartition(", ")[2]
+            lines.append((str(view), scheme, what, _interval(linear), _interval(ranked), linear.note))
+    return Table(("view", "stamps", "access frequency and", PEARSON, SPEARMAN, "remark"), tuple(lines))
+
+
+def _interval(row: Row) -> str:
+    return f"{row.value:+.2f} ({row.peer['low']:+.2f} to {row.peer['high']:+.2f})" if row.value is not None else "-"
 
 
 def _along(warps: Mapping[str, Observed]) -> Table:
