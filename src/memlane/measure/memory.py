@@ -29,6 +29,12 @@ class Snapshot:
         surfaces = {argument.owner for argument in launch.arguments if isinstance(argument.owner, Surface)}
         self._surfaces = [(surface, surface.numpy()) for surface in surfaces]
 
+    def holds_what(self, other: Snapshot) -> bool:
+        """Whether both hold the same bytes at the same addresses."""
+        mine, theirs = ([(address, host.tobytes()) for address, host in one._saved] for one in (self, other))
+        images = zip(self._surfaces, other._surfaces, strict=True)
+        return mine == theirs and all(one.tobytes() == another.tobytes() for (_, one), (_, another) in images)
+
     def restore(self) -> None:
         """Put the contents back, after everything launched since has finished."""
         for address, host in self._saved:

@@ -1,0 +1,128 @@
+"""Layouts that are worth a try for an array whose accesses were seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.errors import LayoutError
+from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Skewed, XorSwizzle
+from memlane.optimize.search import search_layout
+
+LANES = 32
+MOST_PATTERNS = 4
+"""Ways of access that a layout is searched for: those that cost the most."""
+MOST_SEARCHED = 1 << 14
+"""Elements of a tile beyond which none is searched: every offset is looked at."""
+_USUAL = ("row", "column")
+"""What to search for where nobody saw the lanes' addresses."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """How the lanes of one access lie, in elements from lane 0."""
+
+    distances: npt.NDArray[np.int64]
+    """int64[32]; meaningless for lanes that are not in `lanes`."""
+    lanes: int
+    """A bit for each active lane."""
+    excess: int
+    """Wavefronts beyond the least, of all accesses of this instruction."""
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """An array as rows of elements."""
+
+    rows: int
+    columns: int
+    element: int
+    vector: int
+    """Elements of the widest access."""
+
+
+def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], rows: int | None, columns: int | None) -> list[Geometry]:
+    """What the array may be, the likeliest first: of the extents that were said, else by the steps from lane to lane, else a square or with
+    rows that fill the banks once."""
+    elements = nbytes // element
+    if columns is None and rows is not None:
+        columns = elements // rows
+    if columns is not None:
+        height = rows or elements // columns
+        return [Geometry(height, columns, element, vector)] if height * columns <= elements and height and columns % vector == 0 else []
+    found: Counter[int] = Counter()
+    for one in seen:
+        for step in _steps(one):
+            for pitch in (step, step - 1, step + 1):
+                found[pitch] += (2 if pitch == step else 1) * max(1, one.excess)
+    likely = [pitch for pitch, _ in found.most_common()]
+    side = isqrt(elements)
+    guesses = [*likely, *([side] if side * side == elements else []), 128 // element]
+    fits = [
+        one for one in dict.fromkeys(guesses) if 1 < one < elements and elements % one == 0 and one % vector == 0 and one * element >= 16
+    ]
+    return [Geometry(elements // one, one, element, vector) for one in fits[:2]]
+
+
+def _steps(seen: Seen) -> list[int]:
+    """How far active neighbours are apart, the commonest distances that are more than one element."""
+    pairs = [abs(int(seen.distances[lane + 1] - seen.distances[lane])) for lane in range(LANES - 1) if seen.lanes >> lane & 3 == 3]
+    return [step for step, _ in Counter(step for step in pairs if step > 1).most_common(2)]
+
+
+def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) -> Iterator[Layout]:
+    """Layouts of the array, cheap ones first. `room`: bytes that may be added to it."""
+    rows, columns, vector = geometry.rows, geometry.columns, geometry.vector
+    wide = columns // vector
+    if wide & (wide - 1) == 0 and wide > 1:
+        yield _of_vectors(XorSwizzle(rows, wide), vector)
+    for pad in (vector, 2 * vector, 4 * vector):
+        if rows * pad * geometry.element <= room:
+            yield Padded(rows, columns, pad)
+    if wide > 1:
+        yield _of_vectors(Skewed(rows, wide, 1), vector)
+    yield from _searched(geometry, seen, chip)
+    if wide > 1:
+        yield _of_vectors(RandomPermuteShift(rows, wide, 0), vector)
+
+
+def _of_vectors(layout: Layout, vector: int) -> Layout:
+    return layout if vector == 1 else OfVectors(layout.rows, layout.columns * vector, layout, vector)
+
+
+def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[Layout]:
+    """What the search finds for the patterns that were seen; nothing where it cannot."""
+    rows, columns = geometry.rows, geometry.columns
+    if rows * columns > MOST_SEARCHED:
+        return
+    width = geometry.element * geometry.vector
+    costly = sorted(seen, key=lambda one: -one.excess)
+    formulas = dict.fromkeys(formula for one in costly if one.nbytes == width and (formula := pattern_of(one)))
+    try:
+        yield search_layout(
+            tuple(formulas)[:MOST_PATTERNS] or _USUAL, width=width, element=geometry.element, rows=rows, columns=columns, chip=chip
+        ).layout
+    except LayoutError:
+        return
+
+
+def pattern_of(seen: Seen) -> str | None:
+    """The access as a formula that `memlane.layout.pattern` reads, if its lanes lie regularly: `(r * columns + c + 32 * (t % 8))`."""
+    if seen.lanes != (1 << LANES) - 1:
+        return None
+    element = seen.distances
+    for period in (32, 16, 8, 4, 2):
+        inner, outer = int(element[1]), int(element[period]) if period < LANES else 0
+        lane = np.arange(LANES)
+        if np.array_equal(element, inner * (lane % period) + outer * (lane // period)):
+            parts = [f"{inner} * (t % {period})"] if inner else []
+            parts += [f"{outer} * (t // {period})"] if outer else []
+            return f"({' + '.join(['r * columns + c', *parts])})"
+    return None

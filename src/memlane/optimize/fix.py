@@ -1,0 +1,298 @@
+"""The layout of an array in shared memory that makes a launch quicker, found by trying."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip.occupancy import resident_blocks
+from memlane.compile import assemble, kernel_usage
+from memlane.errors import CompileError, LayoutError, MissingDependency, RelayoutError
+from memlane.launch import Kernel, KernelCall, Launch, Layers, Observation, Schedule, Step, Target, observed, observing, unobserved
+from memlane.layout import Layout
+from memlane.measure import Counter
+from memlane.measure.apart import apart
+from memlane.measure.memory import Snapshot
+from memlane.optimize.candidates import Seen, candidates, geometries
+from memlane.optimize.relayout import Shared, relayout
+from memlane.record import Counts
+from memlane.rewrite import ArrayAccess, SharedArray, accesses_to_shared, find_array, shared_arrays
+from memlane.rewrite.arrays import static_bytes
+from memlane.rewrite.relayout import MAX_STATIC_BYTES
+
+ROUNDS = 15
+"""Times that original and candidates run in turn on a GPU."""
+LAUNCHES = 3
+"""Launches of each in a round; the shortest counts."""
+GAIN = 1.02
+"""How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a kernel needs of a multiprocessor."""
+
+    registers: int | None
+    """Of each thread, in the assembled code; None where no assembler is installed."""
+    shared_bytes: int
+    blocks: int | None
+    """How many fit on one multiprocessor."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One layout, tried."""
+
+    layout: Layout | None
+    """None for the array as it is."""
+    wavefronts: int
+    """Of all accesses to the array."""
+    ideal_wavefronts: int
+    time_ns: float
+    """Median over the rounds; modelled on the emulator."""
+    quicker: float
+    """The median over the rounds of how many times quicker than the original it was."""
+    same: bool
+    """Whether it left the same bytes in memory as the original."""
+    footprint: Footprint
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What was tried on one array of a launch."""
+
+    kernel: str
+    target: str
+    modelled: bool
+    array: SharedArray
+    element_bytes: int
+    original: Measured
+    tried: tuple[Measured, ...]
+    refused: tuple[tuple[str, str], ...]
+    """Layouts that could not be tried, each with why."""
+
+    @property
+    def best(self) -> Measured | None:
+        """The quickest layout that leaves the same bytes; None if none is quicker than the original by more than chance."""
+        better = [one for one in self.tried if one.same and one.quicker >= GAIN]
+        return max(better, key=lambda one: one.quicker, default=None)
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence."""
+        if self.best is None:
+            if not self.tried:
+                return (
+                    f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}"
+                )
+            return f"None of {len(self.tried)} layouts of {self.array.title} makes {self.kernel} quicker."
+        return (
+            f"{self.best.layout} makes {self.kernel} {self.best.quicker:.2f} times as fast, with {self.best.wavefronts:,} wavefronts "
+            f"instead of {self.original.wavefronts:,}."
+        )
+
+
+def fix(
+    call: KernelCall,
+    *args: object,
+    shared: Shared = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    layouts: Sequence[Layout] | None = None,
+) -> tuple[Fix, ...]:
+    """Try layouts of the arrays in shared memory of `call(*args)` that cost more wavefronts than they need; memory stays as it was.
+
+    `shared` names one array, as for `relayout`; else all with bank conflicts are tried. `rows` and `columns` are its extents in elements;
+    PTX does not know them, so without they are concluded from the steps between lanes (on the emulator) or guessed. `layouts` are tried
+    instead of what is proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
+    """
+    launch = call.bind(*args)
+    with apart(launch):
+        return fix_launch(launch, shared=shared, rows=rows, columns=columns, layouts=layouts)
+
+
+def fix_launch(
+    launch: Launch,
+    *,
+    shared: Shared = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    layouts: Sequence[Layout] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Fix, ...]:
+    """The same for a launch, which does not happen: what it would change is put back."""
+    tell = progress or (lambda text: None)
+    before = Snapshot(launch)
+    with unobserved():
+        trials = _Trials(launch, before)
+        found = []
+        for array in _worth_it(trials, shared):
+            found.append(_tried(trials, array, rows, columns, layouts, tell))
+            before.restore()
+    return tuple(found)
+
+
+def _worth_it(trials: _Trials, shared: Shared) -> list[SharedArray]:
+    """Arrays with more wavefronts than needed, the worst first; the one that was named, whatever it costs."""
+    kernel = trials.launch.kernel
+    if shared is not None:
+        return [find_array(kernel.module, shared, kernel.function)]
+    excess = {}
+    for array in shared_arrays(kernel.module, kernel.function):
+        wavefronts, ideal = trials.wavefronts(trials.counts, kernel, array)
+        excess[array] = wavefronts - ideal
+    return sorted((array for array, beyond in excess.items() if beyond), key=lambda array: -excess[array])
+
+
+def _tried(
+    trials: _Trials, array: SharedArray, rows: int | None, columns: int | None, layouts: Sequence[Layout] | None, tell: Progress
+) -> Fix:
+    launch = trials.launch
+    kernel = launch.kernel
+    accesses = trials.accesses(kernel, array)
+    element = max((one.scalar for one in accesses), default=4) or 4
+    original = trials.measured(None, array, launch, None)
+    refused: dict[str, str] = {}
+    kernels: dict[str, tuple[Layout, Kernel]] = {}
+    for layout in _different(layouts if layouts is not None else _proposed(trials, array, accesses, element, rows, columns)):
+        try:
+            kernels[str(layout)] = layout, relayout(kernel, layout, shared=_name(array, launch), element_bytes=element)
+        except (RelayoutError, LayoutError) as refusal:
+            refused[str(layout)] = getattr(refusal, "message", str(refusal))
+    times = trials.times({"": kernel, **{name: one for name, (_, one) in kernels.items()}}, tell)
+    tried = []
+    for name, (layout, changed) in kernels.items():
+        tell(f"counting {name}")
+        tried.append(trials.measured(layout, array, replace(launch, kernel=changed), (times[name], times[""])))
+    whole = statistics.median(times[""])
+    tried.sort(key=lambda one: -one.quicker)
+    return Fix(
+        kernel.title, kernel.target.name, kernel.target.modelled, array, element, replace(original, time_ns=whole), tuple(tried),
+        tuple(refused.items()),
+    )  # fmt: skip
+
+
+def _different(layouts: Sequence[Layout]) -> Iterator[Layout]:
+    """Those that do not put every element where an earlier one does."""
+    known: set[bytes] = set()
+    for layout in layouts:
+        places = layout.table.tobytes()
+        if places not in known:
+            known.add(places)
+            yield layout
+
+
+def _name(array: SharedArray, launch: Launch) -> str:
+    return array.title if array.is_dynamic and array.nbytes else f"dynamic[0:{launch.shared_bytes}]" if array.is_dynamic else array.names[0]
+
+
+def _proposed(
+    trials: _Trials, array: SharedArray, accesses: Sequence[ArrayAccess], element: int, rows: int | None, columns: int | None
+) -> list[Layout]:
+    launch = trials.launch
+    nbytes = array.nbytes or launch.shared_bytes
+    vector = max((one.nbytes for one in accesses), default=element) // element or 1
+    room = 0 if array.is_dynamic else MAX_STATIC_BYTES - static_bytes(launch.kernel.module, launch.kernel.function)
+    seen = trials.seen(array, element)
+    found: list[Layout] = []
+    for geometry in geometries(nbytes, element, vector, seen, rows, columns):
+        found += candidates(geometry, seen, launch.kernel.target.chip, room)
+    return found
+
+
+class _Trials:
+    """Runs a launch and others in its place, each on the memory that was there."""
+
+    def __init__(self, launch: Launch, before: Snapshot) -> None:
+        self.launch, self._before = launch, before
+        self._target: Target = launch.kernel.target
+        self._examples: npt.NDArray[Any] | None = None
+        self.counts = self._counted(launch)
+        self._left = Snapshot(launch)
+
+    # -- what is seen ------------------------------------------------------------------------------------------------------------
+
+    def _counted(self, launch: Launch) -> Counts:
+        """The counts of a launch, whose effects stay until the next one."""
+        self._before.restore()
+        counter = Counter()
+        if self._target.observes and launch is self.launch:
+            launch = replace(launch, layers=launch.layers.merged(Layers(accesses=True, max_accesses=0, report=self._observe)))
+        with observing(counter):
+            self._target.launch(observed(launch))
+        return counter.finish()[0]
+
+    def _observe(self, seen: Observation) -> None:
+        self._examples = seen.examples
+
+    def accesses(self, kernel: Kernel, array: SharedArray) -> tuple[ArrayAccess, ...]:
+        arrays = shared_arrays(kernel.module, kernel.function)
+        found = accesses_to_shared(kernel.function, arrays).accesses
+        return tuple(one for one in found if one.pointer.array.same_memory(array))
+
+    def wavefronts(self, counts: Counts, kernel: Kernel, array: SharedArray) -> tuple[int, int]:
+        """Those of the accesses to the array, and the least that would do. (In a kernel with the array laid out otherwise, its accesses are
+        still the only ones whose address comes from where it begins.)"""
+        mine = {one.index for one in self.accesses(kernel, array)}
+        sites = [one for one in counts.sites if one.site.instruction in mine]
+        return sum(one.wavefronts or 0 for one in sites), sum(one.ideal_wavefronts or 0 for one in sites)
+
+    def seen(self, array: SharedArray, element: int) -> list[Seen]:
+        """How the lanes of its accesses lay, on a target that sees them."""
+        if self._examples is None:
+            return []
+        mine = {one.index for one in self.accesses(self.launch.kernel, array)}
+        excess = {one.site.instruction: one.conflicts or 0 for one in self.counts.sites}
+        found = []
+        for one in self._examples:
+            index = int(one["instruction"])
+            if index in mine:
+                distances = (one["addresses"].astype(np.int64) - int(one["addresses"][0])) // element
+                found.append(Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"])))
+        return found
+
+    # -- what it costs -----------------------------------------------------------------------------------------------------------
+
+    def measured(
+        self, layout: Layout | None, array: SharedArray, launch: Launch, times: tuple[Sequence[float], Sequence[float]] | None
+    ) -> Measured:
+        counts = self._counted(launch) if layout is not None else self.counts
+        same = layout is None or Snapshot(self.launch).holds_what(self._left)
+        wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
+        ours, theirs = times or ([0.0], [0.0])
+        quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, footprint(launch))
+
+    def times(self, kernels: dict[str, Kernel], tell: Progress) -> dict[str, list[float]]:
+        """Nanoseconds of each kernel, a number for each round."""
+        found: dict[str, list[float]] = {name: [] for name in kernels}
+        for number in range(1 if self._target.modelled else ROUNDS + 1):
+            for name, kernel in kernels.items():
+                tell(f"timing {name or 'the original'}")
+                self._before.restore()
+                steps = (Step(replace(self.launch, kernel=kernel)),) * (1 if self._target.modelled else LAUNCHES)
+                timeline = self._target.run_steps(Schedule(steps))
+                if number or self._target.modelled:  # the first round warms up
+                    found[name].append(min(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True)))
+        return found
+
+
+def footprint(launch: Launch) -> Footprint:
+    """What the kernel of a launch needs: from the assembled code that runs, else from that which would."""
+    kernel = launch.kernel
+    static = static_bytes(kernel.module, kernel.function)
+    try:
+        cubin = kernel.target.assembled(kernel.loaded)
+        usage = kernel_usage(cubin) if cubin is not None else assemble(kernel.module).kernels
+        registers = usage[kernel.name].registers
+    except (MissingDependency, CompileError, KeyError):
+        return Footprint(None, static + launch.shared_bytes, None)
+    fits = resident_blocks(kernel.target.chip, launch.threads_per_block, registers, static + launch.shared_bytes)
+    return Footprint(registers, static + launch.shared_bytes, fits.blocks)
