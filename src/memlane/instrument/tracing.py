@@ -24,6 +24,7 @@ from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
 from memlane.instrument.sites import live_results, site_table
+from memlane.instrument.together import together
 from memlane.instrument.variables import WINDOW, assembled, check_instrumentable, entry_variable
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
@@ -126,6 +127,8 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     counters += first_questions(prefix, (chosen[index].id for index in questions))
     epilogue = f"{leave(prefix)}ret;\n" if apart else leave(prefix)
     function = rewrite_body(kernel, enter(prefix, scheme, number) + counters, rewrite, epilogue)
+    if not counted:
+        function = together(function, prefix)
     plain: dict[int, int] = {}
     if apart:
         function = halves(kernel, function, prefix, shape)

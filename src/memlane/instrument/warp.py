@@ -21,6 +21,7 @@ from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
     HEADS,
+    RECORD_BYTES,
     RECORD_DTYPE,
     SLICE_DTYPE,
     SLICE_HEADER_BYTES,
@@ -35,7 +36,8 @@ _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()
 _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
-_LARGEST_CHUNK = 16
+LARGEST_RUN = 16
+"""The most places that a leader takes at once."""
 _NEVER = 0xFFFFFFFF
 _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[1]
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
@@ -202,8 +204,9 @@ setp.eq.u32 {r}leads, {r}below, 0;
 {_in_window(r, site) if counted else ""}"""
 
 
-def place(prefix: str, site: int) -> str:
+def place(prefix: str, site: int, run: int = 1) -> str:
     """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
+    With `run` more than 1, so many places, for the probes that `follow`.
 
     Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
     place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
@@ -214,13 +217,18 @@ def place(prefix: str, site: int) -> str:
     them in the pipe of loads and stores, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
+    last, declared, at_least, begun, ended = f"{r}next", "", "", "", ""
+    if run > 1:
+        last, at_least = f"{r}last", f"max.u32 {r}chunk, {r}chunk, {run};\n"
+        declared = f".reg .b32 {last};\nadd.u32 {last}, {r}next, {run - 1};\n"
+        begun, ended = _begin_run(r), f"mov.u64 {r}run_record, {r}record;\n@{r}leads add.u32 {r}next, {r}next, {run};\n"
     return f"""\
 .reg .b64 {r}wide, {r}record;
 .reg .b32 {r}room, {r}first;
 .reg .pred {r}other, {r}fits;
-setp.ge.and.u32 {r}other, {r}next, {r}ask, {r}leads;
+{declared}setp.ge.and.u32 {r}other, {last}, {r}ask, {r}leads;
 @!{r}other bra {label}placed_{site};
-cvt.u64.u32 {r}wide, {r}chunk;
+{at_least}cvt.u64.u32 {r}wide, {r}chunk;
 atom.global.add.u64 {r}wide, [{r}slice+{_SLICE["overflow"]}], {r}wide;
 cvt.u32.u64 {r}next, {r}wide;
 ld.global.v2.u32 {{{r}room, {r}first}}, [{r}slice+{_SLICE["room"]}];
@@ -231,10 +239,38 @@ min.u32 {r}limit, {r}limit, {r}room;
 max.u32 {r}limit, {r}limit, {r}next;
 selp.b32 {r}ask, {_NEVER}, {r}limit, {r}other;
 shl.b32 {r}chunk, {r}chunk, 1;
-min.u32 {r}chunk, {r}chunk, {_LARGEST_CHUNK};
+min.u32 {r}chunk, {r}chunk, {LARGEST_RUN};
 {label}placed_{site}:
 setp.lt.and.u32 {r}fits, {r}next, {r}limit, {r}leads;
-mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
+{begun}mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
+{ended}"""
+
+
+def shared_by_a_run(prefix: str) -> str:
+    """Before the first instruction: what the probes of a run share. `run_left`: places that the leader has for them."""
+    r = f"%{prefix}"
+    return f".reg .b64 {r}run_record;\n.reg .b32 {r}run_active, {r}run_left;\n.reg .pred {r}run_leads;\n"
+
+
+def _begin_run(r: str) -> str:
+    return f"""\
+max.u32 {r}run_left, {r}limit, {r}next;
+sub.u32 {r}run_left, {r}run_left, {r}next;
+mov.u32 {r}run_active, {r}active;
+mov.pred {r}run_leads, {r}leads;
+"""
+
+
+def follow(prefix: str, turn: int) -> str:
+    """The same for the probe in place `turn` of a run, from 1."""
+    r = f"%{prefix}"
+    return f"""\
+.reg .b64 {r}record;
+.reg .b32 {r}active;
+.reg .pred {r}fits;
+mov.u32 {r}active, {r}run_active;
+setp.gt.and.u32 {r}fits, {r}run_left, {turn}, {r}run_leads;
+add.u64 {r}record, {r}run_record, {turn * RECORD_BYTES};
 """
 
 
