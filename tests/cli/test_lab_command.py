@@ -16,7 +16,7 @@ def test_a_quick_run_on_the_emulator(memlane: Command, tmp_path: Path) -> None:
     assert "issue-only" in answer.out
     assert "--write-chip" not in answer.out  # nothing of a model belongs into a chip file
     stored = json.loads((tmp_path / "found" / "result.json").read_text())
-    assert stored["chip"] == "emulator:h200"
+    assert stored["chip"] == "emulator-h200"
     assert {row["case"] for row in stored["rows"]} == {"shared store", "dependent, shared store"}
 
 
@@ -29,3 +29,15 @@ def test_bad_input_is_told_before_anything_is_measured(memlane: Command) -> None
     answer = memlane("lab", "latency", "--only", "L4")
     assert answer.code == 2
     assert answer.err.startswith("memlane: --only L4: there is no such case; choose among: shared, L1")
+
+
+def test_volume_takes_viewpoints_shapes_and_sizes(memlane: Command, tmp_path: Path) -> None:
+    chosen = ("--view", "30,0,0", "--shape", "8x16", "--size", "8", "--image", "8", "--only", "image")
+    answer = memlane("lab", "volume", "--quick", *chosen, "--out", "found")
+    assert answer.code == 0
+    assert "Wrote result.json, image_30_0_0.png to found" in answer.out
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert [row["case"] for row in stored["rows"]] == ["image, seen from (30, 0, 0)"]
+    assert "--only image --view 30,0,0 --shape 8x16 --size 8 --image 8" in stored["command"]
+    answer = memlane("lab", "volume", "--view", "90,90")
+    assert (answer.code, answer.err) == (2, "memlane: --view 90,90: give three angles in degrees, about x, y and z, such as 90,0,90\n")
