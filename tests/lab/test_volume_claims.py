@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlane.lab import profiler
+from memlane.lab import Machine, Result, profiler
+from memlane.lab.figures import Lines, Panels
 from memlane.lab.volume import reference
 from memlane.lab.volume.claims import Claim, claims
 from memlane.lab.volume.correlation import pearson, ranks, spearman
 from memlane.lab.volume.frames import Frames, Measured
 from memlane.lab.volume.hits import HITS, MISSES, counted, rate_of
 from memlane.lab.volume.observe import Observed
-from memlane.lab.volume.plots import figures
+from memlane.lab.volume.plots import figures, read
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene
-from memlane.lab.volume.tables import rows
+from memlane.lab.volume.tables import rows, tables
 from memlane.lab.volume.texture_cache import Cache, modelled_rate, sectors_of
 from memlane.targets import target
 from tests.launch.fake_target import FakeTarget
@@ -111,8 +112,26 @@ def test_what_is_not_known_is_said_with_the_reason() -> None:
     assert (said["6a"].holds, said["6a"].here) == ("unknown", "ncu was not found on PATH")
     assert (said["7b"].holds, said["7b"].here) == ("unknown", "access times are the same with every shape, to 1 %")
     assert said["7"].holds == "yes"  # what is constant follows nothing
-    drawn = figures(frames(RISING, RISING, RISING), {}, TURNED)
-    assert set(drawn) == {"fig_5", "fig_7", "fig_9"}
+    assert set(figures(tables(frames(RISING, RISING, RISING), {}, TURNED, []))) == {"fig_5", "fig_7", "fig_9"}
+
+
+def test_figures_can_be_drawn_from_the_files_of_a_run(tmp_path: Path) -> None:
+    made = tables(frames(RISING, RISING, RISING, RISING), {"2x64": along([100, 200, 300], 5)}, TURNED, [])
+    Result("volume", (), made).save(tmp_path, Machine("h200"), ["memlane"])
+    again = figures(read(tmp_path))
+    assert again == figures(made)
+    assert set(again) == {f"fig_{number}" for number in range(5, 12)}
+    assert again["fig_10"] == Panels(
+        (
+            Lines(
+                "2x64, seen from (90, 0, 90): warps of one SM",
+                "warp of the launch",
+                "mean access time, cycles",
+                {"2x64": [(0, 100), (1, 200), (2, 300)]},
+            ),
+        ),
+        shared=True,
+    )
 
 
 def test_shares_of_time_are_judged_by_the_half() -> None:

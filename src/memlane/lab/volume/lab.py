@@ -42,13 +42,8 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     frames = measure(renderer, _wanted(chosen, settings), pictures, request)
     warps, failed = _along_an_sm(renderer, settings, request) if "warps" in chosen else ({}, [])
     said = claims(frames, warps if views[-1] == TURNED else {})
-    return Result(
-        "volume",
-        (*found, *rows(frames, warps, said), *failed),
-        tables(frames, warps, said),
-        figures(frames, warps, views[-1]),
-        shots,
-    )
+    made = tables(frames, warps, views[-1], said)
+    return Result("volume", (*found, *rows(frames, warps, said), *failed), made, figures(made), shots)
 
 
 VOLUME = Lab(

@@ -1,77 +1,97 @@
-"""The figures, numbered as in the publication."""
+"""The figures, numbered as in the publication, from the tables of a run: those that were just made, or those that another run left as CSV.
+
+python -m memlane.lab.volume.plots lab-volume     # draws the figures of a run whose machine had no matplotlib
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from memlane.lab.figures import Bars, Figure, Lines, Paired, Panels
+from memlane.lab.figures import Bars, Figure, Lines, Paired, Panels, draw
+from memlane.lab.result import Table
 from memlane.lab.volume.claims import FAST, SLOW
-from memlane.lab.volume.frames import DEPENDENT, SCHEMES, SIMPLE, Frames
-from memlane.lab.volume.observe import Observed
-from memlane.lab.volume.scene import View
+from memlane.lab.volume.frames import DEPENDENT, SCHEMES, SIMPLE
 
+FRAMES, WARPS, SERIES = "frames", "warps", "series"
+"""The tables that figures are made of."""
 _SAID = {DEPENDENT: "stamps that wait", SIMPLE: "stamps that wait for nothing"}
-_PER = "accesses per 1000 cycles"
+_NUMBERS = (("fig_6", "fig_7"), ("fig_8", "fig_9"))
+
+Line = Mapping[str, str | float | None]
 
 
-def figures(frames: Frames, warps: Mapping[str, Observed], turned: View) -> dict[str, Figure]:
-    """What was measured, by file name. `turned`: the viewpoint of `warps`."""
-    found: dict[str, Figure] = {}
-    if frames.of:
-        found["fig_5"] = _shares(frames, frames.views[0])
-    names = {0: ("fig_6", "fig_7"), 1: ("fig_8", "fig_9")}
-    for number, view in enumerate(frames.views):
-        if len(frames.shapes(view)) > 2:
-            hits, rates = names.get(number, (f"hits_{view.stem}", f"rates_{view.stem}"))
-            found[rates] = _frequencies(frames, view, against_hits=False)
-            if any(frames.of[view, shape].hit_rate is not None for shape in frames.shapes(view)):
-                found[hits] = _frequencies(frames, view, against_hits=True)
+def figures(tables: Mapping[str, Table]) -> dict[str, Figure]:
+    """By file name, as far as the tables are there."""
+    frames, warps, series = (_lines(tables[name]) if name in tables else [] for name in (FRAMES, WARPS, SERIES))
+    views = list(dict.fromkeys(str(line["view"]) for line in frames))
+    found: dict[str, Figure] = {"fig_5": _shares([line for line in frames if line["view"] == views[0]])} if views else {}
+    for number, view in enumerate(views):
+        of = [line for line in frames if line["view"] == view]
+        hits, rates = _NUMBERS[number] if number < len(_NUMBERS) else (f"hits_view_{number + 1}", f"rates_view_{number + 1}")
+        if len(of) > 2 and any(_number(line["hit rate"]) is not None for line in of):
+            found[hits] = _frequencies(of, "hit rate", "hit rate of the texture cache")
+        if len(of) > 2:
+            found[rates] = _frequencies(of, "frames/s", "frames/s")
     if warps:
-        found["fig_10"] = Panels(
-            tuple(
-                Lines(
-                    f"{shape}, seen from {turned}: warps of one SM",
-                    "warp of the launch",
-                    "mean access time, cycles",
-                    {shape: list(zip(map(float, seen.warp), seen.means.tolist(), strict=True))},
-                )
-                for shape, seen in warps.items()
-            ),
-            shared=True,
-        )
-        found["fig_11"] = Panels(
-            tuple(
-                Lines(
-                    f"{shape}, seen from {turned}: warp {seen.warp[seen.chosen]}",
-                    "access",
-                    "access time, cycles",
-                    {shape: [(float(number), float(cycles)) for number, cycles in enumerate(seen.series(seen.chosen))]},
-                )
-                for shape, seen in warps.items()
-            ),
-            shared=True,
-        )
+        found["fig_10"] = _beside(warps, "warps of one SM", "warp of the launch", "warp", "mean access time, cycles", "access time_cycles")
+    if series:
+        found["fig_11"] = _beside(series, "warp {warp}", "access", "access", "access time, cycles", "time_cycles")
     return found
 
 
-def _shares(frames: Frames, view: View) -> Bars:
-    ends = [shape for shape in (SLOW, FAST) if (view, shape) in frames.of]
-    shown = [(scheme, shape, frames.of[view, shape].observed[scheme]) for scheme in SCHEMES for shape in ends]
-    labels = tuple(f"{scheme}, {shape}" for scheme, shape, _ in shown)
+def read(folder: Path) -> dict[str, Table]:
+    """The tables that figures are made of, from the CSV files of a run."""
+    found = {}
+    for name in (FRAMES, WARPS, SERIES):
+        if (folder / f"{name}.csv").exists():
+            with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+                head, *lines = csv.reader(file)
+            found[name] = Table(tuple(head), tuple(map(tuple, lines)))
+    return found
+
+
+def _lines(table: Table) -> list[Line]:
+    return [dict(zip(table.head, line, strict=True)) for line in table.lines]
+
+
+def _number(cell: str | float | None) -> float | None:
+    return None if cell is None or cell == "" else float(cell)
+
+
+def _shares(lines: Sequence[Line]) -> Bars:
+    ends = [line for shape in (SLOW, FAST) for line in lines if line["shape"] == shape]
+    labels = tuple(f"{scheme}, {line['shape']}" for scheme in SCHEMES for line in ends)
     parts = {
-        "in accesses": [None if seen is None else seen.access_time for _, _, seen in shown],
-        "other": [None if seen is None else seen.other_time for _, _, seen in shown],
+        name: [_number(line[f"{scheme}: {column}"]) for scheme in SCHEMES for line in ends]
+        for name, column in (("in accesses", "access time_cycles"), ("other", "other time_cycles"))
     }
-    return Bars(f"Where the time of the warps goes, seen from {view}", "cycles per access", labels, parts)
+    return Bars(f"Where the time of the warps goes, seen from {lines[0]['view']}", "cycles per access", labels, parts)
 
 
-def _frequencies(frames: Frames, view: View, against_hits: bool) -> Panels:
-    shapes = frames.shapes(view)
-    measured = [frames.of[view, shape] for shape in shapes]
-    rates = [one.hit_rate for one in measured] if against_hits else [one.per_second for one in measured]
-    axis = "hit rate of the texture cache" if against_hits else "frames/s"
+def _frequencies(lines: Sequence[Line], column: str, axis: str) -> Panels:
+    shapes, rates = tuple(str(line["shape"]) for line in lines), [_number(line[column]) for line in lines]
     panels = []
     for scheme in SCHEMES:
-        values = [None if (seen := one.observed[scheme]) is None else seen.frequency for one in measured]
-        panels.append(Paired(f"{_SAID[scheme]}, seen from {view}", "shape of a block", shapes, _PER, values, axis, rates))
+        values = [_number(line[f"{scheme}: access frequency per 1000 cycles"]) for line in lines]
+        title = f"{_SAID[scheme]}, seen from {lines[0]['view']}"
+        panels.append(Paired(title, "shape of a block", shapes, "accesses per 1000 cycles", values, axis, rates))
     return Panels(tuple(panels))
+
+
+def _beside(lines: Sequence[Line], title: str, across: str, place: str, axis: str, column: str) -> Panels:
+    """A panel for each shape, on one axis."""
+    panels = []
+    for shape in dict.fromkeys(str(line["shape"]) for line in lines):
+        of = [line for line in lines if line["shape"] == shape]
+        name = f"{shape}, seen from {of[0]['view']}: {title.format(**of[0])}"
+        points = [(x, y) for line in of if (x := _number(line[place])) is not None and (y := _number(line[column])) is not None]
+        panels.append(Lines(name, across, axis, {shape: points}))
+    return Panels(tuple(panels), shared=True)
+
+
+if __name__ == "__main__":
+    drawn, left_out = draw(figures(read(Path(sys.argv[1]))), Path(sys.argv[-1]))
+    print(left_out or f"Wrote {', '.join(path.name for path in drawn)} to {sys.argv[-1]}")

@@ -79,14 +79,14 @@ def _correlation_rows(frames: Frames, view: View) -> Iterator[Row]:
                 yield Row(case, metric, _rounded(one.value), "", better="higher", peer=peer, note=note)
 
 
-def tables(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim]) -> dict[str, Table]:
-    """Those that have lines, by name."""
+def tables(frames: Frames, warps: Mapping[str, Observed], turned: View, said: Sequence[Claim]) -> dict[str, Table]:
+    """Those that have lines, by name. `turned`: the viewpoint of `warps`."""
     found = {
         "shapes": _shapes(frames),
         "frames": _frames(frames),
         "correlations": _correlations(frames),
-        "warps": _along(warps),
-        "series": _series(warps),
+        "warps": _along(warps, turned),
+        "series": _series(warps, turned),
         "claims": Table(
             ("figure", "holds", "found in 2012", "here"),
             tuple((one.figure, one.holds, one.found, one.here) for one in said),
@@ -145,24 +145,24 @@ def _interval(row: Row) -> str:
     return f"{row.value:+.2f} ({row.peer['low']:+.2f} to {row.peer['high']:+.2f})" if row.value is not None else "-"
 
 
-def _along(warps: Mapping[str, Observed]) -> Table:
+def _along(warps: Mapping[str, Observed], view: View) -> Table:
     """Figure 10."""
     lines = [
-        (shape, str(number), str(accesses), float(mean))
+        (str(view), shape, str(number), str(accesses), float(mean))
         for shape, seen in warps.items()
         for number, accesses, mean in zip(seen.warp.tolist(), seen.accesses.tolist(), seen.means.tolist(), strict=True)
     ]
-    return Table(("shape", "warp", "accesses", "access time_cycles"), tuple(lines), printed=False)
+    return Table(("view", "shape", "warp", "accesses", "access time_cycles"), tuple(lines), printed=False)
 
 
-def _series(warps: Mapping[str, Observed]) -> Table:
+def _series(warps: Mapping[str, Observed], view: View) -> Table:
     """Figure 11."""
     lines = [
-        (shape, str(seen.warp[seen.chosen]), str(number), float(cycles))
+        (str(view), shape, str(seen.warp[seen.chosen]), str(number), float(cycles))
         for shape, seen in warps.items()
         for number, cycles in enumerate(seen.series(seen.chosen).tolist())
     ]
-    return Table(("shape", "warp", "access", "time_cycles"), tuple(lines), printed=False)
+    return Table(("view", "shape", "warp", "access", "time_cycles"), tuple(lines), printed=False)
 
 
 def _rounded(value: float) -> float:
