@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace
 from memlane.report.html import page, write_report
 from memlane.report.numbers import percent, short, with_ideal
 from tests.report.html.reading import Element, columns_of, data_of, read
-from tests.synthetic import NAIVE, SOURCE, launch, site, transpose
+from tests.synthetic import NAIVE, SOURCE, transpose
 
 
 def rows_of(root: Element) -> list[dict[str, str]]:
@@ -189,8 +188,8 @@ def without_counts() -> Trace:
 
 def test_without_counts_the_page_says_how_to_get_them() -> None:
     root = read(page(without_counts()))
-    assert "The trace holds no transaction counts" in root.by_id("findings").text
-    assert "record it again with `memlane trace --counts`" in root.by_id("findings").text
+    assert "memlane trace --counts" in root.by_id("findings").text
+    assert "transactions not counted" in root.by_id("about").text
     assert {row["sectors"] for row in rows_of(root)} == {"-"}
 
 
@@ -237,7 +236,7 @@ def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
 def test_what_was_lost_is_said() -> None:
     root = read(page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
-    assert figure.text == "records lost 2"
+    assert figure.all("dd")[0].text == "2"
     assert "2; times are of the first records of each warp, and totals lack those that were lost" in root.by_id("about").text
 
 
@@ -307,48 +306,11 @@ def test_every_control_has_a_name() -> None:
 # -- size and time -----------------------------------------------------------------------------------------------------------------
 
 
-def large(accesses: int, sms: int, warps: int) -> Trace:
-    """Accesses of `warps` warps on `sms` multiprocessors, of cycles and starts that no compression makes small."""
-    random = np.random.default_rng(7)
-    life = np.sort(random.integers(0, warps, accesses))
-    turn = np.arange(accesses) - np.searchsorted(life, life)
-    sites = tuple(site(number, "ld.global.f32", 3 + number) for number in range(4))
-    start = turn * 3000 + random.integers(0, 1000, accesses)
-    columns = {
-        "launch": np.zeros(accesses, np.int64),
-        "site": random.integers(0, 4, accesses),
-        "block": life,
-        "warp": np.zeros(accesses, np.int64),
-        "sm": life % sms,
-        "mask": np.full(accesses, 0xFFFFFFFF),
-        "start": start,
-        "end": start + random.integers(30, 1900, accesses),
-    }
-    lives = np.zeros(warps, WARP_DTYPE)
-    lives["block"] = np.arange(warps)
-    lives["sm"] = np.arange(warps) % sms
-    lives["end_cycles"] = 3000 * (turn.max() + 1)
-    lives["end_ns"] = lives["end_cycles"] * 1000 // 1980
-    return build_trace(
-        columns,
-        sites=sites,
-        launches=(launch(0, NAIVE),),
-        warps=lives,
-        chip="h200",
-        target="cuda:0",
-        modelled=False,
-        clock_mhz=1980,
-        sources={"transpose.cu": SOURCE},
-    )
-
-
-def test_a_million_records_make_less_than_10_mb_in_less_than_20_seconds(tmp_path: Path) -> None:
-    trace = large(1_000_000, sms=132, warps=20_000)
-    began = time.monotonic()
-    write_report(trace, tmp_path / "large.html")
-    assert time.monotonic() - began < 20
-    assert (tmp_path / "large.html").stat().st_size < 10_000_000
-    root = read((tmp_path / "large.html").read_text(encoding="utf-8"))
+def test_a_million_records_make_less_than_10_mb_in_less_than_20_seconds(million: tuple[Path, Trace, float]) -> None:
+    path, _, seconds = million
+    assert seconds < 20
+    assert path.stat().st_size < 10_000_000
+    root = read(path.read_text(encoding="utf-8"))
     (line,) = data_of(root)["launches"]
     assert line["accesses"] == 1_000_000
     assert sum(sum(one["histogram"]["counts"]) for one in data_of(root)["operations"]) == 1_000_000

@@ -12,6 +12,13 @@ from memlane.report.numbers import extents, number, plural
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 
+MEANINGS = {
+    "complete": "when the value had arrived",
+    "issue-only": "when the access had left the warp; it may complete later",
+    "block-visible": "when every thread of the block would see what was stored",
+    "device-visible": "when every thread of the device would see what was stored",
+}
+"""When the end of an access was read, by its label; others speak for themselves."""
 MOST_LAUNCHES = 40
 """So many launches are told one by one."""
 
@@ -71,9 +78,8 @@ def _completeness(trace: Trace) -> Facts:
     rows += [("part", note) for note in sample_notes(trace)]
     rows += [("ends", note) for note in completeness_notes(trace)]
     rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
-    rows.append(
-        ("complete, issue-only", "complete: the end was read when the value had arrived. issue-only: when the access had left the warp.")
-    )
+    labels = dict.fromkeys(site.completeness for site in trace.sites)
+    rows += [(label, f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
     return Facts("What is in it, and what is not", tuple(rows))
 
 

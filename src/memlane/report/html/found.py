@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ from memlane.diagnose import Finding, clean_kernels, explain, uncounted_launches
 from memlane.errors import RecordError
 from memlane.record import Trace, kernel_label
 from memlane.report.html.model import FindingCard
-from memlane.report.numbers import plural
+from memlane.report.numbers import number, percent, plural
 
-_PARTS = (("what", "what"), ("why", "cause"), ("cost", "cost"), ("remedy", "remedy"))
+_PARTS = (("what", "what"), ("why", "cause"), ("cost", "cost"), ("time", "time"), ("evidence", "evidence"), ("remedy", "remedy"))
 """Parts of a finding with the attribute that tells each."""
 
 
@@ -41,6 +41,7 @@ def found(trace: Trace) -> Found:
 
 
 def _card(finding: Finding) -> FindingCard:
+    share = getattr(finding, "cost_share", None)
     parts = [(name, _sentence(getattr(finding, attribute, ""))) for name, attribute in _PARTS]
     return FindingCard(
         rank=finding.rank,
@@ -51,12 +52,13 @@ def _card(finding: Finding) -> FindingCard:
         file=finding.file,
         line=finding.line,
         source=finding.source,
+        share="" if share is None else percent(share),
         parts=tuple((name, text) for name, text in parts if text) or (("what", str(finding)),),
     )
 
 
-def _sentence(text: Any) -> str:
-    told = str(text).strip()
+def _sentence(part: Any) -> str:
+    told = "; ".join(f"{name} {number(value)}" for name, value in part.items()) if isinstance(part, Mapping) else str(part).strip()
     return f"{told[:1].upper()}{told[1:]}{'' if told.endswith(('.', '!', '?')) else '.'}" if told else ""
 
 

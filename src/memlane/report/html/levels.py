@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.chip import Chip, load, names
-from memlane.record import ISSUE_ONLY, Site, Trace
+from memlane.record import COMPLETE, Site, Trace
 from memlane.report.html.model import Level
 
 _OF_SPACE = {
@@ -26,7 +26,7 @@ def chip_of(trace: Trace) -> Chip | None:
 
 def levels_of(site: Site, chip: Chip | None, window: float) -> tuple[Level, ...]:
     """The levels that may serve `site`, later by `window`: the cycles that its probe takes itself."""
-    if chip is None or site.is_atomic or site.completeness == ISSUE_ONLY:
+    if chip is None or site.kind != "load" or site.completeness != COMPLETE:
         return ()  # latencies are of loads, and until the value is there
     return tuple(_level(chip, name, window) for name in _OF_SPACE.get(site.space, ()))
 

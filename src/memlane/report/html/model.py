@@ -72,7 +72,7 @@ class SourceLine:
     findings: tuple[int, ...] = ()
     """Ranks of the findings here."""
     picture: str = ""
-    """One access of the line, drawn: SVG."""
+    """The column that holds one access of the line, drawn as SVG; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ class FindingCard:
     file: str
     line: int
     source: str
+    share: str
+    """Of the time of the kernel's warps; empty where that is not known."""
     parts: tuple[tuple[str, str], ...]
     """Text with its name: what, why, cost, remedy."""
 

@@ -28,9 +28,12 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
 from memlane.report.numbers import UNKNOWN, percent, short, with_ideal
+from memlane.report.show import access_pictures
 
 SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
 """Parts of the script in `js/`, in the order in which they follow one another in one scope."""
+PICTURES = 200
+"""So many lines have the picture of one access; each takes some 2 KB of page and 50 KB of a browser's memory."""
 ALARMING = 1.5
 """Transactions over ideal from which on a number is coloured, as in the terminal."""
 
@@ -47,8 +50,9 @@ def page(trace: Trace) -> str:
     bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
     operations, of_site = operations_of(trace, bins)
     result = found(trace)
-    sources, left_out = files_of(trace, operations, result.by_line, {})
     columns = Columns()
+    pictures = _pictures(trace, operations, columns)
+    sources, left_out = files_of(trace, operations, result.by_line, pictures)
     times, no_times = _timeline(trace, of_site, columns)
     chip = chip_of(trace)
     script = _script()
@@ -67,8 +71,9 @@ def page(trace: Trace) -> str:
             trace=trace,
             title=", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches)) or "no kernel",
             found=result,
+            several=len({one.kernel for one in operations}) > 1,
             bins=bins,
-            pictured=any(line.picture for one in sources for stretch in one.stretches for line in stretch.lines),
+            pictured=bool(pictures),
             sources=sources,
             notes={"source": [note for note in (left_out, levels_note(trace, chip)) if note], "times": times.notes, "no_times": no_times},
             times=times,
@@ -82,6 +87,19 @@ def page(trace: Trace) -> str:
             columns=columns.text(),
         )
     )
+
+
+def _pictures(trace: Trace, operations: list[Operation], columns: Columns) -> dict[tuple[str, int], str]:
+    """Adds the pictures of the lines with the largest share; gives the names of their columns by file and line."""
+    shares: dict[tuple[str, int], float] = {}
+    for one in operations:
+        shares[one.file, one.line] = shares.get((one.file, one.line), 0.0) + one.share
+    drawn = access_pictures(trace) if trace.examples and chip_of(trace) is not None else {}
+    named: dict[tuple[str, int], str] = {}
+    for place in sorted(drawn, key=lambda place: -shares.get(place, 0.0))[:PICTURES]:
+        named[place] = f"picture/{len(named)}"
+        columns.add(named[place], np.frombuffer(drawn[place].encode(), np.uint8), "u1")
+    return named
 
 
 def _timeline(trace: Trace, of_site: Any, columns: Columns) -> tuple[Timeline, str]:

@@ -152,7 +152,7 @@ class _Marks:
 
 
 def _file(number: int, name: str, accessed: Mapping[int, list[Operation]], text: str | None, marks: _Marks) -> SourceFile:
-    texts = [] if text is None else text.splitlines()
+    texts = _lines(text or "")
 
     def line(at: int) -> SourceLine:
         own = tuple(accessed.get(at, ()))
@@ -170,6 +170,12 @@ def _file(number: int, name: str, accessed: Mapping[int, list[Operation]], text:
         else:
             stretches.append(Stretch(tuple(map(line, run)), folded=far and len(run) > 2))
     return SourceFile(number, name, PurePath(name).name or name, tuple(stretches), _missing(text, len(texts), max(accessed)))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a source text as a compiler counts them, which knows fewer ends of lines than Python."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
 
 
 def _missing(text: str | None, lines: int, last: int) -> str:

@@ -73,10 +73,11 @@ class Chart {
       if (index < 0) continue;
       pen.globalAlpha = strength;
       pen.fillStyle = ink("accent");
-      pen.fillRect(left + (index + 0.5) * step - Math.max(2, step / 2), top, Math.max(4, step), base - top);
+      const wide = Math.max(4, Math.min(step, 18));
+      pen.fillRect(left + (index + 0.5) * step - wide / 2, top, wide, base - top);
       pen.globalAlpha = 1;
     }
-    const size = Math.max(2, Math.min(5, step * 0.8));
+    const size = Math.max(2, Math.min(6, step * 0.8));
     for (let i = 0; i < values.length; i++) {
       const x = left + (i + 0.5) * step;
       if (lows && values[i] > 0) {

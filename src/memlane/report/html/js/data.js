@@ -4,6 +4,7 @@ const page = JSON.parse(document.getElementById("data").textContent);
 const arrays = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
 const byId = (id) => document.getElementById(id);
 let packed = null;
+let unpacked = null; // a promise: `packed` is there
 
 async function unpack() {
   const text = atob(byId("columns").textContent.trim());

@@ -107,7 +107,7 @@ function drawSlots(pen, width, rows, high) {
 
 function drawAccesses(pen, width, life, y, high, paint, drawnTo) {
   const { access, firsts, lanes } = now.launch;
-  const tall = Math.max(1.5, (high - 2) / Math.min(lanes, 4));
+  const tall = laneHeight(high);
   // An access may begin before the window and reach into it: those of one warp overlap by few.
   let i = Math.max(firsts[life], firstWhere(firsts[life], firsts[life + 1], (at) => access.start[at] >= now.from) - 64);
   for (; i < firsts[life + 1] && access.start[i] <= now.to; i++) {
@@ -119,7 +119,7 @@ function drawAccesses(pen, width, life, y, high, paint, drawnTo) {
     const colour = paint(i);
     pen.globalAlpha = colour.alpha;
     pen.fillStyle = colour.fill;
-    pen.fillRect(x, y + 1 + Math.min(access.lane[i], 3) * tall, Math.max(0.8, end - x - (end - x > 3 ? 0.6 : 0)), tall - 0.3);
+    pen.fillRect(x, y + 1 + Math.min(access.lane[i], LANES - 1) * tall, Math.max(0.8, end - x - (end - x > 3 ? 0.6 : 0)), tall - 0.3);
     pen.globalAlpha = 1;
     if (i === now.access) {
       pen.strokeStyle = ink("ink");

@@ -11,7 +11,18 @@ function look(chosen) {
   else document.documentElement.dataset.look = chosen;
   byId("look").textContent = `Look: ${chosen}`;
   inks.clear();
+  lookOfPictures();
   redraws.forEach((draw) => draw());
+}
+
+// The pictures of accesses bring a style of their own that asks the system alone.
+function lookOfPictures() {
+  const chosen = document.documentElement.dataset.look;
+  document.querySelectorAll(".picture style").forEach((style) => {
+    style.dataset.own ??= style.textContent;
+    const media = { dark: "all", light: "not all" }[chosen] ?? "(prefers-color-scheme: dark)";
+    style.textContent = style.dataset.own.replace("(prefers-color-scheme: dark)", media);
+  });
 }
 
 function startLook() {

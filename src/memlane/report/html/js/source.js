@@ -35,8 +35,17 @@ function openLine(button, open) {
   const detail = byId(button.getAttribute("aria-controls"));
   const panel = detail.querySelector(".panel");
   if (!panel.childElementCount) panel.dataset.operations.split(" ").forEach((id) => panel.append(distribution(page.operations[Number(id)])));
+  const picture = detail.querySelector(".picture[hidden]");
+  if (open && picture && unpacked) unpacked.then(() => showPicture(picture));
   detail.hidden = !open;
   button.setAttribute("aria-expanded", String(open));
+}
+
+function showPicture(figure) {
+  const text = new TextDecoder().decode(column(figure.dataset.picture));
+  figure.append(document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true));
+  figure.hidden = false;
+  lookOfPictures();
 }
 
 // Opens the line of an operation and shows it.

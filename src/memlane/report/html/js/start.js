@@ -1,18 +1,16 @@
 // Everything begins here, once the page is there.
 
+if (typeof DecompressionStream === "undefined") say("The time line needs a browser of 2023 or newer.");
+else unpacked = unpack();
 startLook();
 startSource();
-if (page.launches.length) {
-  if (typeof DecompressionStream === "undefined") {
-    byId("told").textContent = "The time line needs a browser of 2023 or newer.";
-  } else {
-    unpack().then(() => {
-      startWarps();
-      startTimeline();
-      document.documentElement.dataset.ready = "yes";
-    });
+(unpacked ?? Promise.resolve()).then(() => {
+  if (unpacked && page.launches.length) {
+    startWarps();
+    startTimeline();
   }
-} else document.documentElement.dataset.ready = "yes";
+  document.documentElement.dataset.ready = "yes";
+});
 // A link to a line opens it.
 addEventListener("hashchange", openTarget);
 openTarget();

@@ -148,14 +148,14 @@ function choose(x, y, width) {
   if (now.sm === null) return openSm(now.launch.sms[row]);
   const tick = tickAt(x, width);
   const life = lifeAt(rowsNow()[row], tick);
-  if (life >= 0) chooseLife(life, accessAt(life, tick, 2 / scaleOf(width)));
+  if (life >= 0) chooseLife(life, accessAt(life, tick, 2 / scaleOf(width), laneAt(y)));
 }
 
 function onMove(event) {
   const tip = byId("tip");
   const width = event.currentTarget.clientWidth;
   const row = event.buttons ? -1 : rowAt(event.offsetY);
-  const text = row < 0 || event.offsetX < GUTTER ? "" : toldAt(row, tickAt(event.offsetX, width), 2 / scaleOf(width));
+  const text = row < 0 || event.offsetX < GUTTER ? "" : toldAt(row, tickAt(event.offsetX, width), 2 / scaleOf(width), laneAt(event.offsetY));
   tip.hidden = !text;
   if (!text) return;
   tip.textContent = text;
@@ -163,7 +163,7 @@ function onMove(event) {
   tip.style.top = `${event.offsetY + 16}px`;
 }
 
-function toldAt(row, tick, slack) {
+function toldAt(row, tick, slack, lane) {
   if (now.sm === null) {
     const { bins, span, overview, sms } = now.launch;
     const cell = row * bins + Math.max(0, Math.min(bins - 1, Math.floor((tick / span) * bins)));
@@ -171,7 +171,7 @@ function toldAt(row, tick, slack) {
   }
   const life = lifeAt(rowsNow()[row], tick);
   if (life < 0) return "";
-  const access = accessAt(life, tick, slack);
+  const access = accessAt(life, tick, slack, lane);
   return access < 0 ? toldLife(life) : toldAccess(access, life);
 }
 

@@ -2,6 +2,7 @@
 
 const GUTTER = 74; // for the names of rows
 const AXIS = 22;
+const LANES = 4; // so many overlapping accesses of a warp are drawn below one another
 
 const now = { launch: null, sm: null, from: 0, to: 1, row: 0, life: -1, access: -1, focus: null, colour: { all: "flight", one: "operation" } };
 
@@ -37,6 +38,10 @@ function rowHeight() {
   return now.sm === null ? Math.max(4, Math.min(22, Math.floor(560 / rows))) : Math.max(7, Math.min(26, Math.floor(600 / rows)));
 }
 
+// The height of a lane in a row, and the lane at a height.
+const laneHeight = (high) => Math.max(1.5, (high - 2) / Math.min(now.launch.lanes, LANES));
+const laneAt = (y) => Math.min(LANES - 1, Math.floor(Math.max(0, ((y - AXIS) % rowHeight()) - 1) / laneHeight(rowHeight())));
+
 // The warp at a moment in a slot, -1 if the slot is free then.
 function lifeAt(row, tick) {
   const { life } = now.launch;
@@ -46,12 +51,17 @@ function lifeAt(row, tick) {
 
 const accessEnd = (index) => now.launch.access.start[index] + now.launch.access.cycles[index] * now.launch.ticksACycle;
 
-// The access of a warp at a moment, with `slack` ticks of forgiveness; of those that overlap, the one that began last.
-function accessAt(life, tick, slack) {
+// The access of a warp at a moment, with `slack` ticks of forgiveness; of those that overlap, the one in the `lane` pointed at.
+function accessAt(life, tick, slack, lane) {
   const { access, firsts } = now.launch;
   const after = firstWhere(firsts[life], firsts[life + 1], (i) => access.start[i] > tick + slack);
-  for (let i = after - 1; i >= Math.max(firsts[life], after - 64); i--) if (accessEnd(i) + slack >= tick) return i;
-  return -1;
+  let found = -1;
+  for (let i = after - 1; i >= Math.max(firsts[life], after - 64); i--) {
+    if (accessEnd(i) + slack < tick) continue;
+    if (Math.min(access.lane[i], LANES - 1) === lane) return i;
+    if (found < 0) found = i;
+  }
+  return found;
 }
 
 const place = (life) => `block ${now.launch.life.block[life]}, warp ${now.launch.life.warp[life]}`;

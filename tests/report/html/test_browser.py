@@ -1,0 +1,256 @@
+"""The page in a browser: clicked through, and by keys alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlane.record import Trace, summarise
+from memlane.report.html import write_report
+from tests.synthetic import transpose
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'memlane[dev]'")
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        BROWSER is None or DRIVER is None, reason="no Chromium with its driver here: apt-get install chromium chromium-driver"
+    ),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium leaves sockets to the collector
+]
+
+Driver = Any
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,900", "--force-device-scale-factor=1"):
+        options.add_argument(word)
+    options.binary_location = str(BROWSER)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    made = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield made
+    made.quit()
+
+
+def opened(driver: Driver, path: Path) -> float:
+    """Opens the page and waits until it can be used; the seconds that took, without the driver."""
+    driver.get(path.as_uri())
+    end = time.monotonic() + 20
+    while driver.execute_script("return document.documentElement.dataset.ready") != "yes":
+        assert time.monotonic() < end, driver.get_log("browser")
+        time.sleep(0.01)
+    return float(driver.execute_script("return performance.now()")) / 1000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace]:
+    trace = transpose(chip="h200")
+    path = tmp_path_factory.mktemp("page") / "transpose.html"
+    write_report(trace, path)
+    return path, trace
+
+
+@pytest.fixture
+def page(driver: Driver, small: tuple[Path, Trace]) -> Driver:
+    driver.get("about:blank")
+    opened(driver, small[0])
+    return driver
+
+
+def told(page: Driver) -> str:
+    return str(page.find_element(By.ID, "told").text)
+
+
+def keys(page: Driver, *pressed: str) -> None:
+    for key in pressed:
+        page.switch_to.active_element.send_keys(key)
+
+
+def at(page: Driver, name: str, x: int, y: int) -> ActionChains:
+    """A pointer at a place of a canvas, from its upper left corner."""
+    canvas = page.find_element(By.ID, name)
+    page.execute_script("arguments[0].scrollIntoView({block: 'start'}); window.scrollBy(0, -120)", canvas)
+    size = canvas.size
+    return ActionChains(page, duration=0).move_to_element_with_offset(canvas, x - size["width"] // 2, y - size["height"] // 2)
+
+
+def test_nothing_is_asked_for_and_nothing_goes_wrong(page: Driver) -> None:
+    asked = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    addresses = {one["params"]["request"]["url"] for one in asked if one["method"] == "Network.requestWillBeSent"}
+    assert {address.partition(":")[0] for address in addresses} <= {"file", "about", "data", "blob"}
+    assert len({address for address in addresses if address.startswith("file:")}) == 1
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_line_opens_with_its_distributions(page: Driver) -> None:
+    button = page.find_element(By.CSS_SELECTOR, "tr.hot button")
+    assert button.get_attribute("aria-expanded") == "false"
+    button.click()
+    assert button.get_attribute("aria-expanded") == "true"
+    detail = page.find_element(By.ID, button.get_attribute("aria-controls"))
+    assert detail.is_displayed()
+    drawings = detail.find_elements(By.CSS_SELECTOR, "svg.histogram")
+    assert len(drawings) == 2
+    assert "L1 40.3, L2 289, DRAM 719" in drawings[0].get_attribute("aria-label")
+    assert len(drawings[0].find_elements(By.CSS_SELECTOR, "line.level")) == 3
+    bars = drawings[0].find_elements(By.CSS_SELECTOR, "rect.bar title")
+    assert sum(int(bar.get_attribute("textContent").split(" of ")[0]) for bar in bars) == 20
+    button.click()
+    assert not detail.is_displayed()
+
+
+def test_a_finding_leads_to_its_line_and_opens_it(page: Driver) -> None:
+    page.find_element(By.CSS_SELECTOR, "#findings li a").click()
+    row = page.find_element(By.CSS_SELECTOR, "tr.hot:target")
+    assert row.find_element(By.CSS_SELECTOR, "button").get_attribute("aria-expanded") == "true"
+
+
+def test_a_click_goes_from_all_to_one_multiprocessor_to_a_warp_to_an_access(page: Driver, small: tuple[Path, Trace]) -> None:
+    at(page, "lanes", 600, 22 + 22 + 5).click().perform()
+    assert page.find_element(By.ID, "sm").get_attribute("value") == "1"
+    assert page.find_element(By.ID, "of-sm").text == "SM 1"
+    # Cycles 0 to 100 and 1 to 201 of the 10,000 that the warp lives, which is the width from 74 on: two that overlap, each in its lane.
+    width = page.find_element(By.ID, "lanes").size["width"]
+    x = round(74 + (width - 74) * (10 + 50) / 10_000)
+    at(page, "lanes", x, 22 + 6).click().perform()
+    assert told(page).startswith("ld.global.f32, line 4; 100 cycles, 4 sectors; block 1, warp ")
+    assert "access 1 of 10" in told(page)
+    at(page, "lanes", x, 22 + 20).click().perform()
+    assert told(page).startswith("st.global.f32, line 4; 200 cycles, 32 sectors; block 1, warp ")
+    assert "access 2 of 10" in told(page)
+    series = page.find_element(By.ID, "of-warp").text
+    assert series.startswith("block 1, warp ")
+    assert series.endswith("on SM 1")
+
+
+def test_by_keys_alone(page: Driver) -> None:
+    lanes = page.find_element(By.ID, "lanes")
+    lanes.send_keys(Keys.ARROW_DOWN)
+    assert told(page).startswith("SM 1: 2 warps")
+    keys(page, Keys.ENTER)
+    assert page.find_element(By.ID, "sm").get_attribute("value") == "1"
+    keys(page, ".")
+    assert "access 1 of 10" in told(page)
+    keys(page, ".", ".")
+    assert "access 3 of 10" in told(page)
+    keys(page, ",")
+    assert "access 2 of 10" in told(page)
+    before = page.execute_script("return document.activeElement.id")
+    keys(page, "+", "+", Keys.ARROW_RIGHT, Keys.HOME, Keys.ESCAPE, Keys.ESCAPE)
+    assert page.find_element(By.ID, "sm").get_attribute("value") == ""
+    assert before == page.execute_script("return document.activeElement.id") == "lanes"
+
+
+def test_tab_reaches_every_control_once_and_in_order(page: Driver) -> None:
+    page.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
+    body = page.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    seen = []
+    for _ in range(60):
+        name = page.execute_script(
+            "const e = document.activeElement;"
+            "return e === document.body ? '' : e.id || e.getAttribute('aria-label') || e.textContent.trim()"
+        )
+        if not name or (seen and name == seen[0]):
+            break
+        seen.append(name)
+        keys(page, Keys.TAB)
+    assert seen[:3] == ["Skip to the findings", "Skip to the source", "Skip to the time line"]
+    order = [
+        seen.index(name)
+        for name in ("look", "transpose.cu", "launch", "sm", "colour", "out", "in", "whole", "lanes", "by-sm", "by-warp", "series")
+    ]
+    assert order == sorted(order)
+
+
+def drawn(page: Driver) -> Any:
+    """What the time line shows, as a text that differs where a pixel does."""
+    return page.execute_script("return document.getElementById('lanes').toDataURL()")
+
+
+def test_zoom_and_pan_change_the_drawing_and_whole_brings_it_back(page: Driver) -> None:
+    first = drawn(page)
+    page.find_element(By.ID, "in").click()
+    zoomed = drawn(page)
+    assert zoomed != first
+    at(page, "lanes", 700, 40).click_and_hold().move_by_offset(-200, 0).release().perform()
+    assert drawn(page) != zoomed
+    assert page.find_element(By.ID, "sm").get_attribute("value") == "", "a drag chooses nothing"
+    page.find_element(By.ID, "whole").click()
+    assert drawn(page) == first
+
+
+def test_another_launch_and_other_colours(page: Driver) -> None:
+    first = drawn(page)
+    page.find_element(By.CSS_SELECTOR, "#launch option[value='1']").click()
+    second = drawn(page)
+    assert second != first
+    page.find_element(By.CSS_SELECTOR, "#colour option[value='cycles']").click()
+    assert drawn(page) != second
+    assert "logarithmic" in page.find_element(By.ID, "legend").text
+
+
+def test_an_operation_is_shown_on_the_time_line(page: Driver) -> None:
+    button = page.find_elements(By.CSS_SELECTOR, "tr.hot button")[2]
+    button.click()
+    page.find_element(By.CSS_SELECTOR, "tr.detail:not([hidden]) .seek").click()
+    assert page.execute_script("return document.activeElement.id") == "lanes"
+    assert told(page) == "ld.shared.f32, line 10 in full colour; Escape ends it"
+    assert page.find_element(By.ID, "launch").get_attribute("value") == "1"
+
+
+def test_the_series_as_a_table(page: Driver, small: tuple[Path, Trace]) -> None:
+    page.find_element(By.CSS_SELECTOR, "#rows summary").click()
+    rows = page.find_elements(By.CSS_SELECTOR, "#rows tbody tr")
+    cycles = [int(row.find_elements(By.TAG_NAME, "td")[3].text) for row in rows]
+    assert cycles == [value for turn in range(5) for value in (100 + turn, 200 + turn)]
+
+
+def test_means_lead_to_their_multiprocessor_and_warp(page: Driver) -> None:
+    width = page.find_element(By.ID, "by-sm").size["width"]
+    at(page, "by-sm", round(50 + (width - 62) * 0.75), 80).click().perform()
+    assert page.find_element(By.ID, "sm").get_attribute("value") == "1"
+    assert page.find_element(By.ID, "of-sm").text == "SM 1"
+    at(page, "by-warp", round(50 + (width - 62) * 0.75), 80).click().perform()
+    assert "10 accesses, 152 cycles in the mean" in told(page)
+
+
+def test_the_look_is_chosen_and_the_drawing_follows(page: Driver) -> None:
+    look = page.find_element(By.ID, "look")
+    colours = []
+    for wanted in ("light", "dark", "system"):
+        look.click()
+        assert look.text == f"Look: {wanted}"
+        colours.append((page.execute_script("return getComputedStyle(document.body).backgroundColor"), drawn(page)))
+    assert colours[0][0] != colours[1][0]
+    assert colours[0][1] != colours[1][1]
+
+
+@pytest.mark.parametrize("width", [1300, 800, 420])
+def test_no_width_makes_the_page_scroll_sideways(page: Driver, width: int) -> None:
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_page_of_a_million_records_opens_in_less_than_two_seconds(driver: Driver, million: tuple[Path, Trace, float]) -> None:
+    path, trace, _ = million
+    assert min(opened(driver, path) for _ in range(3)) < 2, "the quickest of three: other processes may have the processor"
+    assert f"{summarise(trace)[0].accesses:,}" in driver.find_element(By.CSS_SELECTOR, "td[data-of='accesses']").text
