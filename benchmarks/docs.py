@@ -245,6 +245,26 @@ def searched(document: Document) -> str:
     return table(["what", "", "value", "reach", ""], lines)
 
 
+def relayout(document: Document) -> str:
+    """A line for each array and layout: what it changed, and a last one for each array whose outputs were compared."""
+    lines = []
+    for row in document["rows"]:
+        peer = row["peer"]
+        pairs = [_pair(peer, name) for name in ("wavefronts", "us", "registers", "shared bytes", "blocks")]
+        if peer:
+            lines.append([row["case"], *pairs, f"{row['value']:.2f}", verdict(row)])
+        elif row["unit"] == "layouts":
+            lines.append([f"{row['case']}: {row['metric']}", *[""] * 5, number(row["value"]), verdict(row)])
+    head = ["kernel, array, layout", "wavefronts", "time, us", "registers", "shared bytes", "blocks an SM", "times as fast", "reach"]
+    return table(head, lines)
+
+
+def _pair(peer: dict[str, float], name: str) -> str:
+    """`10 → 24`, or 10 where it stayed; a dash where it is not known."""
+    ends = [peer.get(f"{name}, {when}") for when in ("before", "after")]
+    return "-" if None in ends else " → ".join(dict.fromkeys(map(_cell, ends)))
+
+
 def size(document: Document) -> str:
     """Each step with its parts, its memory and what it wrote, and each chain of two steps."""
     memory = {row["case"]: row for row in document["rows"] if row["unit"] == "GB"}
@@ -313,6 +333,74 @@ def proof(document: Document) -> str:
     return table(["kernels", "traced loads", "proved complete, %", "reach", "the others"], lines)
 
 
+def _shift_overview(count: str, *addresses: str) -> Callable[[Document], str]:
+    """Cycles without a shift, and the speed-up by each layout, of accesses whose case ends in these words."""
+
+    def shown(document: Document) -> str:
+        lines, names = [], list[str]()
+        for address in addresses:
+            for row in document["rows"]:
+                case = row["case"].removesuffix(f", {count}, {address}")
+                if row["metric"] == "cycles without a shift" and case != row["case"]:
+                    names = list(row["peer"])
+                    gained = [number(row["peer"][name]) for name in names]
+                    lines.append([case, *([address] if len(addresses) > 1 else []), number(row["value"]), *gained])
+        return table(["access", *(["address"] if len(addresses) > 1 else []), "none, cycles", *names], lines)
+
+    return shown
+
+
+def shift_tables(document: Document) -> str:
+    rows = [row for row in document["rows"] if row["metric"] == "speed-up over no shift by the place of the table"]
+    places = list(rows[0]["peer"]) if rows else []
+    return table(["access", *places], [[row["case"], *(number(row["peer"][place]) for place in places)] for row in rows])
+
+
+def shift_reach(document: Document) -> str:
+    """What was to be reached, and how cycles and wavefronts compare."""
+    rows = [row for row in document["rows"] if row["reach"] is not None or row["metric"].startswith("cycles of an access")]
+    lines = []
+    for row in rows:
+        within = f" ± {number(row['peer']['within'])}" if "within" in row["peer"] else ""
+        lines.append([row["case"], row["metric"], number(row["value"]) + within, verdict(row)])
+    return table(["access", "what", "", "reach"], lines)
+
+
+def shift_kernels(document: Document) -> str:
+    lines = []
+    for row in document["rows"]:
+        peer = row["peer"]
+        if "blocks without" in peer:
+            fit = f"{number(peer['blocks'])}, {number(peer['blocks without'])}"
+            wavefronts = f"{number(peer['wavefronts'])}, {number(peer['without'])}"
+            lines.append([row["case"], number(row["value"]), number(peer["us"]), wavefronts, fit, row["note"]])
+    return table(["kernel, tile", "speed-up", "time, us", "wavefronts, without", "blocks, without", "layout"], lines)
+
+
+def shift_wavefronts(document: Document) -> str:
+    """For each operation: how many of its accesses take another time than the rule says, and are counted otherwise."""
+    rows = document["rows"]
+    lines = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        time, *count = [row for row in rows if row["case"] == case]
+        counted = _cell(count[0]["value"] if count else None)
+        lines.append([case, number(len(time["peer"])), _cell(time["value"]), counted, verdict(time)])
+    return table(["operation, bytes", "accesses", "off the rule in time", "counted otherwise by the profiler", "reach"], lines)
+
+
+def shift_published(document: Document) -> str:
+    """One access, reads of 8 bytes, beside what was published."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "speed-up over no shift, one access":
+            peer = row["peer"]
+            cells = [number(peer[name]) for name in ("ras", "bare clock, rap")]
+            lines.append(
+                [row["case"].removesuffix(", rap"), number(row["value"]), *cells, number(peer["published"]) if "published" in peer else "-"]
+            )
+    return table(["access", "rap", "ras", "rap, bare clock reads", "published"], lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
@@ -330,7 +418,16 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "layouts": ("cpu/layouts", layouts),
     "published-means": ("cpu/layouts", published_means),
     "searched": ("cpu/layouts", searched),
+    "relayout": ("h200/relayout", relayout),
     "size": ("cpu/size", size),
+    "shift-excluded-16": ("h200/shift", _shift_overview("16 accesses", "excluded")),
+    "shift-included-16": ("h200/shift", _shift_overview("16 accesses", "included")),
+    "shift-one": ("h200/shift", shift_published),
+    "shift-tables": ("h200/shift", shift_tables),
+    "shift-reach": ("h200/shift", shift_reach),
+    "shift-kernels": ("h200/shift", shift_kernels),
+    "shift-wavefronts": ("h200/shift_wavefronts", shift_wavefronts),
+    "shift-gtx680": ("emulator-gtx680-8byte/shift", shift_published),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
 

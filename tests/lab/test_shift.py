@@ -13,8 +13,9 @@ from memlane.lab import LABS, Request
 from memlane.lab.shift import kernels
 from memlane.lab.shift.cases import LAYOUTS, NONE, PATTERNS, RAP, RAS, SEARCHED, accesses, drawn
 from memlane.lab.shift.kernels import KERNELS, alignment, outcomes, walsh_hadamard
-from memlane.lab.shift.lab import CASES, speed_up
+from memlane.lab.shift.lab import CASES
 from memlane.lab.shift.measure import SOURCE, Bench, Case, Mean
+from memlane.lab.shift.tables import speed_up
 from memlane.launch import Target
 from memlane.measure import count
 from memlane.sass import disassemble

@@ -98,7 +98,7 @@ class Machine:
     """Where something was measured."""
 
     chip: str
-    """The chip's name; on an emulator that of the target."""
+    """The chip's name; on an emulator that of the target as a directory can have it: `emulator-h200`."""
     driver: str = ""
     cuda: str = ""
 
@@ -106,7 +106,7 @@ class Machine:
 def machine(target: Target) -> Machine:
     """The machine behind a target."""
     if target.modelled:
-        return Machine(target.name)
+        return Machine(target.name.replace(":", "-"))
     return Machine(target.chip.name, driver_version(), cuda_version())
 
 
