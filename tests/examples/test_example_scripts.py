@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from memlane.chip import load
 from memlane.cli.programs import run_script
 from memlane.instrument import SCHEMES, Sampling, TraceOptions
 from memlane.launch import Launch
 from memlane.measure import Counter, Tracer
 from memlane.record import ISSUE_ONLY, Counts, Trace
+from memlane.report.picture import drawing_of
 
 pytestmark = pytest.mark.memlane_check(seed=1)
 
@@ -189,3 +191,21 @@ def test_one_warp_in_three(name: str) -> None:
     assert described(part, number) == [row for row in everything if (row[0], *row[2:4]) in chosen]
     counts = {launch.id: [(one.site.instruction, one.requests) for one in launch.counts] for launch in whole.launches}
     assert all([(one.site.instruction, one.requests) for one in launch.counts] == counts[number[launch.id]] for launch in part.launches)
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_pictures_show_what_the_records_say(name: str) -> None:
+    """Of each site that reaches memory whose transactions are known there is an access to draw, with the number of its record."""
+    trace = traced(name)
+    rows = {tuple(row[key] for key in ("launch", "site", "block", "warp", "execution")): row for row in trace.table.to_pylist()}
+    for example in trace.examples:
+        drawing = drawing_of(trace, example, load(trace.chip))
+        row = rows.get((example.launch, example.site, example.block, example.warp, example.execution))
+        assert drawing.transactions == example.transactions
+        assert drawing.ideal == example.ideal
+        if row is not None and example.space != "local" and trace.sites[example.site].kind != "copy":
+            assert row["wavefronts" if example.space == "shared" else "sectors"] == example.transactions
+    executed = {
+        counts.site.id for launch in trace.launches for counts in launch.counts if counts.site.space in ("global", "shared", "local")
+    }
+    assert executed <= {example.site for example in trace.examples}

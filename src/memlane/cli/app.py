@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from memlane.cli import banks, check, count, doctor, explain, export, lab, layout, report, trace
+from memlane.cli import banks, check, count, doctor, explain, export, lab, layout, report, show, trace
 from memlane.errors import CommandError, MemlaneError
 
 INTERRUPTED = 130
@@ -42,7 +42,18 @@ _layout = typer.Typer(
     help="Layouts of shared memory: search one for a set of patterns, show one.", no_args_is_help=True, rich_markup_mode=None
 )
 
-for _command in (trace.trace, count.count, check.check, explain.explain, export.export, report.report, banks.banks, doctor.doctor):
+_commands = (
+    trace.trace,
+    count.count,
+    check.check,
+    explain.explain,
+    show.show,
+    export.export,
+    report.report,
+    banks.banks,
+    doctor.doctor,
+)
+for _command in _commands:
     app.command(_command.__name__)(_interruptible(_command))
 _layout.command("search")(_interruptible(layout.search))
 _layout.command("show")(_interruptible(layout.show))

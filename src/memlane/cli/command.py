@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
+
+from typer.models import ArgumentInfo
 
 from memlane.cli import options as o
 from memlane.cli.programs import CompileOptions, LaunchOptions, Program
@@ -30,7 +32,10 @@ def _program(
 
 
 def runs_program(command: Callable[..., None]) -> Callable[..., None]:
-    """A function of a `Program` and options of its own, as the command line sees it: with the options that make the program in front."""
+    """A function of a `Program` and options of its own, as the command line sees it: with the options that make the program in front.
+
+    Arguments of its own, which are no options, come before those of the program.
+    """
     shared = inspect.signature(_program, eval_str=True).parameters
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
 
@@ -38,7 +43,8 @@ def runs_program(command: Callable[..., None]) -> Callable[..., None]:
         program = _program(**{name: options.pop(name) for name in shared})
         command(program, **options)
 
-    everything = [*shared.values(), *own]
+    before = [one for one in own if any(isinstance(note, ArgumentInfo) for note in get_args(one.annotation))]
+    everything = [*before, *shared.values(), *(one for one in own if one not in before)]
     run.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in everything}
     run.__name__, run.__doc__ = command.__name__, command.__doc__

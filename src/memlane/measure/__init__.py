@@ -3,7 +3,8 @@
 memory <- apart                             save and restore what a launch may change; one measurement in a program under observation
 twin <- probed, plan, readout <- arena      a module with probes; the memory that they write, and what of a launch finds room there
 probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
-observed, join, runs <- assemble <- tracer  from records to a trace
+observed, join, runs, examples <- assemble <- tracer, viewer
+                                            from records to a trace
 counter, checker, timing
 """
 
@@ -12,5 +13,6 @@ from memlane.measure.counter import Counter, count
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, gone, trace
+from memlane.measure.viewer import Viewer
 
-__all__ = ["Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "check", "count", "gone", "time", "trace"]
+__all__ = ["Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "Viewer", "check", "count", "gone", "time", "trace"]

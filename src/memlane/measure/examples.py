@@ -42,6 +42,16 @@ def chosen_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
     return sorted([*fewer, *worst.values()], key=lambda one: (one.site, one.space, one.worst))
 
 
+def asked_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
+    """Of each site and space the access that the launches were asked for, in the first run that had it."""
+    found: dict[tuple[int, bool], AccessExample] = {}
+    for run in runs:
+        for example in examples_of(run):
+            if not example.worst:
+                found.setdefault((example.site, example.space == "shared"), example)
+    return [found[key] for key in sorted(found)]
+
+
 def examples_of(run: ObservedRun) -> list[AccessExample]:
     """All that the target kept of one run, at the sites of the trace; the earlier ones first."""
     seen = run.observation

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
 
 from memlane.chip import Chip, load
-from memlane.record import AccessExample, Trace
+from memlane.errors import CommandError
+from memlane.record import AccessExample, Site, Trace
 from memlane.report.picture import drawing_of, to_svg
 
 
@@ -37,3 +40,88 @@ def costliest(examples: Sequence[AccessExample]) -> AccessExample:
 def drawn(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str:
     """One access as SVG, by the rules of `chip` or else of that on which it was traced."""
     return to_svg(drawing_of(trace, example, chip or load(trace.chip)))
+
+
+# -- one line ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourcePlace:
+    """A source line that somebody named."""
+
+    file: str
+    """As it was written: a name, or the end of a path."""
+    line: int
+
+    @classmethod
+    def parse(cls, text: str) -> SourcePlace:
+        """`transpose.cu:18`. CommandError for what is no place."""
+        file, colon, line = text.rpartition(":")
+        if not colon or not file or not line.isdecimal() or int(line) < 1:
+            raise CommandError(f"{text!r} is no source line: write FILE:LINE, for example transpose.cu:18")
+        return cls(file, int(line))
+
+    def is_in(self, file: str) -> bool:
+        """Whether a file of the trace is meant: by its name, or by the end of its path."""
+        asked, known = PurePath(self.file).parts, PurePath(file).parts
+        return known[-len(asked) :] == asked
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "") -> list[AccessExample]:
+    """The examples of a source line, the costliest first; with `op` only those of opcodes that begin so, as `ld.global`.
+    `asked` says which warp or execution the examples are of, if these were chosen.
+
+    CommandError that says what there is instead: for a line without accesses, for one whose accesses nobody made, and for a trace without
+    addresses.
+    """
+    sites = [site for site in trace.sites if place.is_in(site.file)]
+    here = [site for site in sites if site.line == place.line]
+    if not sites:
+        raise CommandError(
+            f"no access in a file {place.file}; there are accesses in {_listed(site.file for site in trace.sites)}", exit_code=1
+        )
+    if not here:
+        nearest = sorted(dict.fromkeys(site.line for site in sites), key=lambda line: (abs(line - place.line), line))[:_NEAREST]
+        known = "; ".join(f"line {line}: {', '.join(_ops(sites, line))}" for line in sorted(nearest))
+        raise CommandError(f"{place} has no memory access; the nearest that have: {known}", exit_code=1)
+    files = dict.fromkeys(site.file for site in here)
+    if len(files) > 1:
+        raise CommandError(f"{place} may be {' or '.join(files)}; name more of the path", exit_code=1)
+    wanted = [site for site in here if site.op.startswith(op)]
+    if not wanted:
+        raise CommandError(f"{place} has no access {op}; it has {', '.join(_ops(here, place.line))}", exit_code=1)
+    if not trace.examples and not asked:
+        raise CommandError(_without_addresses(trace, place), exit_code=1)
+    numbers = {site.id for site in wanted}
+    found = [one for one in trace.examples if one.site in numbers]
+    if not found:
+        raise CommandError(_why_not(wanted, place, asked), exit_code=1)
+    return sorted(found, key=lambda one: (one.ideal - one.transactions, -one.transactions))
+
+
+_NEAREST = 4
+
+
+def _ops(sites: Sequence[Site], line: int) -> list[str]:
+    return list(dict.fromkeys(site.op for site in sites if site.line == line))
+
+
+def _listed(files: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(files)) or "no file at all"
+
+
+def _without_addresses(trace: Trace, place: SourcePlace) -> str:
+    remedy = f"memlane show {place} PROGRAM --target emulator:{trace.chip} draws it from a run on the emulator"
+    if trace.modelled:
+        return f"the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches broke off; {remedy}"
+    return f"the trace was recorded on {trace.target}, which does not tell the addresses of the lanes; {remedy}"
+
+
+def _why_not(sites: Sequence[Site], place: SourcePlace, asked: str) -> str:
+    spaces = list(dict.fromkeys(site.space for site in sites))
+    if not set(spaces) & {"global", "local", "shared", "generic"}:
+        return f"{place} accesses {' and '.join(spaces)} memory, whose sectors and banks are not known, so there is nothing to draw"
+    return f"there is no access at {place} by {asked}" if asked else f"no warp came to the access at {place}"

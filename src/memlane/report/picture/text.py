@@ -67,7 +67,7 @@ def _sectors(drawing: Drawing) -> list[Text]:
     legend = Text()
     legend.append(_ASKED, _STYLES[_ASKED]).append(" asked for   ")
     legend.append(_MOVED, _STYLES[_MOVED]).append(" moves too   ")
-    legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {_SECTOR} B a box, {line_bytes} B a row)")
+    legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {_SECTOR} B a box)")
     return [*found, legend]
 
 

@@ -1,0 +1,158 @@
+"""`memlane show FILE:LINE`: one access of a warp, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from memlane.chip import Chip, load
+from memlane.cli import options as o
+from memlane.cli.command import runs_program
+from memlane.cli.output import not_the_input
+from memlane.cli.programs import Program
+from memlane.cli.progress import progress
+from memlane.errors import ChipError, CommandError
+from memlane.launch import ExampleOf
+from memlane.measure import Viewer
+from memlane.record import AccessExample, Trace, check_output, replacing
+from memlane.record import load as load_trace
+from memlane.report.picture import drawing_of, render_drawing, to_svg
+from memlane.report.show import SourcePlace, examples_at
+from memlane.targets import target as find_target
+
+_RECORD = b"PAR1"
+"""How a record file begins."""
+WIDTH = 100
+"""Columns of the picture, whatever the terminal has: narrower it would be none."""
+
+
+@runs_program
+def show(
+    program: Program,
+    place: Annotated[str, typer.Argument(metavar="FILE:LINE", help="The source line, for example transpose.cu:18.")],
+    op: Annotated[
+        str, typer.Option("--op", help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.")
+    ] = "",
+    warp: Annotated[int | None, typer.Option("--warp", min=0, help="The warp, by its number in the block; default: the worst.")] = None,
+    in_block: Annotated[int | None, typer.Option("--in-block", min=0, help="The block, by its linear index; default: the worst.")] = None,
+    execution: Annotated[
+        int | None, typer.Option("--execution", min=0, help="The n-th access of that warp at that place, from 0; default: the worst.")
+    ] = None,
+    chip: Annotated[str, typer.Option("--chip", help="Draw it by the rules of another chip: v100, gtx480, ...")] = "",
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write the picture as SVG too.")] = None,
+    launch: o.LaunchNumber = None,
+    target: o.TargetName = "",
+    force: o.Force = False,
+) -> None:
+    """Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.
+
+    INPUT is a program, which is run on the emulator, or the record file of a trace that was taken there.
+    """
+    wanted = SourcePlace.parse(place)
+    rules = _chip(chip)
+    if svg is not None:
+        check_output(not_the_input(svg, program.path), force)
+    asked = _Asked(in_block, warp, execution)
+    trace = _recorded(program, wanted, asked, launch, target) or _viewed(program, asked, launch, target)
+    found = examples_at(trace, wanted, op, str(asked))
+    drawing = drawing_of(trace, found[0], rules or load(trace.chip))
+    console = Console()
+    console.print(render_drawing(drawing), width=WIDTH)
+    for line in _others(trace, found):
+        typer.echo(line)
+    if svg is not None:
+        with replacing(svg, force) as stream:
+            stream.write(to_svg(drawing).encode())
+        typer.echo(f"Wrote {svg}")
+
+
+def _chip(name: str) -> Chip | None:
+    if not name:
+        return None
+    try:
+        return load(name)
+    except ChipError as error:
+        raise CommandError(f"--chip {name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Which access is to be drawn, as far as that was said."""
+
+    block: int | None
+    warp: int | None
+    execution: int | None
+
+    @property
+    def example(self) -> ExampleOf:
+        """The n-th time is that of one warp, by default of the first."""
+        if self.execution is None:
+            return ExampleOf(self.block, self.warp)
+        return ExampleOf(self.block or 0, self.warp or 0, self.execution)
+
+    def __str__(self) -> str:
+        example = self.example
+        numbers = {"block": example.block, "warp": example.warp, "execution": self.execution}
+        return ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
+
+
+def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int | None, target: str) -> Trace | None:
+    """The trace, if the input is a record file. CommandError for options that only a program can answer."""
+    if not program.path.is_file():
+        return None  # The program says so.
+    with program.path.open("rb") as stream:
+        if stream.read(len(_RECORD)) != _RECORD:
+            return None
+    options = {
+        "--warp": asked.warp,
+        "--in-block": asked.block,
+        "--execution": asked.execution,
+        "--launch": launch,
+        "--target": target or None,
+    }
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise CommandError(
+            f"{given[0]} needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "
+            f"place, as memlane show {place} PROGRAM {given[0]} ..."
+        )
+    if program.arguments or program.launch.kernel or program.launch.grid or program.launch.block or program.launch.arguments:
+        raise CommandError(f"{program.path} is a record file; options and arguments of a program have no meaning for it")
+    return load_trace(program.path)
+
+
+def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> Trace:
+    """What the program does on the emulator."""
+    program.check()
+    viewer = Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
+    with progress("viewing"):
+        program.run(_emulator(target), viewer)
+    if not viewer.seen:
+        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to draw", exit_code=1)
+    if launch is not None and launch >= viewer.seen:
+        raise CommandError(f"{program.path} made {viewer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    return viewer.finish()
+
+
+def _emulator(name: str) -> str:
+    """The target to run on: what was asked for, else an emulator of the chip that the program would run on."""
+    found = find_target(name or None)
+    if found.observes:
+        return name
+    if name:
+        raise CommandError(
+            f"{name} does not tell the addresses of the lanes, only the emulator does: give --target emulator:{found.chip.name}, or none"
+        )
+    return f"emulator:{found.chip.name}"
+
+
+def _others(trace: Trace, found: Sequence[AccessExample]) -> list[str]:
+    """What else there is to draw at the line."""
+    drawn = trace.sites[found[0].site].op
+    ops = dict.fromkeys(trace.sites[one.site].op for one in found)
+    return [f"Other accesses of this line, with --op: {', '.join(op for op in ops if op != drawn)}"] if len(ops) > 1 else []

@@ -1,0 +1,98 @@
+"""Viewing: single accesses with the addresses of their lanes, from the plain kernel on the emulator, to be drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from memlane.errors import MemlaneError
+from memlane.instrument import site_table
+from memlane.launch import ExampleOf, Launch, Layers, Observation, Target
+from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
+from memlane.measure.observed import site_counts
+from memlane.measure.watching import Watching
+from memlane.record import LaunchInfo, Site, Trace, build_trace
+
+_COLUMNS = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
+_NONE = np.zeros(0, np.int64)
+_ROWS = 1 << 20
+"""So many accesses of a launch are remembered at most, to tell which execution of its warp an example is."""
+
+
+class Viewer(Watching):
+    """An observer that keeps, for each site of the launches made while it watches, accesses with the addresses of their lanes."""
+
+    def __init__(self, example: ExampleOf | None = None, *, worst: bool = True, only_launch: int | None = None) -> None:
+        """`example`: which accesses to keep; by default of all warps. Of these, with `worst`, the worst of each site, and the first where
+        that is better; else the one that `example` names by its execution.
+
+        `only_launch`: view the launch of that number, from 0, and leave the others alone.
+        """
+        self.seen = 0
+        """Launches that were observed."""
+        self._example, self._worst = example, worst
+        self._only = only_launch
+        self._observations: list[Observation] = []
+        self._target: Target | None = None
+
+    def launching(self, launch: Launch) -> Launch:
+        """The launch, observed. MemlaneError on a target that does not see addresses."""
+        number = self.seen
+        self.seen += 1
+        if self._only is not None and number != self._only:
+            return launch
+        target = launch.kernel.target
+        if not target.observes:
+            raise MemlaneError(
+                f"{target.name} does not tell the addresses of the lanes, only the emulator does: give --target emulator:{target.chip.name}"
+            )
+        self._target = target
+        mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observations.append)
+        return replace(launch, layers=launch.layers.merged(mine))
+
+    def finish(self) -> Trace:
+        """A trace without rows that holds the examples, and the counts of each launch. MemlaneError if nothing was launched."""
+        if self._target is None:
+            raise MemlaneError("nothing was launched through memlane while the viewer watched")
+        sites: list[Site] = []
+        runs: list[ObservedRun] = []
+        launches: list[LaunchInfo] = []
+        numbers: dict[tuple[object, str], dict[int, int]] = {}
+        for observation in self._observations:
+            kernel = observation.launch.kernel
+            known = site_table(kernel.module).of_kernel[kernel.name]
+            key = kernel.loaded, kernel.name
+            if key not in numbers:
+                numbers[key] = {index: len(sites) + place for place, index in enumerate(sorted(known))}
+                sites += [replace(known[index], id=number) for index, number in numbers[key].items()]
+            of_launch = {index: sites[number] for index, number in numbers[key].items()}
+            runs.append(ObservedRun(len(launches), observation, numbers[key]))
+            launches.append(_launch_info(len(launches), observation, of_launch))
+        chosen = chosen_examples(runs) if self._worst else asked_examples(runs)
+        sources = {name: text for one in self._observations for name, text in one.launch.kernel.module.sources.items()}
+        return build_trace(
+            dict.fromkeys(_COLUMNS, _NONE),
+            sites=sites,
+            launches=launches,
+            chip=self._target.chip.name,
+            target=self._target.name,
+            modelled=self._target.modelled,
+            sources=sources,
+            examples=chosen,
+        )
+
+
+def _launch_info(number: int, observation: Observation, sites: dict[int, Site]) -> LaunchInfo:
+    launch = observation.launch
+    return LaunchInfo(
+        id=number,
+        kernel=launch.kernel.title,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        stream=launch.stream.number,
+        arguments=tuple(argument.text for argument in launch.arguments),
+        scheme="",
+        counts=site_counts(observation, sites),
+    )

@@ -1,0 +1,92 @@
+"""`memlane show`: one access, drawn from a run on the emulator or from a record file."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memlane.cli import main
+from memlane.record import load
+from tests.cli.conftest import EXAMPLES, Command
+
+SCRIPT = EXAMPLES / "transpose.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of the transposes, made once."""
+    path = tmp_path_factory.mktemp("record") / "transpose.parquet"
+    assert main(["trace", str(SCRIPT), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
+    return path
+
+
+def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
+    answer = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.lines[:4] == [
+        "transpose.cu:18  st.global.f32",
+        "  out[x * n + y] = in[y * n + x];",
+        "32 lanes x 4 B touch 32 sectors where 4 would do.",
+        "1,024 bytes move, and 128 of them (12.5 %) are asked for.",
+    ]
+    assert "  +7,936 │█░░░░░░░│········│········│········│ 31" in answer.lines
+    assert answer.lines[-2:] == ["Other accesses of this line, with --op: ld.global.f32", "Wrote naive.svg"]
+    assert ElementTree.parse("naive.svg").getroot().get("aria-label", "").startswith("32 lanes x 4 B touch 32 sectors where 4 would do.")
+    again = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
+    assert (again.code, again.err) == (1, "memlane: naive.svg exists; give --force (force=True in Python) to replace it\n")
+
+
+def test_a_line_is_drawn_from_a_record_and_by_the_rules_of_another_chip(memlane: Command, recorded: Path) -> None:
+    answer = memlane("show", "transpose.cu:33", recorded)
+    assert answer.lines[2] == "32 lanes x 4 B take 32 wavefronts where 1 would do."
+    assert " 32  31  ·  ·" in answer.out
+    other = memlane("show", "transpose.cu:33", recorded, "--chip", "s1070")
+    assert other.lines[2] == "32 lanes x 4 B take 32 wavefronts where 2 would do."
+    assert "by the rules of s1070 (it ran on h200)" in other.out.replace("\n", " ")
+
+
+def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> None:
+    answer = memlane("show", "transpose.cu:33", SCRIPT, "--in-block", "3", "--warp", "9", "--op", "ld", "--", "64")
+    assert "Bank 9 alone is asked for 32 different words, one wavefront each." in answer.lines
+    assert "tiled, launch 1, block 3, warp 9, execution 0; shared memory by the rules of h200" in answer.lines
+    answer = memlane("show", "transpose.cu:33", SCRIPT, "--execution", "4", "--", "64")
+    assert answer.err == "memlane: there is no access at transpose.cu:33 by block 0, warp 0, execution 4\n"
+
+
+def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
+    words = ("--kernel", "padded", "--grid", "2,2", "--block", "32,32", "--arg", "f4[64,64]", "--arg", "f4[64,64]", "--arg", "64:i4")
+    answer = memlane("show", "transpose.cu:48", EXAMPLES / "ptx" / "transpose.ptx", *words, "--op", "ld.shared")
+    assert answer.lines[2] == "32 lanes x 4 B take 1 wavefront: the least that there can be."
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("transpose.cu", SCRIPT), "'transpose.cu' is no source line: write FILE:LINE, for example transpose.cu:18"),
+        (("transpose.cu:18", "no.py"), "no file no.py"),
+        (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known are "),
+        (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),
+        (("transpose.cu:19", SCRIPT, "--", "64"), "transpose.cu:19 has no memory access; the nearest that have: line 18: ld.global.f32, "),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(memlane: Command, words: tuple[object, ...], message: str) -> None:
+    answer = memlane("show", *words)
+    assert answer.code > 0
+    assert answer.err.startswith(f"memlane: {message}")
+
+
+def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorded: Path) -> None:
+    replace(load(recorded), examples=(), target="cuda:0", modelled=False).save("gpu.parquet")
+    answer = memlane("show", "transpose.cu:18", "gpu.parquet")
+    assert answer.err == (
+        "memlane: the trace was recorded on cuda:0, which does not tell the addresses of the lanes; memlane show transpose.cu:18 PROGRAM "
+        "--target emulator:h200 draws it from a run on the emulator\n"
+    )
+    answer = memlane("show", "transpose.cu:18", recorded, "--warp", "3")
+    assert answer.err == (
+        "memlane: --warp needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "
+        "place, as memlane show transpose.cu:18 PROGRAM --warp ...\n"
+    )
