@@ -166,9 +166,10 @@ def perturbation(document: Document) -> str:
     for row in document["rows"]:
         if row["metric"] != "records lost":
             times = [_cell(row["peer"].get(name)) for name in ("records", "original, us", "traced, us")]
-            footprints = [_change(row["peer"], name) for name in ("registers", "local bytes", "blocks")]
+            footprints = [_change(row["peer"], name) for name in ("registers", "local bytes", "blocks", "L1 hits, %")]
             lines.append([row["case"], *times, _cell(row["value"]), *footprints, _cell(lost.get(row["case"])), verdict(row)])
-    return table(["launch", "records", "original, us", "traced, us", "ratio", "registers", "local bytes", "blocks", "lost", "reach"], lines)
+    facts = ["registers", "local bytes", "blocks", "L1 hits, %", "lost", "reach"]
+    return table(["launch", "records", "original, us", "traced, us", "ratio", *facts], lines)
 
 
 def _change(peer: dict[str, float], name: str) -> str:
