@@ -402,6 +402,47 @@ def shift_published(document: Document) -> str:
     return table(["access", "rap", "ras", "rap, bare clock reads", "published"], lines)
 
 
+def volume_claims(document: Document) -> str:
+    """Each finding of the publication, ours, and whether it holds."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "found in 2012":
+            figure, _, found = row["case"].partition(": ")
+            holds, _, here = row["note"].partition(": ")
+            lines.append([figure, found, here, f"**{holds}**" if holds == "no" else holds])
+    return table(["", "found in 2012", "here", "holds"], lines)
+
+
+def volume_shapes(document: Document) -> str:
+    """A line for each viewpoint and shape."""
+    values = {(row["case"], row["metric"]): row for row in document["rows"]}
+    lines = []
+    for (case, metric), row in values.items():
+        if metric != "frame rate":
+            continue
+        hits = values[case, "hit rate of the texture cache"]["value"]
+        cells = [_cell(row["value"]), "-" if hits is None else f"{100 * hits:.1f} %"]
+        for scheme in ("dependent", "simple"):
+            seen = values[f"{case}, {scheme}", "access frequency"]["peer"]
+            share = values.get((f"{case}, {scheme}", "share of the warps' time in accesses"))
+            cells += [_cell(seen.get("access time, cycles")), "-" if share is None else f"{100 * share['value']:.1f} %"]
+        lines.append([case, *cells])
+    columns = [f"`{scheme}`: {what}" for scheme in ("dependent", "simple") for what in ("access time, cycles", "of the time")]
+    return table(["view, shape", "frames/s", "hit rate", *columns], lines)
+
+
+def volume_correlations(document: Document) -> str:
+    """Both coefficients of each pair, with their intervals."""
+    found: dict[str, dict[str, str]] = {}
+    for row in document["rows"]:
+        if row["metric"] in ("Pearson's r", "Spearman's rho"):
+            peer, value = row["peer"], row["value"]
+            said = "-" if value is None else f"{value:+.2f} ({peer['low']:+.2f} to {peer['high']:+.2f})"
+            found.setdefault(row["case"], {"remark": row["note"]})[row["metric"]] = said
+    lines = [[case, one["Pearson's r"], one["Spearman's rho"], one["remark"]] for case, one in found.items()]
+    return table(["over the shapes", "Pearson's r", "Spearman's rho", "remark"], lines)
+
+
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", accuracy),
     "little": ("h200/accuracy", little),
@@ -421,6 +462,9 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "searched": ("cpu/layouts", searched),
     "relayout": ("h200/relayout", relayout),
     "size": ("cpu/size", size),
+    "volume-claims": ("h200/volume", volume_claims),
+    "volume-shapes": ("h200/volume", volume_shapes),
+    "volume-correlations": ("h200/volume", volume_correlations),
     "shift-excluded-16": ("h200/shift", _shift_overview("16 accesses", "excluded")),
     "shift-included-16": ("h200/shift", _shift_overview("16 accesses", "included")),
     "shift-one": ("h200/shift", shift_published),

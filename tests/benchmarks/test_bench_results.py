@@ -57,7 +57,7 @@ def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> Non
 
 
 def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
-    names = ["accuracy", "counts", "emulator", "export", "latency", "layouts", "overhead", "relayout", "stamps"]
+    names = ["accuracy", "counts", "emulator", "export", "latency", "layouts", "overhead", "relayout", "shift", "stamps", "volume"]
     assert [path.stem for path in docs.pages()] == names
     for path in docs.pages():
         text = path.read_text(encoding="utf-8")
@@ -152,6 +152,23 @@ def test_the_latencies_stand_beside_what_schemes_recorded(tmp_path: Path) -> Non
     assert "| **the load itself** | 34 | 280 |" in text
     assert "| `membar.cta` | 14 | 14 | 13 to 14 | **no** |" in text
     assert "| `membar.gl` | 300 | 530 | 270 | yes |" in text
+
+
+def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp_path: Path) -> None:
+    rows = (
+        Row("(0, 0, 0), 8x16", "frame rate", 250.0, "frames/s"),
+        Row("(0, 0, 0), 8x16", "hit rate of the texture cache", None, "share", note="unknown: ncu was not found on PATH"),
+        Row("(0, 0, 0), 8x16, dependent", "access frequency", 2.0, "per 1000 cycles", peer={"access time, cycles": 500.0}),
+        Row("(0, 0, 0), 8x16, dependent", "share of the warps' time in accesses", 0.8125, "share"),
+        Row("(0, 0, 0), 8x16, simple", "access frequency", None, "", note="no fetch was recorded"),
+        Row("seen from (0, 0, 0), dependent: a and b", "Pearson's r", 0.911, "", peer={"low": 0.5, "high": 0.99}),
+        Row("seen from (0, 0, 0), dependent: a and b", "Spearman's rho", None, "", note="unknown"),
+        Row("fig. 5: memory is the limit", "found in 2012", 0.3, "", note="no: 30 %: less"),
+    )
+    write_result(tmp_path, "volume-shapes", *rows)
+    assert "| (0, 0, 0), 8x16 | 250 | - | 500 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
+    assert "| +0.91 (+0.50 to +0.99) | - |" in docs.content("volume-correlations", tmp_path)
+    assert "| fig. 5 | memory is the limit | 30 %: less | **no** |" in docs.content("volume-claims", tmp_path)
 
 
 def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
