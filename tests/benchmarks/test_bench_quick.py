@@ -77,3 +77,13 @@ def test_size_from_the_buffer_to_every_file(quick: Quick) -> None:
     chains = [row for row in rows if row["metric"] == "seconds of the chain"]
     assert [row["case"] for row in chains] == [f"40,000 records, to {name}" for name in ("csv", "clog2", "perfetto")]
     assert all(row["value"] > 0 for row in chains)
+
+
+def test_relayout(quick: Quick) -> None:
+    """The transpose's tile: no byte differs, and wavefronts are those of the layouts."""
+    rows = quick("relayout", "transpose")
+    *layouts, same = rows
+    assert (same["metric"], same["value"], same["holds"]) == ("layouts whose output differs", 0, True)
+    after = {row["case"].rpartition(", ")[2]: row["peer"]["wavefronts, after"] / row["peer"]["ideal"] for row in layouts}
+    assert after["pad"] == after["XOR"] == after["RAP"] == 1
+    assert all(row["peer"]["wavefronts, before"] / row["peer"]["ideal"] == 33 / 2 for row in layouts)
