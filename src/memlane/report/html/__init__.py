@@ -2,5 +2,6 @@
 puts them together; tables are the small ones of a notebook."""
 
 from memlane.report.html.page import page, write_report
+from memlane.report.html.tables import counts_html, findings_html, trace_html
 
-__all__ = ["page", "write_report"]
+__all__ = ["counts_html", "findings_html", "page", "trace_html", "write_report"]

@@ -1,0 +1,113 @@
+"""Traces, counts and findings as small tables of HTML, for notebooks: a fragment with its own style, which needs no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import PurePath
+
+from memlane.diagnose import Finding
+from memlane.record import Counts, Trace, kernel_label, summarise
+from memlane.report.numbers import UNKNOWN, number, percent, plural, short, with_ideal
+
+MOST_ROWS = 40
+"""So many rows a table shows; how many more there are stands below it."""
+
+_CELL = "padding:1px 10px 1px 0;text-align:{};vertical-align:top;background:none"
+_CODE = "font-family:ui-monospace,Menlo,Consolas,monospace"
+
+
+def trace_html(trace: Trace) -> str:
+    """One row for each source line and operation: accesses, transactions per request, cycles."""
+    head = (
+        "line",
+        "operation",
+        "kernel",
+        "accesses",
+        "sectors / request (ideal)",
+        "wavefronts / request (ideal)",
+        "p50",
+        "p95",
+        "p99",
+        "share of life",
+    )
+    rows = [
+        (
+            f"{PurePath(entry.file).name}:{entry.line}",
+            entry.op,
+            kernel_label(entry.kernel),
+            f"{entry.accesses:,}",
+            with_ideal(entry.sectors_per_request, entry.ideal_sectors_per_request),
+            with_ideal(entry.wavefronts_per_request, entry.ideal_wavefronts_per_request),
+            short(entry.cycles_p50),
+            short(entry.cycles_p95),
+            short(entry.cycles_p99),
+            percent(entry.lifetime_share),
+        )
+        for entry in summarise(trace)
+    ]
+    return _fragment(str(trace), _table(head, rows))
+
+
+def counts_html(counts: Counts) -> str:
+    """One row for each source line and operation: requests and what they cost."""
+    head = (
+        "line",
+        "operation",
+        "requests",
+        "lanes / request",
+        "sectors / request (ideal)",
+        "wavefronts / request (ideal)",
+        "excess sectors",
+        "conflicts",
+    )
+    rows = [
+        (
+            f"{PurePath(entry.site.file).name}:{entry.site.line}",
+            entry.site.op,
+            f"{entry.requests:,}",
+            number(entry.lanes_per_request),
+            with_ideal(_mean(entry.sectors, entry.requests), _mean(entry.ideal_sectors, entry.requests)),
+            with_ideal(_mean(entry.wavefronts, entry.requests), _mean(entry.ideal_wavefronts, entry.requests)),
+            UNKNOWN if entry.excess_sectors is None else f"{entry.excess_sectors:,}",
+            UNKNOWN if entry.conflicts is None else f"{entry.conflicts:,}",
+        )
+        for entry in counts.by_line()
+    ]
+    return _fragment(str(counts), _table(head, rows))
+
+
+def findings_html(findings: Sequence[Finding]) -> str:
+    """The findings in their order, each as its title and its paragraph."""
+    if not findings:
+        return _fragment("Nothing found.", "")
+    items = "".join(f"<li style='margin-bottom:6px'><b>{escape(one.title)}</b><br>{escape(str(one))}</li>" for one in findings[:MOST_ROWS])
+    left = len(findings) - MOST_ROWS
+    more = f"<p>and {left:,} more</p>" if left > 0 else ""
+    return _fragment(plural(len(findings), "finding"), f"<ol style='margin-top:4px'>{items}</ol>{more}")
+
+
+def _mean(total: int | None, requests: int) -> float | None:
+    return None if total is None or requests == 0 else total / requests
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text stand left, those of numbers right: the ones whose cells all begin with a figure or are unknown."""
+    if not rows:
+        return ""
+    sides = [
+        "right" if all(row[column][:1].isdigit() or row[column][:1] in "<-" for row in rows) else "left" for column in range(len(head))
+    ]
+    lines = [_row("th", head, sides), *(_row("td", row, sides) for row in rows[:MOST_ROWS])]
+    more = f"<p style='margin:2px 0'>and {len(rows) - MOST_ROWS:,} rows more</p>" if len(rows) > MOST_ROWS else ""
+    return f"<table style='border-collapse:collapse;font-size:12px'>{''.join(lines)}</table>{more}"
+
+
+def _row(tag: str, cells: Sequence[str], sides: Iterable[str]) -> str:
+    scope = " scope='col'" if tag == "th" else ""
+    made = [f"<{tag}{scope} style='{_CELL.format(side)}'>{escape(cell)}</{tag}>" for cell, side in zip(cells, sides, strict=True)]
+    return f"<tr>{''.join(made)}</tr>"
+
+
+def _fragment(title: str, body: str) -> str:
+    return f"<div style='margin:4px 0'><p style='margin:0 0 4px;{_CODE};font-size:12px'>{escape(title)}</p>{body}</div>"
