@@ -29,7 +29,7 @@ def trace(
     program: Program,
     scheme: Annotated[str, typer.Option("--scheme", help=f"The probe: {', '.join(SCHEMES)}.")] = "dependent",
     space: Annotated[list[str], typer.Option("--space", help="Only accesses to this state space; repeat for several.")] = [],
-    kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic or reduction; repeat for several.")] = [],
+    kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic, reduction, copy or wait; repeat for several.")] = [],
     line: Annotated[list[int], typer.Option("--line", help="Only accesses of this source line; repeat for several.")] = [],
     counts: Annotated[
         bool,
@@ -41,6 +41,9 @@ def trace(
         bool,
         typer.Option("--perturbation", help="Time each launch without and with probes too, by launches of its own before the traced one."),
     ] = False,
+    stores: Annotated[
+        str, typer.Option("--stores", help="Time stores until they are issued, or visible to their block, or to the device.")
+    ] = "issued",
     blocks: Annotated[str, typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.")] = "",
     warps: Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block.")] = "",
     sms: Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs.")] = "",
@@ -65,7 +68,7 @@ def trace(
     sampling = Sampling.of(
         blocks=blocks or None, warps=warps or None, sms=sms or None, executions=executions or None, every=every, seed=seed
     )
-    tracer = Tracer(TraceOptions(scheme, selection, sampling), only_launch=launch, counts=counts, perturbation=perturbation)
+    tracer = Tracer(TraceOptions(scheme, selection, sampling, stores), only_launch=launch, counts=counts, perturbation=perturbation)
     failure: MemlaneError | None = None
     launched = LaunchedKernels(launch)
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from memlane.errors import MemlaneError
 from memlane.instrument.sampling import Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
+from memlane.instrument.visibility import STORES, waits_until_visible
 from memlane.record import Site
 
 SPACES = ("global", "shared", "local", "const", "tex", "surf", "generic")
@@ -58,10 +59,20 @@ class TraceOptions:
     selection: Selection = field(default_factory=Selection)
     sampling: Sampling = field(default_factory=Sampling)
     """Which warps, and which executions of the sites."""
+    stores: str = "issued"
+    """Until when stores and reductions are timed, of `STORES`: `issued`, or until they are visible to their `block`, or to the `device`,
+    each with a load or a fence of its own behind it; see `memlane.instrument.visibility`."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+        if self.stores not in STORES:
+            raise MemlaneError(f"stores are not timed until {self.stores!r}; choose among {', '.join(STORES)}")
+        if self.stores != "issued" and not waits_until_visible(SCHEMES[self.scheme]):
+            waiting = ", ".join(name for name, scheme in SCHEMES.items() if waits_until_visible(scheme))
+            raise MemlaneError(
+                f"the scheme {self.scheme} does not wait for anything, so it cannot time stores until {self.stores}; choose among {waiting}"
+            )
 
     @classmethod
     def of(
@@ -75,14 +86,15 @@ class TraceOptions:
         executions: Ranges | None = None,
         every: int = 1,
         seed: int = 0,
+        stores: str = "issued",
     ) -> TraceOptions:
         """With windows and samples as a user writes them; see `Sampling.of`."""
         sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
-        return cls(scheme, selection or Selection(), sampling)
+        return cls(scheme, selection or Selection(), sampling, stores)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
         """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
-        mine, theirs = (self.scheme, self.selection, self.sampling.shape), (other.scheme, other.selection, other.sampling.shape)
+        mine, theirs = ((one.scheme, one.selection, one.sampling.shape, one.stores) for one in (self, other))
         return mine == theirs
 
 

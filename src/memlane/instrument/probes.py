@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.instrument.tracing import Traced
+from memlane.instrument.visibility import is_witness
 from memlane.ptx import Instruction, Special
 
 _CLOCK = "%clock64"
@@ -24,6 +25,8 @@ class ProbeLines:
     """The store of start and end."""
     labels: int
     """The store of the site's number and what else describes the access."""
+    witness: int | None = None
+    """Of a store that is timed until others see it: the load or the fence behind it that tells."""
 
 
 def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
@@ -41,7 +44,8 @@ def _around(instructions: Sequence[Instruction], access: int) -> ProbeLines:
     start = next(index for index in range(access - 1, -1, -1) if _reads_clock(instructions[index]))
     end = next(index for index in range(access + 1, len(instructions)) if _reads_clock(instructions[index]))
     stores = (index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
-    return ProbeLines(start, access, end, next(stores), next(stores))
+    witness = next((index for index in range(access + 1, end) if is_witness(instructions[index])), None)
+    return ProbeLines(start, access, end, next(stores), next(stores), witness)
 
 
 def _reads_clock(instruction: Instruction) -> bool:

@@ -15,7 +15,9 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
               made by the assembler, and nothing can be concluded from them.
 
 That an instruction waits for a scoreboard, and what it means, is in `memlane.sass.control`. Not shown is what hardware does besides, such
-as when a store becomes visible: stores raise no scoreboard for their completion, and are `issue-only`.
+as when a store becomes visible: stores raise no scoreboard for their completion, and are `issue-only`. Where a store is timed until others
+see it, 2 is shown of the witness instead: on every path from the store to the second clock read there is a load from its address, at the
+scope that is asked for, or a fence, and the second clock read waits for that.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from memlane.instrument.assembled import Assembled
 from memlane.instrument.probes import ProbeLines, probes
 from memlane.instrument.tracing import Traced
 from memlane.instrument.windows import Window, Windows
-from memlane.record import COMPLETE, ISSUE_ONLY, Site
+from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, ISSUE_ONLY, Site
 from memlane.sass import Program, disassemble
+
+_VISIBLE = (BLOCK_VISIBLE, DEVICE_VISIBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class SiteProof:
     site: int
     """Number of the site."""
     completeness: str
-    """`complete` or `issue-only`."""
+    """`complete`, `issue-only`, or of a store that is timed until others see it `block-visible` or `device-visible`."""
     reason: str
     """Why it is `issue-only`, in words; empty otherwise."""
     copies: int
@@ -76,7 +80,8 @@ def _prove(windows: Windows, site: Site, probe: ProbeLines) -> SiteProof:
     window = windows.window(site, probe)
     reason = _first_reason(windows, site, window)
     also = () if reason else windows.foreign(window)
-    return SiteProof(site.id, ISSUE_ONLY if reason else COMPLETE, reason, len(window.accesses), also)
+    meant = site.completeness if site.completeness in _VISIBLE else COMPLETE
+    return SiteProof(site.id, ISSUE_ONLY if reason else meant, reason, len(window.accesses), also)
 
 
 def _first_reason(windows: Windows, site: Site, window: Window) -> str:
@@ -84,5 +89,6 @@ def _first_reason(windows: Windows, site: Site, window: Window) -> str:
     if not window.accesses:
         return "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
-    checks = (windows.hazard, windows.disorder, windows.end_unwaited, windows.start_unordered, windows.record_foreign)
+    ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
+    checks = (windows.hazard, windows.disorder, ended, windows.start_unordered, windows.record_foreign)
     return declared or next((reason for check in checks if (reason := check(window))), "")

@@ -26,6 +26,7 @@ from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, 
 from memlane.instrument.sites import live_results, site_table
 from memlane.instrument.together import together
 from memlane.instrument.variables import WINDOW, assembled, check_instrumentable, entry_variable
+from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
@@ -64,6 +65,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     """
     options = options or TraceOptions()
     check_instrumentable(module)
+    _check_target(module, options)
     scheme = SCHEMES[options.scheme]
     table = site_table(module)
     kernels = [
@@ -82,6 +84,15 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         skipped=table.skipped,
         plain={kernel.function.name: kernel.plain for kernel in kernels if kernel.plain},
     )
+
+
+def _check_target(module: Module, options: TraceOptions) -> None:
+    architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
+    if options.stores == "device" and architecture < OLDEST_TARGET:
+        raise MemlaneError(
+            f"stores are read back at device scope by loads of sm_{OLDEST_TARGET}, and {module.name} has .target {module.target[0]}; "
+            f"compile it for sm_{OLDEST_TARGET} or later, or time stores until they are issued"
+        )
 
 
 def _chosen(sites: Mapping[int, Site], kernel: str, options: TraceOptions) -> dict[int, Site]:
@@ -112,7 +123,8 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         if index in chosen:
             site = chosen[index]
-            probe = _probe(scheme, instruction, _describe(instruction, site, scope, live.get(index, ()), prefix), elsewhere.get(index, ""))
+            access = _describe(instruction, site, scope, live.get(index, ()), prefix)
+            probe = visible(scheme, instruction, access, options.stores) or _probe(scheme, instruction, access, elsewhere.get(index, ""))
             sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
             accesses.append(replace(instruction, guard=None))
             if index in questions:

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.probes import ProbeLines
-from memlane.record import Site
-from memlane.sass import Instruction, Register, collect, effects, is_late, memory_access
+from memlane.record import DEVICE_VISIBLE, Site
+from memlane.sass import Instruction, Register, collect, effects, is_late, memory_access, waits_for
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
@@ -21,6 +21,7 @@ _XOR = 0x3C
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
 """What holds the warp until copies are done, and what asks a barrier."""
 _HOLDS = frozenset({"DEPBAR"})
+_FENCE = "MEMBAR"
 _EXCHANGE = 3
 """Exclusive ors one after another that exchange two registers."""
 
@@ -35,6 +36,8 @@ class Window:
     ends: frozenset[int]
     times: tuple[int, ...]
     labels: tuple[int, ...]
+    witnesses: frozenset[int] = frozenset()
+    """Of a store that is timed until others see it: the loads or fences behind it that tell."""
 
 
 class Windows:
@@ -53,7 +56,13 @@ class Windows:
         ends = frozenset(self._made_from(probe.end, _reads_clock))
         accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
         times, labels = (tuple(self._made_from(store, _is_store)) for store in (probe.times, probe.labels))
-        return Window(site, starts, accesses, ends, times, labels)
+        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe))
+
+    def _witnesses(self, probe: ProbeLines) -> frozenset[int]:
+        """The fence, which is assembled with loads that are never executed beside it, or the load."""
+        if probe.witness is None:
+            return frozenset()
+        return frozenset(self._made_from(probe.witness, _is_fence)) or frozenset(self._made_from(probe.witness, _is_load))
 
     def _accesses(self, site: Site, probe: ProbeLines) -> tuple[int, ...]:
         if site.kind == "wait":
@@ -107,6 +116,45 @@ class Windows:
             if missed:
                 return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
         return ""
+
+    def unwitnessed(self, window: Window) -> str:
+        """Of a store that is timed until others see it: the witness stands behind it on every path, and the end waits for that."""
+        for access in window.accesses:
+            _, stops = self._after(access, window.ends | window.witnesses)
+            if stops & window.ends:
+                return f"the second clock read {self._at(min(stops & window.ends))} can come without the load or fence that tells"
+        for witness in window.witnesses:
+            reason = self._no_fence(window, witness) if _is_fence(self.nodes[witness]) else self._not_read_back(window, witness)
+            if reason:
+                return reason
+        return ""
+
+    def _no_fence(self, window: Window, fence: int) -> str:
+        board = self.nodes[fence].control.read_scoreboard
+        if board is None:
+            return f"the fence {self._at(fence)} raises no scoreboard that could be waited for"
+        between, _ = collect(
+            self.flow.successors[fence], self.flow.successors.__getitem__, lambda node: board in waits_for(self.nodes[node])
+        )
+        if window.ends & between:
+            return f"the second clock read {self._at(min(window.ends & between))} does not wait for the fence {self._at(fence)}"
+        return ""
+
+    def _not_read_back(self, window: Window, load: int) -> str:
+        one, where = self.nodes[load], self._at(load)
+        if window.site.completeness == DEVICE_VISIBLE and not {"GPU", "SYS"} & set(one.modifiers):
+            return f"the load {where} does not go to where the device sees it"
+        for store in window.accesses:
+            if load in self._after(store, window.ends)[0] and self._address(store) != self._address(load):
+                return f"the load {where} is not from the address that is stored to {self._at(store)}"
+        missed = window.ends & self.waiting.unwaited(load)
+        return f"the second clock read {self._at(min(missed))} can come without a wait for the load {where}" if missed else ""
+
+    def _address(self, node: int) -> tuple[str, frozenset[tuple[Register, frozenset[int]]]]:
+        """The address of an access: as it is written, and who wrote the registers in it."""
+        (operand,) = (one for one in self.nodes[node].operands if one.kind == "memory")
+        registers = (Register(first.bank, first.number + part) for first, count in operand.address for part in range(count))
+        return operand.text, frozenset((register, self.waiting.definitions(node, register)) for register in registers)
 
     # -- 3. start -----------------------------------------------------------------------------------------------------------------
 
@@ -245,7 +293,7 @@ class Windows:
             inside |= self._before(access, window.starts)[0] | self._after(access, window.ends)[0]
         for node in inside:
             for scoreboard in self.nodes[node].control.waits:
-                for raiser in self.waiting.raised(node, scoreboard) - set(window.accesses):
+                for raiser in self.waiting.raised(node, scoreboard) - set(window.accesses) - window.witnesses:
                     if raiser in inside or window.starts & self.waiting.unwaited(raiser):
                         found.add(raiser)
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
@@ -256,6 +304,15 @@ class Windows:
 
 def _reads_clock(one: Instruction) -> bool:
     return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
+
+
+def _is_fence(one: Instruction) -> bool:
+    return one.opcode == _FENCE
+
+
+def _is_load(one: Instruction) -> bool:
+    access = memory_access(one)
+    return access is not None and access.kind == "load"
 
 
 def _is_wait(one: Instruction) -> bool:

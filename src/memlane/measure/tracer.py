@@ -158,6 +158,7 @@ def trace(
     executions: Ranges | None = None,
     every: int = 1,
     seed: int = 0,
+    stores: str = "issued",
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
@@ -167,8 +168,13 @@ def trace(
     A part of the launch is traced with `blocks` (linear indices), `warps` (numbers in their block), `sms`, all such as `"0-3,17"`,
     `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, which `seed`
     chooses. Other warps run the original code. MemlaneError for windows that overlap or are empty.
+
+    Stores are timed until they are `issued`; with `stores="block"` or `"device"` until every thread of their block, or of the device, sees
+    them, which costs a load or a fence for each.
     """
-    options = TraceOptions.of(scheme, selection, blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+    options = TraceOptions.of(
+        scheme, selection, blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, stores=stores
+    )
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:

@@ -14,8 +14,10 @@ from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
 from memlane.record.site import (
+    BLOCK_VISIBLE,
     BY_EMULATOR,
     COMPLETE,
+    DEVICE_VISIBLE,
     EXACT,
     HINT,
     ISSUE_ONLY,
@@ -33,8 +35,10 @@ from memlane.record.trace import Trace, load
 
 __all__ = [
     "ACCESS_SCHEMA",
+    "BLOCK_VISIBLE",
     "BY_EMULATOR",
     "COMPLETE",
+    "DEVICE_VISIBLE",
     "EXACT",
     "HINT",
     "ISSUE_ONLY",

@@ -35,7 +35,8 @@ class Site:
     scheme: str = ""
     """The probe around it: `dependent`, `consume`, `simple`, `paper`; empty where it is not timed."""
     completeness: str = ""
-    """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued."""
+    """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued.
+    `block-visible`, `device-visible`: of a store that had to be waited for, when every thread of the block, of the device, would see it."""
     reason: str = ""
     """Why it is `issue-only`, in words."""
     evidence: str = ""
@@ -94,6 +95,8 @@ class Skipped:
 
 COMPLETE = "complete"
 ISSUE_ONLY = "issue-only"
+BLOCK_VISIBLE = "block-visible"
+DEVICE_VISIBLE = "device-visible"
 
 PROVED = "proved on the assembled code"
 BY_EMULATOR = "by construction of the emulator"

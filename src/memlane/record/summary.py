@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.record.counts import SiteCounts, total_by_place
-from memlane.record.site import COMPLETE, Place
+from memlane.record.site import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, Place
 from memlane.record.trace import Trace
 
 
@@ -48,11 +48,13 @@ class LineSummary:
     lifetime_share: float | None
     """Sum of these cycles over the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for each
     access: without it several would be under way at once."""
+    visible: int = 0
+    """Stores whose end was read when others could see them."""
 
     @property
     def issue_only(self) -> int:
         """Accesses whose end was read when they had been issued."""
-        return self.accesses - self.complete
+        return self.accesses - self.complete - self.visible
 
 
 def summarise(trace: Trace) -> list[LineSummary]:
@@ -93,6 +95,8 @@ class _Rows:
         self.estimated = self._sum(weights[table["launch"].to_numpy()])
         is_complete = np.array([entry.completeness == COMPLETE for entry in trace.sites], bool)
         self.complete = np.bincount(self._group[is_complete[site]], minlength=groups)
+        is_visible = np.array([entry.completeness in (BLOCK_VISIBLE, DEVICE_VISIBLE) for entry in trace.sites], bool)
+        self.visible = np.bincount(self._group[is_visible[site]], minlength=groups)
         cycles = table["end"].to_numpy() - table["start"].to_numpy()
         self.cycles = self._sum(cycles)
         self._sorted = cycles[np.lexsort((cycles, self._group))]
@@ -160,6 +164,7 @@ def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, l
         cycles_max=rows.percentile(group, 1.0),
         cycles_mean=rows.mean_cycles(group),
         lifetime_share=_ratio(float(rows.cycles[group]), lifetime) if accesses else None,
+        visible=int(rows.visible[group]),
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
+from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
 
 MARK = "~"
 """Behind the operation in a table of counts: the hardware accesses memory otherwise."""
@@ -62,6 +62,10 @@ def completeness_notes(trace: Trace) -> list[str]:
     for evidence, sites in _grouped(timed):
         complete = sum(site.completeness == COMPLETE for site in sites)
         notes.append(f"Of {len(sites):,} timed instructions {complete:,} are complete, {evidence}.")
+    for label, who in ((BLOCK_VISIBLE, "every thread of the block"), (DEVICE_VISIBLE, "every thread of the device")):
+        shown = [_place(site) for site in timed if site.completeness == label]
+        if shown:
+            notes.append(f"Timed until {who} sees what they store, with the load or the fence that tells: {_listed(shown)}.")
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
         notes.append(f"Only issued, though a value comes back: {_listed(issued)}.")

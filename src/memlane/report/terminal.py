@@ -123,7 +123,10 @@ def _trace_row(entry: LineSummary) -> Row:
 def _end(entry: LineSummary) -> str:
     if entry.accesses == 0:
         return UNKNOWN
-    return "complete" if entry.issue_only == 0 else "issued" if entry.complete == 0 else "mixed"
+    for word, amount in (("complete", entry.complete), ("issued", entry.issue_only), ("visible", entry.visible)):
+        if amount == entry.accesses:
+            return word
+    return "mixed"
 
 
 def _is_alarming(value: float | None, ideal: float | None) -> bool:
