@@ -425,7 +425,8 @@ def volume_shapes(document: Document) -> str:
         for scheme in ("dependent", "simple"):
             seen = values[f"{case}, {scheme}", "access frequency"]["peer"]
             share = values.get((f"{case}, {scheme}", "share of the warps' time in accesses"))
-            cells += [_cell(seen.get("access time, cycles")), "-" if share is None else f"{100 * share['value']:.1f} %"]
+            within = f" ± {number(seen['access time, half interval'])}" if seen.get("access time, half interval") else ""
+            cells += [_cell(seen.get("access time, cycles")) + within, "-" if share is None else f"{100 * share['value']:.1f} %"]
         lines.append([case, *cells])
     columns = [f"`{scheme}`: {what}" for scheme in ("dependent", "simple") for what in ("access time, cycles", "of the time")]
     return table(["view, shape", "frames/s", "hit rate", *columns], lines)

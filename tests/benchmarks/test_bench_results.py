@@ -158,7 +158,13 @@ def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp
     rows = (
         Row("(0, 0, 0), 8x16", "frame rate", 250.0, "frames/s"),
         Row("(0, 0, 0), 8x16", "hit rate of the texture cache", None, "share", note="unknown: ncu was not found on PATH"),
-        Row("(0, 0, 0), 8x16, dependent", "access frequency", 2.0, "per 1000 cycles", peer={"access time, cycles": 500.0}),
+        Row(
+            "(0, 0, 0), 8x16, dependent",
+            "access frequency",
+            2.0,
+            "per 1000 cycles",
+            peer={"access time, cycles": 500.0, "access time, half interval": 12.5},
+        ),
         Row("(0, 0, 0), 8x16, dependent", "share of the warps' time in accesses", 0.8125, "share"),
         Row("(0, 0, 0), 8x16, simple", "access frequency", None, "", note="no fetch was recorded"),
         Row("seen from (0, 0, 0), dependent: a and b", "Pearson's r", 0.911, "", peer={"low": 0.5, "high": 0.99}),
@@ -166,7 +172,7 @@ def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp
         Row("fig. 5: memory is the limit", "found in 2012", 0.3, "", note="no: 30 %: less"),
     )
     write_result(tmp_path, "volume-shapes", *rows)
-    assert "| (0, 0, 0), 8x16 | 250 | - | 500 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
+    assert "| (0, 0, 0), 8x16 | 250 | - | 500 ± 12.5 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
     assert "| +0.91 (+0.50 to +0.99) | - |" in docs.content("volume-correlations", tmp_path)
     assert "| fig. 5 | memory is the limit | 30 %: less | **no** |" in docs.content("volume-claims", tmp_path)
 

@@ -96,6 +96,8 @@ def test_the_access_frequency_is_the_reciprocal_of_the_mean_access_time() -> Non
     assert seen.share == 0.4
     assert seen.other_time == 240
     assert seen.means.tolist() == [100, 200]
+    # 200 and 600 lie 120 below and above 2 and 3 times 160; over 5 accesses, with 2 warps and 1 degree of freedom
+    assert seen.within == pytest.approx(1.959964 * (2 * (120**2 + 120**2)) ** 0.5 / 5, rel=1e-6)
 
 
 def test_the_warp_to_look_into_has_many_accesses_and_long_ones() -> None:

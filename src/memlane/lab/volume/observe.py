@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from memlane.lab.volume.correlation import NORMAL_95
 from memlane.lab.volume.renderer import FETCHES, Renderer
 from memlane.lab.volume.scene import View
 from memlane.measure import trace
@@ -47,6 +48,16 @@ class Observed:
     def access_time(self) -> float:
         """Mean cycles of an access."""
         return float(self.cycles.sum() / self.accesses.sum())
+
+    @property
+    def within(self) -> float:
+        """Half of the 95 % interval of the access time, for traced warps that stand for others: warps differ as a whole, so that of a ratio
+        of sums over warps, in cycles. 0 for a single warp."""
+        count = len(self.warp)
+        if count < 2:
+            return 0.0
+        apart = self.cycles - self.access_time * self.accesses
+        return float(NORMAL_95 * np.sqrt(count / (count - 1) * (apart * apart).sum()) / self.accesses.sum())
 
     @property
     def frequency(self) -> float:

@@ -41,10 +41,16 @@ def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
         if seen is None:
             yield Row(f"{case}, {scheme}", FREQUENCY, None, "", note="no fetch was recorded")
             continue
-        peer = {"access time, cycles": seen.access_time, "other time, cycles": seen.other_time, "accesses": float(seen.accesses.sum())}
+        peer = {
+            "access time, cycles": seen.access_time,
+            "access time, half interval": seen.within,
+            "other time, cycles": seen.other_time,
+            "accesses": float(seen.accesses.sum()),
+        }
         peer |= {"warps": float(len(seen.means)), "warps that miss the volume": float(seen.idle), "weight of a warp": seen.weight}
         peer |= {"records lost": float(seen.lost), **_footprint(seen)}
-        yield Row(f"{case}, {scheme}", FREQUENCY, _rounded(seen.frequency), "per 1000 cycles", better="higher", peer=_all_rounded(peer))
+        note = f"{seen.lost:,} records found no room: all means are of the others" if seen.lost else ""
+        yield Row(f"{case}, {scheme}", FREQUENCY, _rounded(seen.frequency), "per 1000 cycles", None, "higher", _all_rounded(peer), note)
         yield Row(f"{case}, {scheme}", SHARE, _rounded(seen.share), "share")
 
 
