@@ -200,7 +200,7 @@ def test_a_variable_tells_where_the_buffer_is() -> None:
 
 def test_only_consume_needs_shared_memory() -> None:
     extra = {scheme: trace(parse(SCALE, "scale.ptx"), TraceOptions(scheme)).extra_shared_bytes for scheme in SCHEMES}
-    assert extra == {"dependent": 0, "consume": 32, "simple": 0, "paper": 0}
+    assert extra == {"dependent": 0, "exposed": 0, "consume": 32, "simple": 0, "paper": 0}
 
 
 def test_the_slot_does_not_move_the_dynamic_shared_memory_of_the_kernel() -> None:
@@ -260,7 +260,7 @@ def test_refusals() -> None:
         trace(trace(parse(SCALE, "scale.ptx")).module)
     with pytest.raises(MemlaneError, match=r"k.ptx has addresses of 32 bits; only .address_size 64 can be instrumented"):
         trace(kernel("ret;", head=".version 8.0\n.target sm_90\n.address_size 32"))
-    with pytest.raises(MemlaneError, match=r"there is no scheme 'fence'; choose among dependent, consume, simple, paper"):
+    with pytest.raises(MemlaneError, match=r"there is no scheme 'fence'; choose among dependent, exposed, consume, simple, paper"):
         TraceOptions("fence")
     with pytest.raises(MemlaneError, match=r"accesses have no space 'Global'; choose among global, shared"):
         Selection(spaces={"Global"})

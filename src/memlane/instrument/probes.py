@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from memlane.instrument.apart import ClosingLines
 from memlane.instrument.tracing import Traced
 from memlane.instrument.visibility import is_witness
 from memlane.ptx import Instruction, Special
@@ -27,6 +28,9 @@ class ProbeLines:
     """The store of the site's number and what else describes the access."""
     witness: int | None = None
     """Of a store that is timed until others see it: the load or the fence behind it that tells."""
+    closings: tuple[ClosingLines, ...] = ()
+    """Where a window closes in front of the consumers of the value: everything but `start` and `access`, in each place. The other fields
+    are those of the first of them."""
 
 
 def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
@@ -37,6 +41,7 @@ def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
         assert body is not None
         instructions = list(body.instructions())
         found[kernel] = {site: _around(instructions, position) for site, position in positions.items()}
+        found[kernel] |= {site: _apart(found[kernel][site], closings) for site, closings in traced.closings.get(kernel, {}).items()}
     return found
 
 
@@ -46,6 +51,11 @@ def _around(instructions: Sequence[Instruction], access: int) -> ProbeLines:
     stores = (index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
     witness = next((index for index in range(access + 1, end) if is_witness(instructions[index])), None)
     return ProbeLines(start, access, end, next(stores), next(stores), witness)
+
+
+def _apart(around: ProbeLines, closings: tuple[ClosingLines, ...]) -> ProbeLines:
+    first = closings[0]
+    return ProbeLines(around.start, around.access, first.end, first.times, first.labels, closings=closings)
 
 
 def _reads_clock(instruction: Instruction) -> bool:

@@ -11,6 +11,9 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
               first clock read, and none of it is produced between that clock read and the access;
 4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
               number in the record is the site's;
+   of a window that closes in front of a consumer (scheme `exposed`) also
+   wait       the clock read before the wait comes between the access and what waits; nothing has taken the value before it, and the exposed
+              cycles in the record are the difference of the two clock reads around the wait;
 5. hazards    no instruction of the kernel uses a register that is still to be filled: control words for which that is not so were not
               made by the assembler, and nothing can be concluded from them.
 
@@ -26,9 +29,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memlane.instrument.assembled import Assembled
+from memlane.instrument.exposure import ExposedWindows
 from memlane.instrument.probes import ProbeLines, probes
 from memlane.instrument.tracing import Traced
-from memlane.instrument.windows import Window, Windows
+from memlane.instrument.windows import Window
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, ISSUE_ONLY, Site
 from memlane.sass import Program, disassemble
 
@@ -48,7 +52,11 @@ class SiteProof:
     copies: int
     """Instructions of the assembled code that make the access; several where a loop was unrolled or the access was taken apart."""
     also_waits: tuple[str, ...] = ()
-    """Instructions other than the access whose results are awaited inside the window too, as `0x01f0 LDG.E`: the time may be theirs."""
+    """Instructions other than the access whose results are awaited inside the window too, as `0x01f0 LDG.E`: the time may be theirs. Where
+    the window closes in front of a consumer, inside the wait of that."""
+    shared_waits: tuple[str, ...] = ()
+    """Instructions in front of the consumer that wait for the access too, for something else that has its scoreboard: the consumer then
+    waits less."""
 
 
 def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
@@ -63,7 +71,7 @@ def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
     proofs: list[SiteProof] = []
     for kernel, found in probes(traced).items():
         code.check(kernel)
-        windows = Windows(code, kernel)
+        windows = ExposedWindows(code, kernel)
         proofs.extend(_prove(windows, sites[number], probe) for number, probe in found.items())
     return tuple(sorted(proofs, key=lambda proof: proof.site))
 
@@ -76,19 +84,20 @@ def proved(traced: Traced, proofs: Sequence[SiteProof]) -> tuple[Site, ...]:
     )
 
 
-def _prove(windows: Windows, site: Site, probe: ProbeLines) -> SiteProof:
+def _prove(windows: ExposedWindows, site: Site, probe: ProbeLines) -> SiteProof:
     window = windows.window(site, probe)
     reason = _first_reason(windows, site, window)
-    also = () if reason else windows.foreign(window)
+    also, shared = ((), ()) if reason else (windows.foreign(window), windows.shared_waits(window))
     meant = site.completeness if site.completeness in _VISIBLE else COMPLETE
-    return SiteProof(site.id, ISSUE_ONLY if reason else meant, reason, len(window.accesses), also)
+    return SiteProof(site.id, ISSUE_ONLY if reason else meant, reason, len(window.accesses), also, shared)
 
 
-def _first_reason(windows: Windows, site: Site, window: Window) -> str:
+def _first_reason(windows: ExposedWindows, site: Site, window: Window) -> str:
     """What is not as it should be; what the scheme itself knows to be missing comes first, for it says most."""
     if not window.accesses:
         return "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
     checks = (windows.hazard, windows.disorder, ended, windows.start_unordered, windows.record_foreign)
-    return declared or next((reason for check in checks if (reason := check(window))), "")
+    waits = (windows.consumed_early, windows.exposed_foreign)
+    return declared or next((reason for check in (*checks, *waits) if (reason := check(window))), "")

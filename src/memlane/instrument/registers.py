@@ -29,22 +29,23 @@ def read(instruction: Instruction) -> tuple[str, ...]:
     """Registers that the instruction reads, its guard left out, each once; components (`%v.x`) by their full name."""
     form = instruction.form
     written = {form.operands[letter] for letter in form.writes if letter in form.operands}
-    names = (name for place, operand in enumerate(instruction.operands) if place not in written for name in _components(operand))
+    names = (name for place, operand in enumerate(instruction.operands) if place not in written for name in components(operand))
     return tuple(dict.fromkeys(names))
 
 
-def _components(operand: Operand) -> Iterator[str]:
+def components(operand: Operand) -> Iterator[str]:
+    """The registers in an operand, components of vector registers by their full name."""
     match operand:
         case Register(name):
             yield name
         case Address(base):
-            yield from _components(base)
+            yield from components(base)
         case Vector(items) | TextureAddress(items) | Arguments(items):
             for item in items:
-                yield from _components(item)
+                yield from components(item)
         case Pair(first, second):
-            yield from _components(first)
-            yield from _components(second)
+            yield from components(first)
+            yield from components(second)
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class Scope:
                 else:
                     types[one.name] = one.type
         return cls(types, ranges, outer)
+
+    def declares(self, name: str) -> bool:
+        """Whether a register of that name is declared in this very scope."""
+        return bool(self._declared(name))
 
     def type_of(self, name: str) -> str:
         """The scalar type of a register, or of a component (`%v.x`) of one; `b32` where the text does not declare it."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlane.errors import MemlaneError
+from memlane.instrument.apart import ApartWindows, ClosingLines
 from memlane.instrument.asking import asked, first_questions
 from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
@@ -56,6 +57,8 @@ class Traced:
     """Accesses that are not timed for want of a way, with the reason."""
     plain: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """As `positions`, of the same accesses in the original body, where there is one for the warps that are not traced."""
+    closings: Mapping[str, Mapping[int, tuple[ClosingLines, ...]]] = field(default_factory=dict, repr=False)
+    """By kernel and number, of sites whose windows close in front of their consumers: where."""
 
 
 def trace(module: Module, options: TraceOptions | None = None) -> Traced:
@@ -83,6 +86,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         extra_shared_bytes=scheme.extra_shared_bytes,
         skipped=table.skipped,
         plain={kernel.function.name: kernel.plain for kernel in kernels if kernel.plain},
+        closings={kernel.function.name: kernel.closings for kernel in kernels if kernel.closings},
     )
 
 
@@ -105,6 +109,7 @@ class _TracedKernel:
     sites: tuple[Site, ...] = ()
     positions: Mapping[int, int] = field(default_factory=dict)
     plain: Mapping[int, int] = field(default_factory=dict)
+    closings: Mapping[int, tuple[ClosingLines, ...]] = field(default_factory=dict)
 
 
 def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions) -> _TracedKernel:
@@ -115,30 +120,35 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     counted, apart = "executions" in shape, bool(shape & WARP_CONDITIONS)
     kernel = with_plain_variables(kernel) if apart else kernel
     prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
+    windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
     sites: list[Site] = []
     accesses: list[Instruction] = []
 
     questions = _questions(kernel, chosen)
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        closing = windows.closing(index, instruction, scope)
         if index in chosen:
             site = chosen[index]
             access = _describe(instruction, site, scope, live.get(index, ()), prefix)
             probe = visible(scheme, instruction, access, options.stores) or _probe(scheme, instruction, access, elsewhere.get(index, ""))
-            sites.append(replace(site, scheme=scheme.name, completeness=probe.completeness, reason=probe.reason))
+            name, fallback = windows.scheme_of(index)
+            sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
             accesses.append(replace(instruction, guard=None))
+            if index in windows.found.loads:
+                return (*closing, *windows.opened(index, instruction, accesses[-1], access))
             if index in questions:
-                return asked(instruction, accesses[-1], questions[index], probe, prefix, site.id, counted)
-            return _probed(instruction, accesses[-1], probe, prefix, site.id, counted)
+                return (*closing, *asked(instruction, accesses[-1], questions[index], probe, prefix, site.id, counted))
+            return (*closing, *_probed(instruction, accesses[-1], probe, prefix, site.id, counted))
         if instruction.form.effect in EXITS:
-            inner = (*placed(leave(prefix), instruction.location), replace(instruction, guard=None))
+            inner = (*closing, *placed(leave(prefix), instruction.location), replace(instruction, guard=None))
             return under_guard(instruction.guard, f"${prefix}stays_{index}", inner, instruction.location)
-        return (instruction,)
+        return (*closing, instruction)
 
     counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
     counters += first_questions(prefix, (chosen[index].id for index in questions))
     epilogue = f"{leave(prefix)}ret;\n" if apart else leave(prefix)
-    function = rewrite_body(kernel, enter(prefix, scheme, number) + counters, rewrite, epilogue)
+    function = rewrite_body(kernel, enter(prefix, scheme, number) + counters + windows.declared, rewrite, epilogue)
     if not counted:
         function = together(function, prefix)
     plain: dict[int, int] = {}
@@ -146,7 +156,7 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
         function = halves(kernel, function, prefix, shape)
         plain = _plain_positions(kernel, function, chosen)
     positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
-    return _TracedKernel(function, tuple(sites), positions, plain)
+    return _TracedKernel(function, tuple(sites), positions, plain, windows.lines(function))
 
 
 def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, Site]) -> dict[int, int]:

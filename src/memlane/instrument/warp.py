@@ -204,7 +204,7 @@ setp.eq.u32 {r}leads, {r}below, 0;
 {_in_window(r, site) if counted else ""}"""
 
 
-def place(prefix: str, site: int, run: int = 1) -> str:
+def place(prefix: str, site: int | str, run: int = 1) -> str:
     """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
     With `run` more than 1, so many places, for the probes that `follow`.
 

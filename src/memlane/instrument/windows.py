@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,10 +52,10 @@ class Windows:
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         """Finds the nodes of a site."""
-        starts = frozenset(self._made_from(probe.start, _reads_clock))
-        ends = frozenset(self._made_from(probe.end, _reads_clock))
+        starts = frozenset(self._made_from(probe.start, reads_clock))
+        ends = frozenset(self._made_from(probe.end, reads_clock))
         accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
-        times, labels = (tuple(self._made_from(store, _is_store)) for store in (probe.times, probe.labels))
+        times, labels = (tuple(self._made_from(store, is_store)) for store in (probe.times, probe.labels))
         return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe))
 
     def _witnesses(self, probe: ProbeLines) -> frozenset[int]:
@@ -215,7 +215,7 @@ class Windows:
         found: set[tuple[int, int]] = set()
         for producer, filled in self._sources(node, register):
             one = self.nodes[producer]
-            if _reads_clock(one) or not _is_move(one):
+            if reads_clock(one) or not _is_move(one):
                 target = one.operands[0].register if one.operands else None
                 found.add((producer, -1 if target is None else filled.number - target.number))
         return found
@@ -287,14 +287,18 @@ class Windows:
 
     def foreign(self, window: Window) -> tuple[str, ...]:
         """What other than the access is awaited between the clock reads."""
-        found: set[int] = set()
         inside = set(window.accesses) | set(window.ends)
         for access in window.accesses:
             inside |= self._before(access, window.starts)[0] | self._after(access, window.ends)[0]
+        return self._awaited(inside, window.starts, window)
+
+    def _awaited(self, inside: Set[int], firsts: frozenset[int], window: Window) -> tuple[str, ...]:
+        """What other than the access is awaited by the nodes `inside`, which begin behind `firsts`."""
+        found: set[int] = set()
         for node in inside:
             for scoreboard in self.nodes[node].control.waits:
                 for raiser in self.waiting.raised(node, scoreboard) - set(window.accesses) - window.witnesses:
-                    if raiser in inside or window.starts & self.waiting.unwaited(raiser):
+                    if raiser in inside or firsts & self.waiting.unwaited(raiser):
                         found.add(raiser)
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
 
@@ -302,7 +306,7 @@ class Windows:
         return f"at 0x{self.nodes[node].offset:04x}"
 
 
-def _reads_clock(one: Instruction) -> bool:
+def reads_clock(one: Instruction) -> bool:
     return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
 
 
@@ -323,7 +327,7 @@ def _is_move(one: Instruction) -> bool:
     """Whether the instruction carries a clock or a constant from register to register, or makes a constant."""
     if one.opcode in _MOVES_BESIDE_ZERO:
         return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
-    return one.opcode in _MOVES and not _reads_clock(one)
+    return one.opcode in _MOVES and not reads_clock(one)
 
 
 def _xor(one: Instruction) -> tuple[Register, Register] | None:
@@ -334,7 +338,7 @@ def _xor(one: Instruction) -> tuple[Register, Register] | None:
     return None if first is None or second is None else (first, second)
 
 
-def _is_store(one: Instruction) -> bool:
+def is_store(one: Instruction) -> bool:
     access = memory_access(one)
     return access is not None and access.kind == "store"
 

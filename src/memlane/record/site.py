@@ -33,7 +33,9 @@ class Site:
     nbytes: int
     """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies and waits."""
     scheme: str = ""
-    """The probe around it: `dependent`, `consume`, `simple`, `paper`; empty where it is not timed."""
+    """The probe around it: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty where it is not timed."""
+    fallback: str = ""
+    """Why that is not the scheme of the launch, where it could have been; empty otherwise."""
     completeness: str = ""
     """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued.
     `block-visible`, `device-visible`: of a store that had to be waited for, when every thread of the block, of the device, would see it."""

@@ -5,11 +5,12 @@ To add one: copy `simple.py`, and enter it below. `scheme.py` says what a scheme
 
 from memlane.instrument.schemes.consume import CONSUME, DYNAMIC
 from memlane.instrument.schemes.dependent import DEPENDENT
+from memlane.instrument.schemes.exposed import EXPOSED
 from memlane.instrument.schemes.paper import PAPER
 from memlane.instrument.schemes.returning import returning
-from memlane.instrument.schemes.scheme import Access, Probe, Scheme
+from memlane.instrument.schemes.scheme import Access, Apart, Probe, Scheme
 from memlane.instrument.schemes.simple import SIMPLE
 
-SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, CONSUME, SIMPLE, PAPER)}
+SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, EXPOSED, CONSUME, SIMPLE, PAPER)}
 
-__all__ = ["DYNAMIC", "SCHEMES", "Access", "Probe", "Scheme", "returning"]
+__all__ = ["DYNAMIC", "SCHEMES", "Access", "Apart", "Probe", "Scheme", "returning"]

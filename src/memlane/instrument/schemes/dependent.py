@@ -41,15 +41,15 @@ _OR2_AND = "0xA8"
 
 def _probe(access: Access) -> Probe:
     name = access.registers
-    before = _clock_after(name, "start", "s", access.sources)
-    after = _clock_after(name, "end", "v", () if access.value is None else (access.value,))
+    before = clock_after(name, "start", "s", access.sources)
+    after = clock_after(name, "end", "v", () if access.value is None else (access.value,))
     # The destination is cleared before the window: a guarded write would else keep the register alive around every loop.
     clear = f"mov.u64 {name}end, 0;\n" if access.value is not None else ""
     return Probe(clear + before, after, *judge(nothing_to_wait_for(access)))
 
 
-def _clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]]) -> str:
-    """PTX that reads the clock into `clock` when the registers `waits_for` are there."""
+def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]], zero: str = "zero") -> str:
+    """PTX that reads the clock into `clock` when the registers `waits_for` are there. `zero`: a register that is 0, unknown to all."""
     if not waits_for:
         return read_clock(name + clock)
     words = [words_of(register, kind, f"{name}{stem}{index}") for index, (register, kind) in enumerate(waits_for)]
@@ -58,7 +58,7 @@ def _clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str
     if clock == "start":
         lines.append(f"mov.u64 {name}start, 0;\n")
     lines.append(f".reg .b32 {masked};\n.reg .pred {ready};\n")
-    lines.extend(_masked(masked, [one for word in words for one in word.names], f"{name}zero"))
+    lines.extend(_masked(masked, [one for word in words for one in word.names], name + zero))
     lines.append(f"setp.eq.u32 {ready}, {masked}, 0;\n@{ready} {read_clock(name + clock)}")
     return "".join(lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memlane.record import COMPLETE, ISSUE_ONLY
@@ -44,6 +44,19 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """The clock reads of a load whose value is waited for in front of its consumer."""
+
+    start: Callable[[Access], str]
+    """PTX before the access; leaves the start in `%ml_start`."""
+    wait: Callable[[str, Sequence[tuple[str, str]]], str]
+    """PTX before the consumer, given the prefix of registers and the registers that hold the value, with their types: leaves the clock
+    before the wait in `%ml_wait`, and the end in `%ml_end`."""
+    arrived: Callable[[str, Sequence[tuple[str, str]]], str]
+    """The same where nobody consumes the value: PTX that leaves the end in `%ml_end`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scheme:
     """One way to read the clock around accesses."""
 
@@ -55,6 +68,10 @@ class Scheme:
     """PTX that fills these registers, given the prefix of registers; `%ml_unknown` is 0, which the assembler cannot know."""
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
+    apart: Apart | None = None
+    """How loads are timed whose consumers are known, if not by the probe."""
+    otherwise: str = ""
+    """Where there is such a way: the name of the scheme that the other accesses have, whose probe this is."""
 
 
 def nothing_to_wait_for(access: Access) -> str:

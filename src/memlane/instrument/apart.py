@@ -1,0 +1,207 @@
+"""Windows that open at a load and close in front of its consumers: what stands at either end, and what is kept between them.
+
+    (lead) (start)                      the load
+    ld.global.f32 %f1, [%rd1];
+    ...
+    (wait and end) (place) (record)     in front of each instruction that may be the first to read %f1
+    add.f32 %f3, %f1, %f2;
+
+Kept in registers of the load's own, from one end to the other: the start, the lanes of the access, and the number of the execution where
+those are counted. The lanes are kept by the thread that leads alone and are 0 in the others, so that they also tell who is to write a
+record; where a thread may come to a closing without an open window, they are set to 0 at the start of the kernel and at each closing.
+The place of the record is worked out when the window closes: until then others close, and records of a warp have no gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memlane.instrument.consumers import Closing, consumers
+from memlane.instrument.insert import alias, placed, under_guard
+from memlane.instrument.registers import Scope
+from memlane.instrument.schemes import Access, Apart, Scheme
+from memlane.instrument.sites import live_results
+from memlane.instrument.warp import lead, place, record
+from memlane.ptx import Block, Function, Instruction, Location, Statement
+from memlane.record import Site
+
+_MOST = 0xFFFFFFFF
+"""What a record can hold of exposed cycles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closes:
+    """Windows that close together."""
+
+    sites: Sequence[tuple[int, bool]]
+    """Their numbers, each with whether it is uncertain that it is open."""
+    registers: Sequence[tuple[str, str]]
+    """What holds the value, with types."""
+    consumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The instructions that close a window, in one place."""
+
+    wait: Instruction | None
+    """The clock read before the wait; None where nobody consumes the value."""
+    end: Instruction
+    times: Instruction
+    labels: Instruction
+    certain: bool
+    """Whether lanes come here only after the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingLines:
+    """The same, as indices among the instructions of the traced kernel."""
+
+    wait: int | None
+    end: int
+    times: int
+    labels: int
+    certain: bool
+
+
+def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counted: bool) -> str:
+    """Before the first instruction: what is kept of each site, and that no window of the uncertain ones is open."""
+    r = f"%{prefix}"
+    lines = []
+    for site in sites:
+        execution = f", {r}execution_{site}" if counted else ""
+        lines.append(f".reg .b64 {r}start_{site};\n.reg .b32 {r}active_{site}{execution};\n")
+    # The start as well: what a register holds that was never written could be anything, in the proof too.
+    lines += [f"mov.u32 {r}active_{site}, 0;\nmov.u64 {r}start_{site}, 0;\n" for site in uncertain]
+    return "".join(lines)
+
+
+def opened(instruction: Instruction, access: Instruction, what: Access, apart: Apart, site: int, counted: bool) -> tuple[Statement, ...]:
+    """The load, and in front of it what opens its window."""
+    prefix, r, at = what.prefix, what.registers, instruction.location
+    keep = f"selp.b32 {r}active_{site}, {r}active, 0, {r}leads;\n"
+    if counted:
+        keep += f"mov.u32 {r}execution_{site}, {r}execution;\n"
+    start = f".reg .b64 {r}start;\n{apart.start(what)}mov.u64 {r}start_{site}, {r}start;\n"
+    inner = Block((*placed(lead(prefix, site, counted) + keep + start, at), access))
+    return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
+
+
+def closed(
+    prefix: str, key: str, closings: Sequence[Closes], apart: Apart, counted: bool, at: Location | None
+) -> tuple[tuple[Statement, ...], tuple[tuple[int, Closed], ...]]:
+    """What closes windows in front of one instruction; and what to find again, by number of the site. `key` makes labels of its own.
+
+    First all waits, then all records: what one window records must not hide the wait of the next.
+    """
+    r, waits, records, found = f"%{prefix}", [], [], []
+    for number, one in enumerate(closings):
+        text = placed(f".reg .b64 {r}end_{number};\n.reg .b32 {r}exposed_{number};\n", at)
+        inner = placed(_waited(r, number, one, apart), at)
+        *wait, end = (statement for statement in inner if isinstance(statement, Instruction) and _reads_clock(statement))
+        waits += [*text, Block(inner)]
+        for site, uncertain in one.sites:
+            written = placed(
+                _due(r, number, site, counted) + place(prefix, f"{key}_{site}") + record(prefix, site, counted, f"{r}exposed"), at
+            )
+            times, labels = (statement for statement in written if isinstance(statement, Instruction) and statement.opcode == "st")
+            forget = placed(f"mov.u32 {r}active_{site}, 0;\n", at) if uncertain else ()
+            records.append(Block((*written, *forget)))
+            found.append((site, Closed(wait[0] if wait else None, end, times, labels, not uncertain)))
+    return (Block((*waits, *records)),), tuple(found)
+
+
+def _waited(r: str, number: int, closing: Closes, apart: Apart) -> str:
+    """The wait of one window. Where nobody consumes the value, nobody had to wait: then nothing of the time is exposed."""
+    if not closing.consumed:
+        arrived = apart.arrived(r, closing.registers)
+        return f".reg .b64 {r}end;\n{arrived}mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
+    return f"""\
+.reg .b64 {r}wait, {r}end;
+{apart.wait(r, closing.registers)}mov.u64 {r}end_{number}, {r}end;
+sub.u64 {r}wait, {r}end, {r}wait;
+min.u64 {r}wait, {r}wait, {_MOST};
+cvt.u32.u64 {r}exposed_{number}, {r}wait;
+"""
+
+
+def _due(r: str, number: int, site: int, counted: bool) -> str:
+    """What was kept and what was found, under the names that a record is written from."""
+    execution = f".reg .b32 {r}execution;\nmov.u32 {r}execution, {r}execution_{site};\n" if counted else ""
+    return f"""\
+.reg .b64 {r}start, {r}end;
+.reg .b32 {r}active, {r}exposed;
+.reg .pred {r}leads;
+mov.u64 {r}start, {r}start_{site};
+mov.u64 {r}end, {r}end_{number};
+mov.u32 {r}exposed, {r}exposed_{number};
+mov.u32 {r}active, {r}active_{site};
+setp.ne.u32 {r}leads, {r}active, 0;
+{execution}"""
+
+
+def _reads_clock(one: Instruction) -> bool:
+    return "%clock64" in repr(one.operands)
+
+
+class ApartWindows:
+    """The windows of one kernel that stay open beyond their load."""
+
+    def __init__(self, kernel: Function, chosen: Mapping[int, Site], scheme: Scheme, prefix: str, counted: bool) -> None:
+        """`chosen`: the sites by index of their instruction. Of them loads with a value are followed, if the scheme asks for it."""
+        self._scheme, self._apart, self._prefix, self._counted = scheme, scheme.apart, prefix, counted
+        self._site = {index: site.id for index, site in chosen.items()}
+        live = live_results(kernel) if scheme.apart else {}
+        loads = [index for index, site in chosen.items() if site.kind in ("load", "atomic") and live.get(index)]
+        self.found = consumers(kernel, loads)
+        self._closed: dict[int, list[Closed]] = {}
+
+    @property
+    def declared(self) -> str:
+        """PTX before the first instruction."""
+        followed, uncertain = ([self._site[index] for index in sorted(loads)] for loads in (self.found.loads, self.found.uncertain))
+        return declared(self._prefix, followed, uncertain, self._counted)
+
+    def scheme_of(self, index: int) -> tuple[str, str]:
+        """The name of the scheme that a site has, and why it is not the one that was asked for."""
+        if self._scheme.apart is None or index in self.found.loads:
+            return self._scheme.name, ""
+        return self._scheme.otherwise, self.found.refused.get(index, "")
+
+    def opened(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> tuple[Statement, ...]:
+        """A load that is followed, with what opens its window."""
+        assert self._apart is not None
+        return opened(instruction, access, what, self._apart, self._site[index], self._counted)
+
+    def closing(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Statement, ...]:
+        """What closes windows in front of an instruction."""
+        closings = [self._closes(closing, scope) for closing in self.found.closings.get(index, ())]
+        if self._apart is None or not closings:
+            return ()
+        text, found = closed(self._prefix, str(index), closings, self._apart, self._counted, instruction.location)
+        for site, one in found:
+            self._closed.setdefault(site, []).append(one)
+        return text
+
+    def _closes(self, closing: Closing, scope: Scope) -> Closes:
+        sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
+        return Closes(sites, [(alias(name), scope.type_of(name)) for name in closing.registers], closing.consumed)
+
+    def lines(self, function: Function) -> Mapping[int, tuple[ClosingLines, ...]]:
+        """By number of a site, where its window closes in the traced function."""
+        assert function.body is not None
+        index = {id(one): number for number, one in enumerate(function.body.instructions())} if self._closed else {}
+        return {
+            site: tuple(
+                ClosingLines(
+                    None if one.wait is None else index[id(one.wait)],
+                    index[id(one.end)],
+                    index[id(one.times)],
+                    index[id(one.labels)],
+                    one.certain,
+                )
+                for one in closed
+            )
+            for site, closed in self._closed.items()
+        }

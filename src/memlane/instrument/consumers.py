@@ -1,0 +1,296 @@
+"""Who consumes what a load brings: the instructions in front of which the value has to be there, on every path from the load.
+
+    ld.global.f32 %f1, [%rd1];          opens a window
+    ld.global.f32 %f2, [%rd2];          opens another; nothing has waited yet
+    add.f32 %f3, %f1, %f2;              the consumer of both: here their windows close
+
+A plain move hands the value on and is no consumer, because the assembler makes no instruction of it as a rule. Where a path leaves all
+instructions behind that could read the value, nobody consumes it there: the window closes where that path begins.
+
+At every place of the function it is known which windows may be open, which are open for certain in a lane that comes by, and which
+registers hold the value (`_State`). What cannot be followed to its consumer is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlane.instrument.registers import Scope, components
+from memlane.instrument.sites import live_results
+from memlane.ptx import (
+    Block,
+    ControlFlow,
+    Function,
+    Instruction,
+    Liveness,
+    Register,
+    RegisterDecl,
+    Vector,
+    flatten_scopes,
+    overwrites,
+    registers_read,
+    registers_written,
+)
+
+MOST_OPEN = 8
+"""Windows that may be open at one place: each holds three registers."""
+
+AGAIN = "it may be executed again before what it loads is read"
+CROWDED = f"more than {MOST_OPEN} loads are under way there"
+OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
+NOWHERE = "no path leads from it to an instruction that reads what it loads"
+
+_LEAVES = frozenset({"exit", "return"})
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Windows that close together in front of an instruction, because it needs the same registers for all of them."""
+
+    loads: tuple[int, ...]
+    """Indices of the loads among the instructions of the function."""
+    registers: tuple[str, ...]
+    """Those that hold the value, as they are called at the instruction."""
+    consumed: bool
+    """Whether the instruction reads it; else nothing does any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """Where the windows of the loads of a function close."""
+
+    loads: frozenset[int] = frozenset()
+    """Those that were followed."""
+    uncertain: frozenset[int] = frozenset()
+    """Of those: some lanes come to a closing of theirs without having executed them."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Why others were not."""
+    closings: Mapping[int, tuple[Closing, ...]] = field(default_factory=dict)
+    """By index of an instruction: what closes in front of it, in that order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A window that may be open."""
+
+    certain: bool
+    registers: frozenset[str]
+    """Which of the flattened function may hold the value."""
+
+
+_State = Mapping[int, _Open]
+"""By the index of the load."""
+
+
+def consumers(function: Function, loads: Sequence[int]) -> Consumers:
+    """The closings of those of `loads` (indices among the instructions) that can be followed. Their values must be read somewhere."""
+    if not loads:
+        return Consumers()
+    walk = _Walk(function, frozenset(loads))
+    refused = walk.refusals()
+    refused |= dict.fromkeys(walk.crowded(frozenset(loads) - set(refused)), CROWDED)
+    return replace(walk.closings(frozenset(loads) - set(refused)), refused=refused)
+
+
+class _Walk:
+    """A flattened function, and the windows that may be open in front of each of its blocks."""
+
+    def __init__(self, function: Function, loads: frozenset[int]) -> None:
+        assert function.body is not None
+        flat = flatten_scopes(function)
+        assert flat.body is not None
+        self.loads = loads
+        self.originals = list(function.body.instructions())
+        self.flat = list(flat.body.instructions())
+        self.live = live_results(flat)
+        self.flow = ControlFlow(flat)
+        self.liveness = Liveness(self.flow)
+        self.first = _first_indices(self.flow)
+        self.outermost = _Outermost(function)
+        self.before = self._solve()
+
+    def _indices(self, block: int) -> range:
+        return range(self.first[block], self.first[block] + len(self.flow.blocks[block].instructions))
+
+    # -- where windows are open -----------------------------------------------------------------------------------------------------
+
+    def _solve(self) -> dict[int, _State]:
+        """The windows that may be open in front of each block that can be reached."""
+        before: dict[int, _State] = {0: {}} if self.flow.blocks else {}
+        work = [0] if self.flow.blocks else []
+        while work:
+            block = work.pop()
+            state = self._through(block, before[block])
+            for target in self.flow.successors[block]:
+                merged = _met(before.get(target), state)
+                if merged is not None:
+                    before[target] = merged
+                    work.append(target)
+        return before
+
+    def _through(self, block: int, state: _State) -> _State:
+        return next((after for _, _, after in reversed([*self._steps(block, state)])), state)
+
+    def _steps(self, block: int, state: _State) -> Iterator[tuple[int, tuple[set[int], set[int]], _State]]:
+        """For each instruction of a block: its index, the windows that it consumes and those that end unread in front of it, and what may
+        be open behind it."""
+        live: frozenset[str] | None = self.liveness.live_in(block)
+        for index in self._indices(block):
+            one = self.flat[index]
+            read = set() if _is_move(one) else set(registers_read(one))
+            consumed = {load for load, window in state.items() if window.registers & read}
+            unread = {load for load, window in state.items() if load not in consumed and self._ends(one, window, live)}
+            left = {load: window for load, window in state.items() if load not in consumed | unread}
+            if one.form.effect in _LEAVES and one.guard is not None:
+                left |= {load: state[load] for load in unread}  # Only the lanes that leave close it here.
+            state = self._behind(index, left)
+            live = None
+            yield index, (consumed, unread), state
+
+    def _ends(self, one: Instruction, window: _Open, live: frozenset[str] | None) -> bool:
+        """Whether nothing reads the value of a window from here on, or knows where it is. `live`: what lives at the start of a block."""
+        if live is not None and not window.registers & live:
+            return True
+        return one.form.effect in _LEAVES or not _moved(one, window.registers)
+
+    def _behind(self, index: int, state: _State) -> _State:
+        one = self.flat[index]
+        after = {load: replace(window, registers=_moved(one, window.registers)) for load, window in state.items()}
+        if index in self.loads:
+            after[index] = _Open(one.guard is None, frozenset(name.partition(".")[0] for name in self.live[index]))
+        return after
+
+    # -- what follows -----------------------------------------------------------------------------------------------------------------
+
+    def refusals(self) -> dict[int, str]:
+        """The loads that cannot be followed, each by itself."""
+        refused: dict[int, str] = {}
+        ended: set[int] = set()
+        for block, state in self.before.items():
+            for index, (consumed, unread), after in self._steps(block, state):
+                ended |= consumed | unread
+                if index in state and index not in consumed | unread:
+                    refused[index] = AGAIN
+                for load in unread:
+                    if not self._held(state[load], load):
+                        refused.setdefault(load, OUT_OF_SIGHT)
+                state = after
+        return refused | dict.fromkeys(self.loads - ended, NOWHERE)
+
+    def _held(self, window: _Open, load: int) -> tuple[str, ...]:
+        """A register that holds the value and is called the same everywhere; what the load itself fills first."""
+        filled = [name for name in self.live[load] if name.partition(".")[0] in window.registers]
+        ordered = [*filled, *sorted(window.registers - self.outermost.vectors)]
+        return tuple(name for name in ordered if self.outermost.has(name.partition(".")[0]))[:1]
+
+    def crowded(self, loads: frozenset[int]) -> set[int]:
+        """Which of `loads` have to be given up because too many others would be open with them: at each place the last of the text."""
+        given_up: set[int] = set()
+        for block, entered in self.before.items():
+            for state in (entered, *(after for _, _, after in self._steps(block, entered))):
+                if len(state) > MOST_OPEN:
+                    given_up.update(sorted(load for load in state if load in loads and load not in given_up)[MOST_OPEN:])
+        return given_up
+
+    def closings(self, loads: frozenset[int]) -> Consumers:
+        """Where the windows of `loads` close."""
+        closings: dict[int, tuple[Closing, ...]] = {}
+        uncertain: set[int] = {load for load in loads if self.flat[load].guard is not None}
+        for block, entered in sorted(self.before.items()):
+            state = entered
+            for index, (consumed, unread), after in self._steps(block, state):
+                here = [*self._consumed(index, state, consumed & loads), *self._unread(state, unread & loads)]
+                uncertain.update(load for load in (consumed | unread) & loads if not state[load].certain)
+                if here:
+                    closings[index] = tuple(here)
+                state = after
+        return Consumers(loads, frozenset(uncertain), {}, closings)
+
+    def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Closing]:
+        """Windows with a register in common close together: who comes by may have executed any of these loads."""
+        read = set(registers_read(self.flat[index]))
+        names = _names_at(self.flat[index], self.originals[index])
+        groups: list[tuple[set[int], set[str]]] = []
+        for load in sorted(loads):
+            held = set(state[load].registers & read)
+            joined = [group for group in groups if group[1] & held]
+            groups = [group for group in groups if not group[1] & held]
+            groups.append(({load}.union(*(group[0] for group in joined)), held.union(*(group[1] for group in joined))))
+        for members, held in sorted(groups, key=lambda group: min(group[0])):
+            registers = tuple(dict.fromkeys(original for flat, original in names if flat in held))
+            yield Closing(tuple(sorted(members)), registers, consumed=True)
+
+    def _unread(self, state: _State, loads: set[int]) -> Iterator[Closing]:
+        for load in sorted(loads):
+            yield Closing((load,), self._held(state[load], load), consumed=False)
+
+
+def _first_indices(flow: ControlFlow) -> list[int]:
+    """The index among all instructions of the first of each block."""
+    first, count = [], 0
+    for block in flow.blocks:
+        first.append(count)
+        count += len(block.instructions)
+    return first
+
+
+def _met(old: _State | None, new: _State) -> _State | None:
+    """What may be open where two paths meet, or None if that is known already."""
+    if old is None:
+        return new
+    met: dict[int, _Open] = {}
+    for load in (*old, *new):
+        one, other = old.get(load), new.get(load)
+        if one is None or other is None:
+            known = one or other
+            assert known is not None
+            met[load] = replace(known, certain=False)
+        else:
+            met[load] = _Open(one.certain and other.certain, one.registers | other.registers)
+    return None if met == old else met
+
+
+def _is_move(one: Instruction) -> bool:
+    """Whether it only hands registers on, packed or unpacked."""
+    return one.opcode == "mov" and all(isinstance(operand, Register | Vector) for operand in one.operands)
+
+
+def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
+    """Which registers hold the value of a window behind an instruction."""
+    kept = registers - set(overwrites(one))
+    if _is_move(one) and registers & set(registers_read(one)):
+        kept |= set(registers_written(one))
+    return kept
+
+
+def _names_at(flat: Instruction, original: Instruction) -> list[tuple[str, str]]:
+    """Each register operand of an instruction: its base name in the flattened function, and its name in the text."""
+    pairs = zip(flat.operands, original.operands, strict=True)
+    found = [
+        (one.partition(".")[0], other) for left, right in pairs for one, other in zip(components(left), components(right), strict=True)
+    ]
+    return found
+
+
+class _Outermost:
+    """The registers that are called the same everywhere in a function: declared outside, and hidden nowhere."""
+
+    def __init__(self, function: Function) -> None:
+        assert function.body is not None
+        self._outer = Scope.of((*function.params, *function.results, *function.body.statements))
+        self.vectors = {one.name for one in function.body.statements if isinstance(one, RegisterDecl) and one.vector > 1}
+        self._inner: dict[str, bool] = {}
+        self._scopes = list(_inner_scopes(function.body))
+
+    def has(self, name: str) -> bool:
+        if name not in self._inner:
+            self._inner[name] = self._outer.declares(name) and not any(scope.declares(name) for scope in self._scopes)
+        return self._inner[name]
+
+
+def _inner_scopes(body: Block) -> Iterator[Scope]:
+    for statement in body.statements:
+        if isinstance(statement, Block):
+            yield Scope.of(statement.statements)
+            yield from _inner_scopes(statement)

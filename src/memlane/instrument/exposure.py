@@ -1,0 +1,194 @@
+"""Windows that close in front of their consumers, in the assembled code: what is shown of them besides (`memlane.instrument.proof`).
+
+    CS2R start
+    LDG value                            raises a scoreboard
+    ...
+    CS2R wait                            nothing in between has read the value, or waited for its scoreboard for its sake
+    LOP3 P0, value & zero & wait         waits for the scoreboard
+    CS2R end
+
+Where a thread may come to a consumer without having executed the load, a word in a register tells whether a record is due. That the
+assembler keeps that word is taken from it, as it is that it keeps the kernel's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memlane.instrument.probes import ProbeLines
+from memlane.instrument.windows import Window, Windows, is_store, reads_clock
+from memlane.record import Site
+from memlane.sass import Register, collect, effects, waits_for
+
+
+@dataclass(frozen=True)
+class ApartWindow(Window):
+    """The nodes of a site whose window closes in front of its consumers. `ends` are all its ends."""
+
+    waits: frozenset[int] = frozenset()
+    """The clock reads before the wait of a consumer."""
+    unread: frozenset[int] = frozenset()
+    """Those of the ends that have no consumer, and so no such clock read."""
+    certain: bool = True
+    """Whether lanes come to the ends only after the access."""
+
+    @property
+    def gates(self) -> frozenset[int]:
+        """What must come first behind the access."""
+        return self.waits | self.unread
+
+
+class ExposedWindows(Windows):
+    """`Windows`, of which some close in front of their consumers."""
+
+    def window(self, site: Site, probe: ProbeLines) -> Window:
+        if not probe.closings:
+            return super().window(site, probe)
+        starts = self._clock_reads([probe.start])
+        ends = self._clock_reads(one.end for one in probe.closings)
+        waits = self._clock_reads(one.wait for one in probe.closings if one.wait is not None)
+        return ApartWindow(
+            site,
+            starts,
+            self._accesses(site, probe) or self._inside(site, starts, ends | waits),
+            ends,
+            times=self._stores(one.times for one in probe.closings),
+            labels=self._stores(one.labels for one in probe.closings),
+            waits=waits,
+            unread=self._clock_reads(one.end for one in probe.closings if one.wait is None),
+            certain=all(one.certain for one in probe.closings),
+        )
+
+    def _clock_reads(self, instructions: Iterable[int]) -> frozenset[int]:
+        return frozenset(node for one in instructions for node in self._made_from(one, reads_clock))
+
+    def _stores(self, instructions: Iterable[int]) -> tuple[int, ...]:
+        return tuple(node for one in instructions for node in self._made_from(one, is_store))
+
+    # -- 1. order -----------------------------------------------------------------------------------------------------------------
+
+    def disorder(self, window: Window) -> str:
+        if not isinstance(window, ApartWindow):
+            return super().disorder(window)
+        for nodes, name in ((window.starts, "first clock read"), (window.gates, "one before the wait"), (window.ends, "second clock read")):
+            if not nodes:
+                return f"the assembled code does not have the {name}"
+        return self._disorder_in_front(window) or self._disorder_behind(window)
+
+    def _disorder_in_front(self, window: ApartWindow) -> str:
+        clocks = window.starts | window.waits | window.ends
+        for access in window.accesses:
+            if not self._comes_from(access, clocks, window.starts):
+                return f"the access {self._at(access)} can be reached without its first clock read"
+            _, stops = self._after(access, clocks)
+            if not stops or not stops <= window.gates:
+                return f"the access {self._at(access)} is not followed by the clock read before the wait on every path"
+        return ""
+
+    def _disorder_behind(self, window: ApartWindow) -> str:
+        accesses = frozenset(window.accesses)
+        events = window.starts | window.waits | window.ends | accesses
+        for end in window.ends - window.unread:
+            if not self._comes_from(end, events, window.waits):
+                return f"the second clock read {self._at(end)} can be reached without the one before the wait"
+        for gate in window.gates if window.certain else ():
+            if not self._comes_from(gate, events, accesses):
+                return f"the clock read {self._at(gate)} in front of the consumer can be reached without the access"
+        return ""
+
+    def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
+        """Whether the last event before a node is one of the wanted on every path."""
+        between, stops = self._before(node, events)
+        return not between & self.flow.entries and stops <= wanted
+
+    # -- the wait -----------------------------------------------------------------------------------------------------------------
+
+    def consumed_early(self, window: Window) -> str:
+        """Whether anything takes the value, or waits for it, before the clock read that says when the wait began."""
+        for access in window.accesses if isinstance(window, ApartWindow) else ():
+            assert isinstance(window, ApartWindow)
+            in_front = self._in_front(window, access)
+            for node in sorted(in_front - window.waits):
+                if self._reads_value(node, access):
+                    return f"the value is read {self._at(node)}, before the clock read that begins the wait"
+            for node in self._awaiting(access, in_front):
+                if not self._shares(node, access):
+                    return f"the access is awaited {self._at(node)}, before the clock read that begins the wait"
+        return ""
+
+    def shared_waits(self, window: Window) -> tuple[str, ...]:
+        """The instructions in front of the consumer that wait for the access too, because something they need has the same scoreboard."""
+        if not isinstance(window, ApartWindow):
+            return ()
+        found = {node for access in window.accesses for node in self._awaiting(access, self._in_front(window, access))}
+        return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
+
+    def _in_front(self, window: ApartWindow, access: int) -> set[int]:
+        """The nodes on the way from the access to the waits of its consumers, the clock reads before these included."""
+        between, stops = self._after(access, window.gates)
+        leading: set[int] = set()
+        for wait in window.waits & stops:
+            leading |= self._before(wait, window.gates | set(window.accesses))[0]
+        return between & leading | window.waits & stops
+
+    def _reads_value(self, node: int, access: int) -> bool:
+        shared = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
+        return any(access in self.waiting.definitions(node, register) for register in shared)
+
+    def _awaiting(self, access: int, nodes: set[int]) -> list[int]:
+        """Those of the nodes that wait for the scoreboard of the access before anything else has."""
+        scoreboard = self.nodes[access].control.write_scoreboard
+        _, first = collect(self.flow.successors[access], self.flow.successors.__getitem__, lambda node: self._waits_for(node, scoreboard))
+        return sorted(first & nodes)
+
+    def _waits_for(self, node: int, scoreboard: int | None) -> bool:
+        return scoreboard in waits_for(self.nodes[node])
+
+    def _shares(self, node: int, access: int) -> bool:
+        """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them."""
+        board = self.nodes[access].control.write_scoreboard
+        seen, stops = collect(
+            self.flow.predecessors[node], self.flow.predecessors.__getitem__, lambda before: self._waits_for(before, board)
+        )
+        controls = (self.nodes[before].control for before in seen | stops if before != access)
+        return any(board in (control.write_scoreboard, control.read_scoreboard) for control in controls)
+
+    # -- 4. record ----------------------------------------------------------------------------------------------------------------
+
+    def exposed_foreign(self, window: Window) -> str:
+        """Whether the exposed cycles in the record come from the two clock reads around the wait."""
+        for store in window.labels if isinstance(window, ApartWindow) else ():
+            assert isinstance(window, ApartWindow)
+            data = self.nodes[store].operands[-1].register
+            clocks = set() if data is None else self._clocks_of(store, Register(data.bank, data.number + 2))
+            if clocks and not (clocks <= window.waits | window.ends and clocks & window.waits and clocks & window.ends):
+                return f"the exposed cycles in the record {self._at(store)} do not come from the clock reads around the wait"
+        return ""
+
+    def _clocks_of(self, node: int, register: Register) -> set[int]:
+        """The clock reads from which a number was worked out."""
+        found: set[int] = set()
+        seen: set[tuple[int, Register]] = set()
+        work = [(node, register)]
+        while work:
+            place, held = work.pop()
+            for producer in self.waiting.definitions(place, held):
+                if reads_clock(self.nodes[producer]):
+                    found.add(producer)
+                    continue
+                new = {(producer, source) for source in effects(self.nodes[producer]).reads if source.bank in ("R", "UR")} - seen
+                seen |= new
+                work.extend(new)
+        return found
+
+    # -- what else is awaited -----------------------------------------------------------------------------------------------------
+
+    def foreign(self, window: Window) -> tuple[str, ...]:
+        """What other than the access is awaited between the clock reads; of a window that closes in front of a consumer, in its wait."""
+        if not isinstance(window, ApartWindow):
+            return super().foreign(window)
+        inside = set(window.ends - window.unread)
+        for end in window.ends - window.unread:
+            inside |= self._before(end, window.waits)[0]
+        return self._awaited(inside, window.waits, window)
