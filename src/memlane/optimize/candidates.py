@@ -83,7 +83,7 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
     wide = columns // vector
     if wide & (wide - 1) == 0 and wide > 1:
         yield _of_vectors(XorSwizzle(rows, wide), vector)
-    for pad in (vector, 2 * vector, 4 * vector):
+    for pad in (vector, 4 * vector):
         if rows * pad * geometry.element <= room:
             yield Padded(rows, columns, pad)
     if wide > 1:

@@ -87,14 +87,13 @@ class Fix:
     @property
     def verdict(self) -> str:
         """In a sentence."""
+        if not self.tried:
+            return f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}."
+        by = ", by the emulator's model" if self.modelled else ""
         if self.best is None:
-            if not self.tried:
-                return (
-                    f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}"
-                )
-            return f"None of {len(self.tried)} layouts of {self.array.title} makes {self.kernel} quicker."
+            return f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{by}."
         return (
-            f"{self.best.layout} makes {self.kernel} {self.best.quicker:.2f} times as fast, with {self.best.wavefronts:,} wavefronts "
+            f"{self.best.layout} makes {self.kernel} {self.best.quicker:.2f} times as fast{by}, with {self.best.wavefronts:,} wavefronts "
             f"instead of {self.original.wavefronts:,}."
         )
 

@@ -1,0 +1,140 @@
+"""`memlane fix`: a layout of shared memory that makes a kernel quicker, found by trying."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memlane.cli import options as o
+from memlane.cli.command import runs_program
+from memlane.cli.programs import Program
+from memlane.cli.progress import progress
+from memlane.errors import CommandError
+from memlane.launch import Launch
+from memlane.optimize import Fix, Measured, fix_launch
+from memlane.record import kernel_label
+from memlane.report import document_head, to_json
+
+_FUNCTION = "place"
+
+
+class _Fixer:
+    """An observer that tries layouts before a launch happens, which then goes its way."""
+
+    def __init__(self, only_launch: int | None, array: str, rows: int | None, columns: int | None) -> None:
+        self.seen = 0
+        self.looked_at: list[str] = []
+        """Labels of the kernels that were tried."""
+        self.found: list[Fix] = []
+        self._only, self._array, self._rows, self._columns = only_launch, array, rows, columns
+        self._known: set[str] = set()
+
+    def launching(self, launch: Launch) -> Launch:
+        number, title = self.seen, launch.kernel.title
+        self.seen += 1
+        if (number != self._only) if self._only is not None else (title in self._known):
+            return launch
+        self._known.add(title)
+        self.looked_at.append(kernel_label(title))
+        self.found += fix_launch(launch, shared=self._array or None, rows=self._rows, columns=self._columns)
+        return launch
+
+
+@runs_program
+def fix(
+    program: Program,
+    launch: Annotated[
+        int | None, typer.Option("--launch", metavar="N", help="The N-th launch of the script, from 0; default: the first of each kernel.")
+    ] = None,
+    target: o.TargetName = "",
+    array: Annotated[
+        str, typer.Option("--array", help="The array in shared memory, by name or as 'dynamic[0:4096]'; default: all with bank conflicts.")
+    ] = "",
+    rows: Annotated[int | None, typer.Option("--rows", help="Rows of the array; default: what follows from its columns.")] = None,
+    columns: Annotated[
+        int | None, typer.Option("--columns", help="Elements in a row of the array; default: concluded from the accesses.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker."""
+    for option, extent in (("--rows", rows), ("--columns", columns)):
+        if extent is not None and extent < 1:
+            raise CommandError(f"{option} {extent}: it must be at least 1")
+    fixer = _Fixer(launch, array, rows, columns)
+    with progress("trying layouts for"):
+        program.run(target, fixer)
+    if not fixer.seen:
+        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to fix", exit_code=1)
+    if not fixer.looked_at:
+        raise CommandError(f"{program.path} made {fixer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    if as_json:
+        typer.echo(to_json({**document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]}))
+        return
+    console = Console()
+    for one in fixer.found:
+        _print(console, one)
+    others = [name for name in fixer.looked_at if name not in {kernel_label(one.kernel) for one in fixer.found}]
+    if others:
+        console.print(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
+
+
+def _print(console: Console, fix: Fix) -> None:
+    console.print(Text(f"{kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", style="bold"), Text(f"on {fix.target}"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("layout", overflow="fold")
+    for name in ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM"):
+        table.add_column(name, justify="right")
+    for one in (fix.original, *fix.tried):
+        table.add_row(*_cells(one))
+    console.print(table)
+    for layout, reason in fix.refused:
+        console.print(Text(f"  not tried: {layout}: {reason}", style="dim"))
+    console.print(Text(fix.verdict))
+    if fix.best is not None and fix.best.layout is not None:
+        console.print()
+        console.print(Text(fix.best.layout.cuda_source(_FUNCTION).rstrip()))
+        rows, columns = fix.best.layout.rows, fix.best.layout.columns
+        console.print(Text(f"// element (i, j) of {rows}x{columns} at [{_FUNCTION}(i, j)] of an array of {fix.best.layout.size} elements"))
+    console.print()
+
+
+def _cells(one: Measured) -> list[str]:
+    name = "as it is" if one.layout is None else str(one.layout)
+    fits = (
+        "" if number is None else f"{number:,}" for number in (one.footprint.registers, one.footprint.shared_bytes, one.footprint.blocks)
+    )
+    return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.quicker:.2f}", *fits]
+
+
+def _document(fix: Fix) -> dict[str, object]:
+    best = fix.best
+    return {
+        "kernel": fix.kernel,
+        "target": fix.target,
+        "modelled": fix.modelled,
+        "array": fix.array.title,
+        "element_bytes": fix.element_bytes,
+        "ideal_wavefronts": fix.original.ideal_wavefronts,
+        "original": _measured(fix.original),
+        "tried": [_measured(one) for one in fix.tried],
+        "refused": [{"layout": layout, "reason": reason} for layout, reason in fix.refused],
+        "best": None if best is None else str(best.layout),
+        "cuda": None if best is None or best.layout is None else best.layout.cuda_source(_FUNCTION),
+        "verdict": fix.verdict,
+    }
+
+
+def _measured(one: Measured) -> dict[str, object]:
+    return {
+        "layout": None if one.layout is None else str(one.layout),
+        "wavefronts": one.wavefronts,
+        "time_ns": one.time_ns,
+        "times_as_fast": one.quicker,
+        "same_output": one.same,
+        **asdict(one.footprint),
+    }

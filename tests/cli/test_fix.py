@@ -1,0 +1,55 @@
+"""`memlane fix`: on scripts and on single kernels, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memlane.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FIX = ["fix", "--target", "emulator:h200"]
+KERNEL = [str(EXAMPLES / "transpose.cu"), "--kernel", "tiled", "--grid", "1", "--block", "32,32"]
+ARGUMENTS = ["--arg", "f4[32,32]", "--arg", "f4[32,32]=random:7", "--arg", "32:i4"]
+
+
+def test_a_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIX, str(EXAMPLES / "transpose.py"), "--", "64"]) == 0
+    out = capsys.readouterr().out
+    assert "tiled: tile on emulator:h200" in out
+    assert "as it is" in out
+    assert "__host__ __device__ inline int place(int i, int j)" in out
+    assert "No bank conflicts in naive, padded: nothing to fix in shared memory." in out
+    assert "by the emulator's model" in " ".join(out.split())
+
+
+def test_one_kernel_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIX, *KERNEL, *ARGUMENTS, "--json", "--array", "tile", "--columns", "32"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["kernels"]) == ("fix", ["tiled"])
+    (one,) = found["arrays"]
+    assert (one["array"], one["element_bytes"], one["ideal_wavefronts"]) == ("tiled(float*, float const*, int)::tile", 4, 64)
+    assert one["original"]["wavefronts"] == 32 * 33
+    assert one["best"] in {layout["layout"] for layout in one["tried"] if layout["wavefronts"] == 64}
+    assert "place(int i, int j)" in one["cuda"]
+    assert all(layout["same_output"] for layout in one["tried"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--columns", "0"], "--columns 0: it must be at least 1"),
+        (["--launch", "3"], "made 1 launches, numbered from 0; there is no launch 3"),
+        (["--array", "rows"], "no shared array 'rows' in tiled(float*, float const*, int); it has: tiled(float*, float const*, int)::tile"),
+    ],
+)
+def test_what_cannot_be(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIX, *KERNEL, *ARGUMENTS, *options]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_extents_that_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIX, *KERNEL, *ARGUMENTS, "--columns", "5000"]) == 0
+    assert "could be tried" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+"""Layouts found by trying: what the accesses suggest, and what is said of it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.launch import Kernel
+from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
+from memlane.optimize import Fix, fix
+from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
+from tests.rewrite.kernels import SOURCE
+
+ALL = 0xFFFFFFFF
+
+
+@cache
+def kernel(name: str) -> Kernel:
+    (source,) = [f'extern "C"{text}' for text in SOURCE.split('extern "C"') if f"void {name}(" in text]
+    return ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))[name]
+
+
+def seen(distances: object, *, mask: int = ALL, excess: int = 31, nbytes: int = 4) -> Seen:
+    return Seen(np.asarray(distances), mask, excess, nbytes)
+
+
+@cache
+def turned() -> tuple[Fix, np.ndarray]:
+    target = kernel("turn").target
+    out = target.zeros((32, 32))
+    (found,) = fix(kernel("turn")[1, (32, 32)], out, target.array(np.ones((32, 32), np.float32)))
+    return found, out.numpy()
+
+
+def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
+    found, out = turned()
+    assert not out.any()
+    assert found.array.names[0].endswith("tile")
+    assert (found.element_bytes, found.modelled) == (4, True)
+    assert (found.original.wavefronts, found.original.ideal_wavefronts) == (32 * 33, 64)
+    assert all(one.same for one in found.tried)
+    assert found.best is not None
+    assert found.best.wavefronts == 64
+    assert found.best.quicker == max(one.quicker for one in found.tried) > 1.1
+    assert f"{found.best.layout} makes turn" in found.verdict
+    assert "by the emulator's model, with 64 wavefronts instead of 1,056" in found.verdict
+    assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
+    padded = next(one for one in found.tried if one.layout == Padded(32, 32, 1))
+    assert (padded.footprint.shared_bytes, found.original.footprint.shared_bytes) == (4224, 4096)
+
+
+def test_what_does_not_help_is_said() -> None:
+    target = kernel("turn").target
+    arguments = target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))
+    (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(32, 32)])
+    assert found.best is None
+    assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn quicker, by the emulator's model."
+    (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
+    assert refused.tried == ()
+    assert "could be tried: " in refused.verdict
+    assert "name a layout of all its elements" in refused.verdict
+
+
+def test_without_conflicts_nothing_is_tried() -> None:
+    target = kernel("turn").target
+    fine = ml.relayout(kernel("turn"), XorSwizzle(32, 32))
+    assert fix(fine[1, (32, 32)], target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))) == ()
+
+
+def test_dynamic_memory_and_vectors() -> None:
+    """The compiler reads the tile of `dynamic` by four elements at once, in rows of 32: that is seen, and vectors stay whole."""
+    target = kernel("dynamic").target
+    given = np.arange(1024, dtype=np.int32)
+    call = kernel("dynamic")[1, 32, None, 4096 + 128]
+    (found,) = fix(call, target.zeros(32, np.int32), target.array(given), shared="dynamic[0:4096]", columns=32)
+    assert found.tried
+    assert all(one.same for one in found.tried)
+    assert min(one.wavefronts for one in found.tried) < found.original.wavefronts / 2
+
+
+@pytest.mark.parametrize(
+    ("distances", "expected"),
+    [
+        (np.arange(32), "(r * columns + c + 1 * (t % 32))"),
+        (np.arange(32) * -33, "(r * columns + c + -33 * (t % 32))"),
+        (np.arange(32) % 8 * 40 + np.arange(32) // 8, "(r * columns + c + 40 * (t % 8) + 1 * (t // 8))"),
+        (np.arange(32) // 16 * 64, "(r * columns + c + 64 * (t // 16))"),
+        (np.arange(32) ** 2, None),
+    ],
+)
+def test_regular_accesses_become_formulas(distances: np.ndarray, expected: str | None) -> None:
+    assert pattern_of(seen(distances)) == expected
+    if expected is not None:
+        one = pattern(expected, 64, 64)
+        places = one.i * 64 + one.j
+        assert np.array_equal((places - places[:, :1]) % 4096, np.broadcast_to(distances % 4096, places.shape))
+    assert pattern_of(seen(distances, mask=1)) is None
+
+
+def test_extents_follow_from_the_steps_between_lanes() -> None:
+    (first, *_) = geometries(64 * 48 * 4, 4, 1, [seen(np.arange(32) * 48)], None, None)
+    assert (first.rows, first.columns) == (64, 48)
+    (diagonal, *_) = geometries(64 * 48 * 4, 4, 1, [seen(np.arange(32) * 49)], None, None)
+    assert diagonal.columns == 48
+    (told,) = geometries(4096, 4, 1, [seen(np.arange(32) * 48)], None, 16)
+    assert (told.rows, told.columns) == (64, 16)
+    (by_rows,) = geometries(4096, 4, 1, [], 8, None)
+    assert (by_rows.rows, by_rows.columns) == (8, 128)
+    assert [one.columns for one in geometries(4096, 4, 1, [], None, None)] == [32]
+    assert geometries(4096, 4, 4, [], None, 6) == []
+
+
+def test_candidates_keep_vectors_and_room() -> None:
+    chip = ml.target("emulator:h200").chip
+    (square,) = geometries(4096, 4, 4, [], None, 32)
+    found = list(candidates(square, [], chip, room=0))
+    assert OfVectors(32, 32, XorSwizzle(32, 8), 4) in found
+    assert not [one for one in found if isinstance(one, Padded)]
+    for layout in found:
+        groups = layout.table.reshape(-1, 4)
+        assert (groups == groups[:, :1] + np.arange(4)).all()
+        assert (groups[:, 0] % 4 == 0).all()
+
+
+def test_random_layouts_are_told_apart() -> None:
+    target = kernel("turn").target
+    arguments = target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))
+    layouts = [RandomShift(32, 32, 1), RandomShift(32, 32, 1), XorSwizzle(32, 32), OfVectors(32, 32, XorSwizzle(32, 32), 1)]
+    (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=layouts)
+    assert len(found.tried) == 2
