@@ -43,8 +43,8 @@ def test_the_ways_of_a_conflict(wavefronts: float, ideal: int, words: str) -> No
 
 def test_atomics_conflict_in_a_bank_or_at_one_word() -> None:
     alone = replace(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=8, ideal_wavefronts=1), addresses=320, most_lanes_at_address=1)
-    (found,) = findings(replace(alone, addresses=64, most_lanes_at_address=8))
-    expected = "lanes update different words of the same bank, or the same word one after the other (5 lanes at an address on average)."
+    (found,) = findings(replace(alone, addresses=160, most_lanes_at_address=8))
+    expected = "lanes update different words of the same bank, or the same word one after the other (2 lanes at an address on average)."
     assert f"because {expected}" in str(found)
     (found,) = findings(alone)
     assert "because lanes update different words of the same bank." in str(found)

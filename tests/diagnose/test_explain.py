@@ -59,13 +59,14 @@ def test_numbers_of_different_chips_are_not_added_up() -> None:
 def test_a_trace_without_counts_is_not_called_clean(tmp_path: Path) -> None:
     trace = transpose()
     bare = replace(trace, launches=tuple(replace(entry, counts=()) for entry in trace.launches))
+    (uncoalesced,) = [one for one in explain(bare).unexamined if one.rule == "uncoalesced-global"]
+    assert uncoalesced.kernels == (NAIVE, TILED)
+    assert str(uncoalesced) == "uncoalesced global access: without transaction counts; record it with `memlane trace --counts`"
+    empty = replace(bare, table=bare.table.slice(0, 0), modelled=False)
+    empty.save(tmp_path / "bare.parquet")
     with pytest.raises(
-        RecordError,
-        match="the trace holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`",
+        RecordError, match=r"bare\.parquet holds neither records nor transaction counts, .* record it again with `memlane trace --counts`"
     ):
-        explain(bare)
-    bare.save(tmp_path / "bare.parquet")
-    with pytest.raises(RecordError, match=r"bare\.parquet holds no transaction counts"):
         explain(tmp_path / "bare.parquet")
 
 

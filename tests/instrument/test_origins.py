@@ -36,6 +36,6 @@ def test_a_chain_comes_from_itself_and_a_store_from_its_parameter() -> None:
     function = parse(KERNEL).functions["walk"]
     found = origins_of(function)
     body = list(function.body.instructions() if function.body else [])
-    load, store = ([index for index, one in enumerate(body) if one.name == name][0] for name in ("ld.global.u32", "st.global.u32"))
+    load, store = (next(index for index, one in enumerate(body) if one.name == name) for name in ("ld.global.u32", "st.global.u32"))
     assert found[load] == Origins(parameters=(1,), loads=(load,))
     assert found[store] == Origins(parameters=(0,), loads=())

@@ -1,7 +1,10 @@
-"""What is wrong with the accesses of a kernel, and what it costs. Order inside: rule <- one module per rule, finding <- rules."""
+"""What is wrong with the accesses of a kernel, and what it costs.
+
+Order inside: evidence <- cost <- rule <- one module per rule, finding <- rules <- limits.
+"""
 
 from memlane.diagnose.finding import Finding
-from memlane.diagnose.rule import KernelTotals, Rule, Verdict
-from memlane.diagnose.rules import RULES, clean_kernels, explain, uncounted_launches
+from memlane.diagnose.rule import Rule, Verdict
+from memlane.diagnose.rules import RULES, Findings, Unexamined, clean_kernels, examine, explain, uncounted_launches
 
-__all__ = ["RULES", "Finding", "KernelTotals", "Rule", "Verdict", "clean_kernels", "explain", "uncounted_launches"]
+__all__ = ["RULES", "Finding", "Findings", "Rule", "Unexamined", "Verdict", "clean_kernels", "examine", "explain", "uncounted_launches"]

@@ -1,8 +1,16 @@
-"""Bank conflicts: a request to shared memory takes more wavefronts than its bytes need, because lanes wait for each other at a bank."""
+"""Bank conflicts: a request to shared memory takes more wavefronts than its bytes need, because lanes wait for each other at a bank.
+
+Atomics of which many lanes meet at one address are the finding `contended-atomics`.
+"""
 
 from __future__ import annotations
 
-from memlane.diagnose.rule import VERBS, KernelTotals, Rule, Verdict, per_request
+from collections.abc import Iterator
+
+from memlane.diagnose import cost
+from memlane.diagnose.contended_atomics import is_contended
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
 from memlane.record import SiteCounts
 
 MIN_RATIO = 1.25
@@ -14,24 +22,32 @@ _WHOLE = 0.02
 """A ratio so close to a whole number is called by it."""
 
 
-def examine(counts: SiteCounts, kernel: KernelTotals) -> Verdict | None:
+def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module. Goes by the counts, not by the space: a generic access may turn out to be to shared memory."""
-    if counts.requests == 0 or counts.wavefronts is None or not counts.ideal_wavefronts:
-        return None
-    excess = counts.wavefronts - counts.ideal_wavefronts
-    ratio = counts.wavefronts / counts.ideal_wavefronts
-    if ratio < MIN_RATIO or excess < MIN_SHARE * kernel.wavefronts:
-        return None
-    taken, enough = (per_request(number, counts.requests) for number in (counts.wavefronts, counts.ideal_wavefronts))
-    return Verdict(
-        unit="wavefronts",
-        transactions=counts.wavefronts,
-        ideal=counts.ideal_wavefronts,
-        transaction_bytes=None,
-        what=f"{_ways(ratio)}: each request takes {taken} wavefronts where {enough} would do",
-        cause=_cause(counts),
-        remedy=_remedy(counts),
-    )
+    for entry in evidence.by_place.values():
+        if entry.requests == 0 or entry.wavefronts is None or not entry.ideal_wavefronts or is_contended(entry):
+            continue
+        excess = entry.wavefronts - entry.ideal_wavefronts
+        ratio = entry.wavefronts / entry.ideal_wavefronts
+        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts:
+            continue
+        taken, enough = (per_request(number, entry.requests) for number in (entry.wavefronts, entry.ideal_wavefronts))
+        yield Verdict(
+            site=entry.site,
+            unit="wavefronts",
+            transactions=entry.wavefronts,
+            ideal=entry.ideal_wavefronts,
+            what=f"{_ways(ratio)}: each request takes {taken} wavefronts where {enough} would do",
+            cause=_cause(entry),
+            remedy=_remedy(entry),
+            cost=cost.of_wavefronts(evidence, entry),
+            requests=entry.requests,
+            bytes_requested=entry.bytes,
+            numbers={
+                "wavefronts per request": entry.wavefronts / entry.requests,
+                "ideal wavefronts per request": entry.ideal_wavefronts / entry.requests,
+            },
+        )
 
 
 def _ways(ratio: float) -> str:
@@ -41,7 +57,7 @@ def _ways(ratio: float) -> str:
 
 
 def _cause(counts: SiteCounts) -> str:
-    asked = "ask for" if counts.site.kind in ("load", "store") else VERBS[counts.site.kind]
+    asked = VERBS[counts.site.kind] if counts.site.is_atomic else "ask for"
     cause = f"lanes {asked} different words of the same bank"
     if (counts.lanes_per_address or 1) <= 1:
         return cause
@@ -50,9 +66,9 @@ def _cause(counts: SiteCounts) -> str:
 
 
 def _remedy(counts: SiteCounts) -> str:
-    if counts.site.kind in ("load", "store"):
+    if not counts.site.is_atomic:
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
     return "Pad or permute the array, so that what is updated together falls in different banks, or copy it for groups of lanes."
 
 
-RULE = Rule("bank-conflict", "shared-memory bank conflict", examine)
+RULE = Rule("bank-conflict", "shared-memory bank conflict", examine, (COUNTS,))

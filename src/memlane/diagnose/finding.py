@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -13,15 +14,15 @@ from memlane.record import kernel_label
 class Finding:
     """What a rule found at one place of a kernel, over all launches that were counted. `str()` gives it as one paragraph.
 
-    The cost is in transactions, which were counted. How much time they take depends on what else the kernel waits for, so no time is
-    claimed.
+    What all findings are ranked by is `cost_cycles`: cycles by which the warps of the kernel would have lived less, by `method`. Where no
+    times were recorded it is the least that the excess transactions take, and `cost_measured` is False.
     """
 
     rule: str
     """Id of the rule, for example `uncoalesced-global`."""
     title: str
     rank: int
-    """1 for the finding with the most excess transactions, sectors and wavefronts counted alike; not a statement about time."""
+    """1 for the finding that costs most."""
     kernel: str
     """The kernel's title."""
     file: str
@@ -33,34 +34,51 @@ class Finding:
     requests: int
     """Warp-level executions with at least one active lane."""
     unit: str
-    """What `transactions` counts: `sectors` (of 32 bytes) or `wavefronts`."""
+    """What `transactions` counts: `sectors` (of 32 bytes), `wavefronts`, `lanes` that updated an address, or `warp cycles`."""
     transactions: int
     ideal_transactions: int
-    """Transactions that would do for the same bytes."""
+    """Transactions that would do for the same bytes; of warp cycles those without the excess."""
     bytes_requested: int
     """Bytes that the lanes asked for."""
     excess_bytes: int | None
-    """Bytes moved by the excess transactions; None for wavefronts, which move nothing more."""
+    """Bytes moved by the excess transactions; None where they move nothing more."""
     what: str
     cause: str
     remedy: str
     chip: str
     how: str
     """Where the counts come from: `emulated` or `counted on the device`."""
+    cost_cycles: float = 0.0
+    """Cycles of warps, over all launches of the trace."""
+    cost_low: float = 0.0
+    cost_high: float | None = None
+    """Between these lies `cost_cycles`; None: not bounded from above."""
+    cost_share: float | None = None
+    """Of the lifetimes of the kernel's warps as traced, 0 to 1; None where no times were recorded."""
+    cost_ns: float | None = None
+    """`cost_cycles` at the nominal clock of the chip: nanoseconds of warps, not of the launch; None where no times were recorded."""
+    cost_measured: bool = False
+    """Whether times were recorded, or only transactions counted."""
+    times_modelled: bool = False
+    """Whether these times come from the emulator's clock."""
+    method: str = ""
+    """How the cost was found, a clause."""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    """What the rule went by, by name with its unit."""
 
     @property
     def per_request(self) -> float:
         """Transactions per request, the mean."""
-        return self.transactions / self.requests
+        return self.transactions / max(self.requests, 1)
 
     @property
     def ideal_per_request(self) -> float:
-        return self.ideal_transactions / self.requests
+        return self.ideal_transactions / max(self.requests, 1)
 
     @property
     def ratio(self) -> float:
         """Transactions over those that would do."""
-        return self.transactions / self.ideal_transactions
+        return self.transactions / max(self.ideal_transactions, 1)
 
     @property
     def excess_transactions(self) -> int:
@@ -74,16 +92,27 @@ class Finding:
 
     @property
     def cost(self) -> str:
-        """What it costs, in what was counted."""
+        """What it costs, in what was counted or measured."""
         moved = "" if self.excess_bytes is None else f" ({_amount(self.excess_bytes)})"
         return f"{self.excess_transactions:,} of {self.transactions:,} {self.unit} are excess{moved}"
+
+    @property
+    def time(self) -> str:
+        """What it costs in time, with its bounds and how that was found; a sentence."""
+        if not self.cost_measured:
+            return f"At least {_cycles(self.cost_cycles)} warp cycles ({self.method})."
+        share = "" if self.cost_share is None else f", {_percent(self.cost_share)} of the time of its warps"
+        bounds = [_cycles(self.cost_low), _cycles(self.cost_cycles if self.cost_high is None else self.cost_high)]
+        between = "" if bounds[0] == bounds[1] else f", between {bounds[0]} and {bounds[1]}"
+        modelled = "modelled times: " if self.times_modelled else ""
+        return f"{_cycles(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
 
     def __str__(self) -> str:
         return f"{self.place}  {self.op} in {kernel_label(self.kernel)}: {self.what}, because {self.cause}. {self.cost}. {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
         """All fields and the derived numbers, ready for JSON."""
-        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost")
+        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "place")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}, "text": str(self)}
 
 
@@ -94,3 +123,12 @@ def _amount(nbytes: int) -> str:
         amount /= 1024
         units.pop(0)
     return f"{nbytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def _cycles(number: float) -> str:
+    """`1,234`, `12.3 million`."""
+    return f"{number:,.0f}" if number < 1e6 else f"{number / 1e6:,.3g} million"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.2g} %"

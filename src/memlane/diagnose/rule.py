@@ -1,48 +1,47 @@
-"""What a rule is: it looks at the counts of one place and says what is wrong there, or nothing."""
+"""What a rule is: it looks at all that is known of one kernel and says what is wrong where, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from memlane.record import SiteCounts
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import Evidence
+from memlane.record import SECTOR_BYTES, Site, SiteCounts
 
-VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update"}
+VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update", "copy": "copy from"}
 """What the lanes do to an address, by the kind of the site."""
 
-
-@dataclass(frozen=True)
-class KernelTotals:
-    """All transactions of one kernel, to tell what matters in it."""
-
-    sectors: int
-    """Of global memory; those of local memory are a hint that nothing is measured against."""
-    wavefronts: int
-
-    @classmethod
-    def of(cls, counts: Iterable[SiteCounts]) -> KernelTotals:
-        entries = list(counts)
-        sectors = sum(entry.sectors or 0 for entry in entries if entry.site.space != "local")
-        return cls(sectors, sum(entry.wavefronts or 0 for entry in entries))
+CYCLES = "warp cycles"
+"""The unit of findings that are not about transactions."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What a rule found at one place. The texts are parts of one paragraph."""
 
+    site: Site
+    """Where: one of the sites of the place."""
     unit: str
-    """What is counted: `sectors` or `wavefronts`."""
+    """What is counted: `sectors`, `wavefronts`, `lanes` or `warp cycles`."""
     transactions: int
     ideal: int
-    """Transactions that would do."""
-    transaction_bytes: int | None
-    """Bytes that one transaction moves, None where they do not vary with the number of transactions."""
+    """That would do."""
     what: str
     """What happens: a clause that follows the name of the place."""
     cause: str
     """Why: a clause that follows `because`."""
     remedy: str
     """What to do: full sentences."""
+    cost: Cost
+    requests: int = 0
+    bytes_requested: int = 0
+    transaction_bytes: int | None = None
+    """Bytes that one transaction moves, None where they do not vary with the number of transactions."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """The evidence, by name with its unit."""
+    line: int | None = None
+    """Where the finding is, if not at the line of the site."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,26 @@ class Rule:
     id: str
     """For machines; does not change."""
     title: str
-    examine: Callable[[SiteCounts, KernelTotals], Verdict | None]
-    """The counts of one place, and of its whole kernel -> what is wrong, None if nothing is."""
+    examine: Callable[[Evidence], Iterable[Verdict]]
+    """What is known of a kernel -> what is wrong in it. It is only asked where all that it needs is known."""
+    needs: tuple[str, ...] = ()
+    """What must be known: names of `memlane.diagnose.evidence`."""
 
 
 def per_request(transactions: int, requests: int) -> str:
     """`32`, or `31.2` where requests differ."""
     mean = transactions / requests
     return str(round(mean)) if transactions % requests == 0 else f"{mean:.3g}"
+
+
+def of_sectors(counts: SiteCounts, cost: Cost, what: str, cause: str, remedy: str, **numbers: float) -> Verdict:
+    """A verdict on the sectors of one place."""
+    sectors, ideal = counts.sectors or 0, counts.ideal_sectors or 0
+    given = {"sectors per request": sectors / counts.requests, "ideal sectors per request": ideal / counts.requests, **numbers}
+    return Verdict(counts.site, "sectors", sectors, ideal, what, cause, remedy, cost, counts.requests, counts.bytes, SECTOR_BYTES, given)
+
+
+def in_cycles(site: Site, measured: float, cost: Cost, what: str, cause: str, remedy: str, requests: int, **numbers: float) -> Verdict:
+    """A verdict on the time of one place."""
+    taken = max(round(measured), round(cost.cycles) + 1)
+    return Verdict(site, CYCLES, taken, taken - round(cost.cycles), what, cause, remedy, cost, requests, numbers=numbers)

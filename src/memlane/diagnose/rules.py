@@ -6,39 +6,113 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.diagnose import bank_conflicts, uncoalesced
+from memlane.diagnose import (
+    bank_conflicts,
+    cache_thrashing,
+    contended_atomics,
+    dependent_chain,
+    divergence,
+    imbalance,
+    latency_outliers,
+    local_memory,
+    low_occupancy,
+    misaligned,
+    partial_sectors,
+    reloaded_sectors,
+    uncoalesced,
+)
+from memlane.diagnose.evidence import HOW_TO_GET, Evidence, merged, of_trace
 from memlane.diagnose.finding import Finding
-from memlane.diagnose.rule import KernelTotals, Rule, Verdict
+from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError
-from memlane.record import Counts, LaunchInfo, SiteCounts, Trace, load, total_by_place
+from memlane.record import Counts, LaunchInfo, Trace, load
 
-RULES: tuple[Rule, ...] = (uncoalesced.RULE, bank_conflicts.RULE)
+RULES: tuple[Rule, ...] = (
+    uncoalesced.RULE,
+    bank_conflicts.RULE,
+    partial_sectors.RULE,
+    misaligned.RULE,
+    contended_atomics.RULE,
+    local_memory.RULE,
+    divergence.RULE,
+    dependent_chain.RULE,
+    low_occupancy.RULE,
+    imbalance.RULE,
+    cache_thrashing.RULE,
+    reloaded_sectors.RULE,
+    latency_outliers.RULE,
+)
 """In the order in which equal findings are told. A new rule is a new module with a `RULE`, named here."""
 
 
-def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], sources: Mapping[str, str] | None = None) -> list[Finding]:
-    """What is wrong with the memory accesses, worst first; an empty list where no rule finds anything.
+@dataclass(frozen=True)
+class Unexamined:
+    """A rule that could not look at some kernels, because something is not known of them."""
 
-    `subject` is a trace that holds counts, the path of its record file, or counts. `sources` gives the text of source files by name; a
-    trace brings its own. Launches of one kernel are taken together. RecordError if nothing in the trace was counted; see
-    `uncounted_launches` for traces of which only a part was.
+    rule: str
+    title: str
+    kernels: tuple[str, ...]
+    missing: tuple[str, ...]
+    """What is not known."""
+    how_to_get: tuple[str, ...]
+    """What to do for each."""
+
+    def __str__(self) -> str:
+        return f"{self.title}: without {' and '.join(self.missing)}; {', and '.join(dict.fromkeys(self.how_to_get))}"
+
+
+class Findings(list[Finding]):
+    """Findings, the costliest first, and which rules could not look at what."""
+
+    def __init__(self, found: Iterable[Finding] = (), unexamined: Iterable[Unexamined] = ()) -> None:
+        super().__init__(found)
+        self.unexamined = tuple(unexamined)
+
+
+def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], sources: Mapping[str, str] | None = None) -> Findings:
+    """What is wrong with the memory accesses, the costliest first; empty where no rule finds anything.
+
+    `subject` is a trace, the path of its record file, or counts. `sources` gives the text of source files by name; a trace brings its own.
+    Launches of one kernel are taken together. A rule that lacks something (counts have no times, a trace of a GPU has counts only where
+    they were asked for) is named in the result's `unexamined`, with what to do. RecordError for a trace that holds neither times nor
+    counts, or whose records disagree with their sites; see `uncounted_launches` for traces of which only a part was counted.
     """
     if isinstance(subject, Trace):
-        evidence = [_of_trace(subject, "the trace")]
+        evidence = _of_trace(subject, "the trace")
     elif isinstance(subject, str | os.PathLike):
-        evidence = [_of_trace(load(subject), os.fspath(subject))]
+        evidence = _of_trace(load(subject), os.fspath(subject))
     else:
         several = [subject] if isinstance(subject, Counts) else subject
         if not isinstance(several, Sequence) or not all(isinstance(one, Counts) for one in several):
             raise TypeError(f"explain takes a trace, the path of a record file, or counts; got a {type(subject).__name__}")
-        evidence = [_Evidence(one.chip, one.how, one.sites, sources or {}) for one in several]
-    findings = [finding for part in _merged(evidence) for finding in _examine(part)]
-    ordered = sorted(findings, key=lambda finding: -finding.excess_transactions)
-    return [replace(finding, rank=rank) for rank, finding in enumerate(ordered, 1)]
+        evidence = merged(
+            [Evidence(one.kernel, one.chip, one.how, one.sites, one.branches, sources=sources or {}) for one in several if one.sites]
+        )
+    return examine(evidence)
+
+
+def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Findings:
+    """What these rules say of the kernels."""
+    findings: list[Finding] = []
+    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for rule in rules:
+        for part in (one for one in evidence if one.own_sites):
+            missing = tuple(need for need in rule.needs if part.missing(need))
+            if missing:
+                lacking.setdefault((rule.id, missing), []).append(part.kernel)
+            else:
+                findings += [_finding(rule, verdict, part) for verdict in rule.examine(part)]
+    titles = {rule.id: rule.title for rule in rules}
+    unexamined = [
+        Unexamined(rule, titles[rule], tuple(dict.fromkeys(kernels)), missing, tuple(HOW_TO_GET[need] for need in missing))
+        for (rule, missing), kernels in lacking.items()
+    ]
+    ordered = sorted(findings, key=lambda finding: -finding.cost_cycles)
+    return Findings([replace(finding, rank=rank) for rank, finding in enumerate(ordered, 1)], unexamined)
 
 
 def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:
-    """The launches with memory accesses in the trace but without counts: `explain` has nothing to say about them."""
+    """The launches with memory accesses in the trace but without counts: most rules have nothing to say about them."""
     with_sites = {site.kernel for site in trace.sites}
     return tuple(launch for launch in trace.launches if not launch.counts and launch.kernel in with_sites)
 
@@ -50,76 +124,55 @@ def clean_kernels(trace: Trace, findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel for kernel in counted if kernel not in guilty))
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """Counts from one chip, and the source text they speak of."""
-
-    chip: str
-    how: str
-    counts: Iterable[SiteCounts]
-    sources: Mapping[str, str]
-
-
-def _of_trace(trace: Trace, name: str) -> _Evidence:
+def _of_trace(trace: Trace, name: str) -> list[Evidence]:
     silent = uncounted_launches(trace)
     if silent and len(silent) == len(trace.launches):
         if all(launch.failed for launch in silent):
             raise RecordError(f"{name} holds no transaction counts, because its launches broke off: {silent[0].failed}")
         if trace.modelled and not trace.table.num_rows:
             raise RecordError(f"{name} holds no access, because none of its sites was executed, so there is nothing to explain")
-        raise RecordError(
-            f"{name} holds no transaction counts, so there is nothing to explain; record it again with `memlane trace --counts`"
-        )
-    counts = [entry for launch in trace.launches for entry in launch.counts]
-    return _Evidence(trace.chip, "emulated" if trace.modelled else "counted on the device", counts, trace.sources)
+        if not trace.table.num_rows:
+            raise RecordError(
+                f"{name} holds neither records nor transaction counts, so there is nothing to explain; record it again with "
+                "`memlane trace --counts`"
+            )
+    return of_trace(trace, name)
 
 
-def _merged(evidence: Iterable[_Evidence]) -> list[_Evidence]:
-    """One for each chip and way of counting: numbers of different origin are not added up."""
-    merged: dict[tuple[str, str], _Evidence] = {}
-    for part in evidence:
-        key = (part.chip, part.how)
-        before = merged.get(key)
-        merged[key] = part if before is None else replace(part, counts=(*before.counts, *part.counts))
-    return list(merged.values())
-
-
-def _examine(evidence: _Evidence) -> list[Finding]:
-    by_place = total_by_place(evidence.counts)
-    kernels = dict.fromkeys(place[0] for place in by_place)
-    totals = {kernel: KernelTotals.of(entry for place, entry in by_place.items() if place[0] == kernel) for kernel in kernels}
-    findings = []
-    for rule in RULES:
-        for entry in by_place.values():
-            verdict = rule.examine(entry, totals[entry.site.kernel])
-            if verdict is not None:
-                findings.append(_finding(rule, entry, verdict, evidence))
-    return findings
-
-
-def _finding(rule: Rule, counts: SiteCounts, verdict: Verdict, evidence: _Evidence) -> Finding:
-    site = counts.site
+def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
+    site, cost = verdict.site, verdict.cost
+    line = site.line if verdict.line is None else verdict.line
     lines = evidence.sources.get(site.file, "").splitlines()
     excess = verdict.transactions - verdict.ideal
+    measured = cost.measured and evidence.life > 0
     return Finding(
         rule=rule.id,
         title=rule.title,
         rank=0,
         kernel=site.kernel,
         file=site.file,
-        line=site.line,
+        line=line,
         op=site.op,
         space=site.space,
-        source=lines[site.line - 1].strip() if 0 < site.line <= len(lines) else "",
-        requests=counts.requests,
+        source=lines[line - 1].strip() if 0 < line <= len(lines) else "",
+        requests=verdict.requests,
         unit=verdict.unit,
         transactions=verdict.transactions,
         ideal_transactions=verdict.ideal,
-        bytes_requested=counts.bytes,
+        bytes_requested=verdict.bytes_requested,
         excess_bytes=None if verdict.transaction_bytes is None else excess * verdict.transaction_bytes,
         what=verdict.what,
         cause=verdict.cause,
         remedy=verdict.remedy,
-        chip=evidence.chip,
+        chip=evidence.chip_name,
         how=evidence.how,
+        cost_cycles=cost.cycles,
+        cost_low=cost.low,
+        cost_high=cost.high,
+        cost_share=min(cost.cycles / evidence.life, 1.0) if measured else None,
+        cost_ns=cost.cycles / evidence.clock_mhz * 1000 if measured and evidence.clock_mhz else None,
+        cost_measured=cost.measured,
+        times_modelled=cost.measured and evidence.modelled,
+        method=cost.method,
+        evidence=verdict.numbers,
     )

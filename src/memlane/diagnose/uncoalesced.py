@@ -1,13 +1,18 @@
-"""Uncoalesced access: a request to global memory touches more sectors than its bytes would fill.
+"""Uncoalesced access: a request to global memory touches more sectors than its bytes would fill, and hardly two lanes share one.
 
 Global memory moves in sectors of 32 bytes. 32 lanes with 4 bytes each fill 4 of them when they lie side by side; when each lane has a
-sector of its own, 32 sectors move and seven bytes in eight are for nothing.
+sector of its own, 32 sectors move and seven bytes in eight are for nothing. Where at least two lanes share each sector it is the finding
+`partial-sectors`.
 """
 
 from __future__ import annotations
 
-from memlane.diagnose.rule import VERBS, KernelTotals, Rule, Verdict, per_request
-from memlane.record import SECTOR_BYTES, SiteCounts
+from collections.abc import Iterator
+
+from memlane.diagnose import cost
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
+from memlane.record import Site, SiteCounts
 
 MIN_RATIO = 1.5
 """Sectors over ideal from which on it is worth a word."""
@@ -15,26 +20,32 @@ MIN_EXCESS_PER_REQUEST = 1.0
 """A row of neighbouring addresses that does not start at a sector touches one sector more. That is misalignment, not this finding."""
 MIN_SHARE = 0.01
 """Excess over all sectors of the kernel: less than this changes nothing that can be felt."""
+SHARED_BY = 2
+"""Lanes that share a sector, from which on it is the finding `partial-sectors`."""
 
 
-def examine(counts: SiteCounts, kernel: KernelTotals) -> Verdict | None:
+def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
+    """Whether a place of global memory moves so much more than it needs that it is this finding or `partial-sectors`."""
+    if entry.site.space not in ("global", "generic") or entry.requests == 0 or entry.sectors is None or not entry.ideal_sectors:
+        return False
+    excess = entry.sectors - entry.ideal_sectors
+    ratio = entry.sectors / entry.ideal_sectors
+    return ratio >= MIN_RATIO and excess > MIN_EXCESS_PER_REQUEST * entry.requests and excess >= MIN_SHARE * evidence.sectors
+
+
+def shares_sectors(entry: SiteCounts) -> bool:
+    """Whether lanes share the sectors that they touch."""
+    return entry.lanes >= SHARED_BY * (entry.sectors or 0)
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    if counts.site.space not in ("global", "generic") or counts.requests == 0 or counts.sectors is None or not counts.ideal_sectors:
-        return None
-    excess = counts.sectors - counts.ideal_sectors
-    ratio = counts.sectors / counts.ideal_sectors
-    if ratio < MIN_RATIO or excess <= MIN_EXCESS_PER_REQUEST * counts.requests or excess < MIN_SHARE * kernel.sectors:
-        return None
-    touched, enough = (per_request(number, counts.requests) for number in (counts.sectors, counts.ideal_sectors))
-    return Verdict(
-        unit="sectors",
-        transactions=counts.sectors,
-        ideal=counts.ideal_sectors,
-        transaction_bytes=SECTOR_BYTES,
-        what=f"each request touches {touched} sectors where {enough} would do ({ratio:.1f}x the traffic)",
-        cause=_cause(counts, counts.sectors),
-        remedy=_remedy(counts),
-    )
+    for entry in evidence.by_place.values():
+        if wasteful(entry, evidence) and not shares_sectors(entry):
+            sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
+            touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
+            what = f"each request touches {touched} sectors where {enough} would do ({sectors / ideal:.1f}x the traffic)"
+            yield of_sectors(entry, cost.of_sectors(evidence, entry), what, _cause(entry, sectors), remedy(entry.site))
 
 
 def _cause(counts: SiteCounts, sectors: int) -> str:
@@ -43,12 +54,12 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
     return "the addresses of its lanes do not lie side by side"
 
 
-def _remedy(counts: SiteCounts) -> str:
-    site = counts.site
+def remedy(site: Site) -> str:
+    """Of accesses whose lanes lie apart."""
     advice = f"Let neighbouring threads {VERBS[site.kind]} neighbouring addresses"
-    if site.kind in ("load", "store"):
-        return f"{advice}, for example through a shared-memory tile."
-    return f"{advice}, or collect the updates in shared memory first."
+    if site.is_atomic:
+        return f"{advice}, or collect the updates in shared memory first."
+    return f"{advice}, for example through a shared-memory tile."
 
 
-RULE = Rule("uncoalesced-global", "uncoalesced global access", examine)
+RULE = Rule("uncoalesced-global", "uncoalesced global access", examine, (COUNTS,))

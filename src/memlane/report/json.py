@@ -7,9 +7,11 @@ Every document is one object:
 `memlane_json` grows when a field changes its meaning or goes away; new fields may come at any time, so readers must skip what they do not
 know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
 
-    kind "findings"   findings: list, worst first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
-                      `ratio`, `excess_transactions`, `cost` and the paragraph as `text`; uncounted_launches: ids of the launches that
-                      nobody could look at; clean_kernels: titles of the kernels in which nothing was found
+    kind "findings"   findings: list, costliest first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
+                      `ratio`, `excess_transactions`, `cost` and `time` (sentences), `place` and the paragraph as `text`; unexamined: list
+                      of {rule, title, kernels, missing, how_to_get}, rules that could not look at these kernels; rules: list of {id, title,
+                      needs} of all that were asked; uncounted_launches: ids of the launches without counts; clean_kernels: titles of the
+                      kernels in which nothing was found
     kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, total, sites, branches};
                       `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
                       `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
@@ -44,7 +46,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from memlane.diagnose import Finding
+from memlane.diagnose import RULES, Finding, Findings
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
 from memlane.report.sampled import samples_of
 
@@ -69,6 +71,8 @@ def findings_document(
     return {
         **document_head("findings"),
         "findings": [finding.as_dict() for finding in findings],
+        "unexamined": [asdict(one) for one in findings.unexamined] if isinstance(findings, Findings) else [],
+        "rules": [{"id": rule.id, "title": rule.title, "needs": list(rule.needs)} for rule in RULES],
         "uncounted_launches": [launch.id for launch in uncounted],
         "clean_kernels": list(clean),
         "samples": samples_of(sampled),

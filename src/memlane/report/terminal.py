@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from memlane.diagnose import Finding
+from memlane.diagnose import RULES, Finding, Findings, Unexamined
 from memlane.record import (
     ISSUE_ONLY,
     Counts,
@@ -263,22 +263,38 @@ def render_findings(
         parts.append(heading)
         if finding.source:
             parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
-        parts += [Padding(plain(str(finding)), (0, 0, 0, 3)), Text()]
+        parts.append(Padding(plain(str(finding)), (0, 0, 0, 3)))
+        parts += [Padding(plain(f"Cost: {finding.time}", "dim"), (0, 0, 0, 3)), Text()]
+    unexamined = findings.unexamined if isinstance(findings, Findings) else ()
     if clean:
         names = ", ".join(map(kernel_label, clean))
-        parts.append(plain(f"Nothing found in {names}: neither uncoalesced global access nor bank conflicts."))
+        asked = len(RULES) - len({one.rule for one in unexamined if set(one.kernels) & set(clean)})
+        parts.append(plain(f"Nothing found in {names} by {plural(asked, 'rule')}."))
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
         parts += [Text()] if clean else []
-        parts.append(Text(f"Transactions were {'; '.join(origins)}. What they cost in time is not known from counts.", style="dim"))
+        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: cycles by which warps would live less.", "dim"))
     elif not clean:
         what = "no access to memory that could be looked at" if skipped else "no access to memory"
         parts.append(plain(f"Nothing was counted: {what} was executed, so there is nothing to explain."))
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
+    parts += [plain(note) for note in _unexamined_notes(unexamined)]
     if skipped:
         parts.append(plain(skipped_note(skipped)))
     for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
         parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
     return Group(*parts)
+
+
+def _unexamined_notes(unexamined: Sequence[Unexamined]) -> list[str]:
+    """One for each set of things that are not known: which rules lack them, for which kernels, and how to get them."""
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for one in unexamined:
+        groups.setdefault((one.missing, one.how_to_get, one.kernels), []).append(one.title)
+    return [
+        f"Not examined in {', '.join(map(kernel_label, kernels))}: {', '.join(titles)}. It needs {' and '.join(missing)}: "
+        f"{'; '.join(dict.fromkeys(how_to_get))}."
+        for (missing, how_to_get, kernels), titles in groups.items()
+    ]

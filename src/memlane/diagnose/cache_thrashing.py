@@ -1,0 +1,52 @@
+"""Cache thrashing: one multiprocessor loads the same sectors again, and yet most loads come from beyond L1, because more is loaded in
+between than L1 holds. What serves a load is guessed from its latency and the calibration of the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose.cost import Cost, level_of
+from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
+from memlane.diagnose.reloaded_sectors import MIN_FROM_L1
+from memlane.diagnose.reuse import reuses
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+
+MIN_TIMES = 1.5
+"""Loads of each sector by one multiprocessor, at least."""
+MIN_SHARE = 0.05
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    chip = evidence.chip
+    if chip is None:
+        return
+    for found in reuses(evidence):
+        times = found.times_per_sm
+        if times < MIN_TIMES or found.from_l1 >= MIN_FROM_L1 or found.fits_l1:
+            continue
+        again = 1 - 1 / times
+        cycles = max(0.0, found.mean - chip.latency.l1) * found.requests * again
+        if cycles < MIN_SHARE * evidence.life:
+            continue
+        level = level_of(chip, found.mean)
+        yield in_cycles(
+            found.site,
+            found.cycles,
+            Cost(
+                cycles,
+                0.0,
+                found.cycles * again,
+                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.l1:.0f} of L1, for the loads beyond the first of each sector",
+            ),
+            f"each sector is loaded {times:.3g} times or more by a multiprocessor, but only {100 * found.from_l1:.0f} % of the loads are "
+            f"served by L1; the mean of {found.mean:.0f} cycles points to {level}",
+            "more is loaded between two loads of a sector than L1 holds, so it is gone when it is wanted again",
+            "Work on a part that fits in the cache until it is done with (blocking), or keep what is used again in shared memory.",
+            found.requests,
+            **{"loads of a sector by a multiprocessor": times, "share served by L1": found.from_l1, "cycles per access": found.mean},
+        )
+
+
+RULE = Rule("cache-thrashing", "cache thrashing", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))

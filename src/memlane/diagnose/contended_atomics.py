@@ -1,0 +1,71 @@
+"""Atomics on one address: the lanes of a warp update the same address, and each update waits for the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from memlane.diagnose import cost
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import Rule, Verdict
+from memlane.record import SiteCounts
+
+MIN_LANES_PER_ADDRESS = 4.0
+"""Lanes at one address of the mean request, from which on it is worth a word."""
+MIN_SHARE = 0.01
+"""Requests over all of the kernel."""
+
+
+def is_contended(entry: SiteCounts) -> bool:
+    """Whether many lanes of a request meet at an address."""
+    return entry.site.is_atomic and (entry.lanes_per_address or 0.0) >= MIN_LANES_PER_ADDRESS
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    for entry in evidence.by_place.values():
+        if not is_contended(entry) or entry.requests < MIN_SHARE * evidence.requests:
+            continue
+        addresses = entry.addresses or 1
+        site = entry.site
+        yield Verdict(
+            site=site,
+            unit="lanes",
+            transactions=entry.lanes,
+            ideal=addresses,
+            what=f"{entry.lanes_per_address:.3g} lanes of a request update one address, the mean of {entry.requests:,} requests",
+            cause="updates of one address are made one after the other",
+            remedy=_remedy(site.space == "shared"),
+            cost=_cost(evidence, entry),
+            requests=entry.requests,
+            bytes_requested=entry.bytes,
+            numbers={"lanes per address": entry.lanes / addresses, "most lanes at one address": float(entry.most_lanes_at_address or 0)},
+        )
+
+
+def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
+    """One cycle for each update beyond the first at an address, or what was measured beyond the latency of one update."""
+    excess = float(entry.lanes - (entry.addresses or 0))
+    net, chip = evidence.cycles(entry.site.place), evidence.chip
+    if chip is None or not len(net):
+        return Cost(excess, excess, None, f"one cycle for each update beyond the first; {cost.unknown(chip)}", measured=False)
+    if entry.site.space == "shared" and entry.wavefronts:
+        return cost.of_wavefronts(evidence, entry)
+    latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic
+    waited = float(np.maximum(net - latency, 0.0).mean()) * entry.requests
+    return Cost(
+        max(excess, waited),
+        min(excess, waited),
+        max(excess, waited),
+        f"the larger of one cycle for each update beyond the first and what the accesses took beyond {latency:.0f} cycles, one update",
+    )
+
+
+def _remedy(shared: bool) -> str:
+    first = "Add up in registers first (a warp reduction, such as `__reduce_add_sync`), and let one lane update the address"
+    return f"{first}." if shared else f"{first}; or collect in shared memory and update global memory once for each block."
+
+
+RULE = Rule("contended-atomics", "atomics on one address", examine, (COUNTS,))

@@ -1,0 +1,108 @@
+"""What an inefficiency costs, on one scale for all findings: cycles of warps, that is, cycles by which warps would have lived less.
+
+Where times were recorded it is the measured time of the accesses minus a modelled time without the excess; `method` says how that was
+modelled, `low` and `high` between which bounds it lies. Where they were not, only the cycles are charged for which the excess
+transactions occupy the way to memory: less than which it cannot be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memlane.chip import Chip
+from memlane.diagnose.evidence import Evidence
+from memlane.record import SECTOR_BYTES, SiteCounts
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cycles of warps."""
+
+    cycles: float
+    low: float
+    high: float | None
+    """None where nothing bounds it from above."""
+    method: str
+    """How it was found, in words; a clause."""
+    measured: bool = True
+    """Whether times were recorded, or only transactions counted."""
+
+
+def levels(chip: Chip) -> dict[str, float]:
+    """Latency of global memory by the level that serves it, cycles."""
+    return {"L1": chip.latency.l1, "L2": chip.latency.l2, "DRAM": chip.latency.dram}
+
+
+def level_of(chip: Chip, cycles: float) -> str:
+    """The level whose latency is nearest by ratio: a guess, for one that waits in a queue looks farther away."""
+    return min(levels(chip), key=lambda name: abs(np.log(max(cycles, 1.0) / levels(chip)[name])))
+
+
+def between_l1_and_l2(chip: Chip) -> float:
+    """Cycles below which an access is taken to be served by L1: the geometric mean of the two latencies."""
+    return float(np.sqrt(chip.latency.l1 * chip.latency.l2))
+
+
+def sector_cycles(chip: Chip) -> float:
+    """Cycles for which one sector keeps a multiprocessor's share of the device memory busy."""
+    rate = chip.copy_gb_per_s or chip.dram_gb_per_s
+    return SECTOR_BYTES * chip.sm_count * chip.clock_mhz / (1000 * rate)
+
+
+def unknown(chip: Chip | None) -> str:
+    """Why no time is modelled."""
+    return "no times are known" if chip is not None else "no file describes the chip"
+
+
+def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
+    """Of the sectors beyond the ideal at one place."""
+    excess, sectors = counts.excess_sectors or 0, counts.sectors or 1
+    chip = evidence.chip
+    each = 1.0 if chip is None else sector_cycles(chip)
+    busy = excess * each
+    net = evidence.cycles(counts.site.place)
+    if chip is None or not len(net):
+        rate = "one cycle" if chip is None else f"{each:.2g} cycles, the rate of the device memory,"
+        return Cost(busy, busy, None, f"{rate} for each excess sector; {unknown(chip)}", measured=False)
+    base = levels(chip)[level_of(chip, float(np.percentile(net, 10)))]
+    waiting = max(0.0, float(net.mean()) - base) * counts.requests
+    share = waiting * excess / sectors
+    low, high = sorted((busy, share))
+    return Cost(
+        high,
+        low,
+        max(high, waiting),
+        f"the larger of {each:.2g} cycles for each excess sector (the rate of the device memory) and the excess sectors' share of what the "
+        f"accesses took beyond {base:.0f} cycles, the latency of their level",
+    )
+
+
+def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
+    """Of the wavefronts beyond the ideal at one place."""
+    excess, requests = counts.conflicts or 0, counts.requests
+    chip = evidence.chip
+    net = evidence.cycles(counts.site.place)
+    if chip is None or not len(net):
+        return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {unknown(chip)}", measured=False)
+    latency = chip.latency.shared_atomic if counts.site.is_atomic else chip.latency.shared
+    taken, least = (counts.wavefronts or 0) / requests, (counts.ideal_wavefronts or 0) / requests
+    mean = float(net.mean())
+    queue = max(0.0, mean - latency - (taken - 1))
+    left = (evidence.wavefronts - excess) / max(evidence.wavefronts, 1)
+    modelled = min(mean, latency + (least - 1) + queue * left)
+    cycles = max((mean - modelled) * requests, float(excess))
+    high = max((mean - min(mean, latency + least - 1)) * requests, cycles)
+    return Cost(
+        cycles,
+        float(excess),
+        high,
+        f"mean of {mean:.0f} cycles minus {modelled:.0f} modelled: the latency of {latency:.0f}, {least:.3g} wavefronts, and the waiting "
+        "for other warps in proportion to the wavefronts that are left",
+    )
+
+
+def idle_share(memory_share: float, warps_per_scheduler: float) -> float:
+    """The share of the time in which all warps of a scheduler wait, if each waits for `memory_share` of its time independently."""
+    return float(memory_share ** max(warps_per_scheduler, 1.0))

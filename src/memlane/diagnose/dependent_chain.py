@@ -1,0 +1,75 @@
+"""Dependent chain: the address of an access comes from the value that the one before has loaded, again and again, and too few warps are
+there to fill the wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from memlane.diagnose.cost import Cost, idle_share
+from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.record import Place, Site
+
+MIN_LENGTH = 4.0
+"""Accesses that follow each other in the mean warp."""
+MIN_SHARE = 0.1
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    chained = _in_cycles(evidence.own_sites)
+    places: dict[Place, list[Site]] = {}
+    for site in chained:
+        places.setdefault(site.place, []).append(site)
+    warps = evidence.resident_warps()
+    if not places or warps is None or evidence.chip is None or evidence.rows is None or evidence.lives is None:
+        return
+    per_scheduler = warps[0] / evidence.chip.schedulers
+    others_wait = idle_share(evidence.memory_share, max(per_scheduler, 1.0)) / max(evidence.memory_share, 1e-9)
+    for place, sites in places.items():
+        chosen = evidence.rows.of(evidence.numbers(place), complete=True)
+        length = float(chosen.sum()) / max(len(evidence.lives), 1)
+        total = evidence.rows.total(chosen)
+        found = total * (1 - 1 / max(length, 1.0)) * others_wait
+        if length < MIN_LENGTH or found < MIN_SHARE * evidence.life:
+            continue
+        each = total / float((evidence.rows.weight[chosen]).sum())
+        yield in_cycles(
+            sites[0],
+            total,
+            Cost(
+                found,
+                0.0,
+                total,
+                "the measured time of the chain minus one access of it, times the share of the time in which the other warps of a "
+                "scheduler wait too, if they wait independently",
+            ),
+            f"a chain of {length:.3g} accesses a warp, {each:.0f} cycles each, with {warps[0]:.3g} warps on a multiprocessor",
+            "each address is computed from the value that the access before has loaded, so no two of a warp are under way at once",
+            "Follow several chains in each thread, give a multiprocessor more warps, or change the structure so that addresses are known "
+            "beforehand (an array instead of a list, a wider node).",
+            int(chosen.sum()),
+            **{"accesses in a chain": length, "cycles per access": each, "warps per multiprocessor": warps[0]},
+        )
+
+
+def _in_cycles(sites: tuple[Site, ...]) -> list[Site]:
+    """The sites whose address comes, by way of other sites, from their own value."""
+    loads: Mapping[int, tuple[int, ...]] = {one.instruction: one.address_loads for one in sites}
+    return [one for one in sites if one.kind in ("load", "atomic") and _reaches_itself(one.instruction, loads)]
+
+
+def _reaches_itself(start: int, loads: Mapping[int, tuple[int, ...]]) -> bool:
+    work, seen = list(loads.get(start, ())), set[int]()
+    while work:
+        number = work.pop()
+        if number == start:
+            return True
+        if number not in seen:
+            seen.add(number)
+            work += loads.get(number, ())
+    return False
+
+
+RULE = Rule("dependent-chain", "dependent chain of accesses", examine, (TIMES, ORIGINS, RESIDENCY, CALIBRATION))

@@ -1,0 +1,81 @@
+"""Divergence: lanes of a warp take different ways, one after the other, and access memory with a part of the lanes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.record import BranchCounts, SiteCounts
+
+MAX_LANES = 24.0
+"""Active lanes of the mean request, up to which a place is looked at."""
+MIN_DIVERGENT = 0.1
+"""Divergent executions over all of a branch."""
+MIN_SHARE = 0.1
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    branches = _divergent(evidence.branches)
+    by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
+    for entry in evidence.by_place.values():
+        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_LANES:
+            branch = _nearest(branches, entry)
+            if branch is not None:
+                by_branch.setdefault((branch.file, branch.line), []).append(entry)
+    for (_, line), entries in by_branch.items():
+        found, measured = _cost(evidence, entries)
+        if found.cycles < MIN_SHARE * evidence.life:
+            continue
+        requests = sum(entry.requests for entry in entries)
+        lanes = sum(entry.lanes for entry in entries) / requests
+        branch = branches[(entries[0].site.file, line)]
+        verdict = in_cycles(
+            max(entries, key=lambda entry: entry.requests).site,
+            measured,
+            found,
+            f"accesses behind the branch at line {line} have {lanes:.3g} of 32 lanes active",
+            f"the lanes of a warp go two ways in {branch.divergent:,} of {branch.executions:,} executions of that branch, one way "
+            "after the other",
+            "Let whole warps take one way: sort or compact the work by what the branch asks, or give each way threads of its own.",
+            requests,
+            **{"lanes per request": lanes, "divergent executions": float(branch.divergent), "executions": float(branch.executions)},
+        )
+        yield Verdict(**{**vars(verdict), "line": line})
+
+
+def _divergent(branches: tuple[BranchCounts, ...]) -> dict[tuple[str, int], BranchCounts]:
+    """By file and line, summed: the branches of which a part worth a word diverged."""
+    found: dict[tuple[str, int], BranchCounts] = {}
+    for one in branches:
+        key = (one.file, one.line)
+        old = found.get(key)
+        if old is not None:
+            one = BranchCounts(one.kernel, one.file, one.line, old.executions + one.executions, old.divergent + one.divergent)
+        found[key] = one
+    return {key: one for key, one in found.items() if one.executions and one.divergent >= MIN_DIVERGENT * one.executions}
+
+
+def _nearest(branches: dict[tuple[str, int], BranchCounts], entry: SiteCounts) -> BranchCounts | None:
+    """The divergent branch at the access or in front of it that is nearest in the text."""
+    before = [one for (file, line), one in branches.items() if file == entry.site.file and line <= entry.site.line]
+    return max(before, key=lambda one: one.line, default=None)
+
+
+def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
+    """The cost, and the measured cycles of the accesses."""
+    assert evidence.rows is not None
+    rows = evidence.rows
+    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
+    cycles = rows.cycles[chosen] * rows.weight[chosen]
+    idle = float((cycles * (1 - rows.lanes[chosen] / 32)).sum())
+    total = float(np.sum(cycles))
+    return Cost(idle, 0.0, total, "the measured time of the accesses times the share of lanes that were not active in them"), total
+
+
+RULE = Rule("divergence", "divergent lanes", examine, (COUNTS, BRANCHES, TIMES))

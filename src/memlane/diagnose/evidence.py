@@ -1,0 +1,319 @@
+"""What is known of one kernel, for the rules: transactions, times, what fits on a multiprocessor, and the numbers of the chip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip, load
+from memlane.errors import ChipError, RecordError
+from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+
+Numbers = npt.NDArray[np.float64]
+
+_ARRAY = re.compile(r"([a-z])(\d+)\[([\d, ]*)\]")
+"""An array as `LaunchInfo.arguments` writes it, such as `f4[64, 64]`."""
+
+COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
+    "transaction counts",
+    "times",
+    "counts of branches",
+    "the calibration of the chip",
+    "how many blocks fit on a multiprocessor",
+    "where addresses come from",
+    "all warps of the launch",
+)
+"""What a rule may need."""
+HOW_TO_GET = {
+    COUNTS: "record it with `memlane trace --counts`",
+    TIMES: "record a trace (`memlane trace`) with a scheme that waits for the access, such as dependent",
+    BRANCHES: "record it with `memlane trace --counts`",
+    CALIBRATION: "describe the chip with `memlane lab latency`",
+    RESIDENCY: "record a trace with this version of memlane",
+    ORIGINS: "record a trace with this version of memlane",
+    WHOLE: "trace the whole launch, without --every, --blocks, --warps, --sms or --executions",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The records of one kernel whose ends were read after completion or issue, one element for each."""
+
+    site: npt.NDArray[np.int64]
+    launch: npt.NDArray[np.int64]
+    block: npt.NDArray[np.int64]
+    warp: npt.NDArray[np.int64]
+    sm: npt.NDArray[np.int64]
+    lanes: npt.NDArray[np.int64]
+    execution: npt.NDArray[np.int64]
+    cycles: Numbers
+    """From start to end, the empty window of the scheme taken off; at least 0."""
+    weight: Numbers
+    """Accesses of the launch that the record stands for."""
+    complete: npt.NDArray[np.bool_]
+    """Whether the end was read after the access had completed."""
+
+    def of(self, sites: Iterable[int], complete: bool | None = None) -> npt.NDArray[np.bool_]:
+        """Which of them are of these sites, and complete or not where that is asked."""
+        chosen = np.isin(self.site, list(sites))
+        return chosen if complete is None else chosen & (self.complete == complete)
+
+    def total(self, chosen: npt.NDArray[np.bool_] | None = None) -> float:
+        """Their cycles, each as often as it stands for an access."""
+        cycles = self.cycles * self.weight
+        return float(cycles.sum() if chosen is None else cycles[chosen].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that is known of one kernel on one chip. Launches of it are taken together."""
+
+    kernel: str
+    """Its title."""
+    chip_name: str
+    how: str
+    """Where the counts come from: `emulated` or `counted on the device`."""
+    entries: tuple[SiteCounts, ...] = ()
+    """Counts by site, those of all launches one after the other."""
+    branches: tuple[BranchCounts, ...] = ()
+    launches: tuple[LaunchInfo, ...] = ()
+    rows: Rows | None = None
+    lives: npt.NDArray[Any] | None = None
+    """The warps' rows in `WARP_DTYPE`."""
+    sites: tuple[Site, ...] = ()
+    """Of the whole trace, by the numbers in the rows."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    modelled: bool = True
+    """Whether times come from the emulator's clock."""
+    clock_mhz: float = 0.0
+
+    @cached_property
+    def chip(self) -> Chip | None:
+        """None where no file describes it."""
+        try:
+            return load(self.chip_name)
+        except ChipError:
+            return None
+
+    @cached_property
+    def by_place(self) -> Mapping[Place, SiteCounts]:
+        return total_by_place(self.entries)
+
+    @cached_property
+    def by_site(self) -> Mapping[int, SiteCounts]:
+        """By the index of the instruction, over all launches."""
+        found: dict[int, SiteCounts] = {}
+        for entry in self.entries:
+            number = entry.site.instruction
+            found[number] = found[number].plus(entry) if number in found else entry
+        return found
+
+    @cached_property
+    def own_sites(self) -> tuple[Site, ...]:
+        """The sites of the kernel, in the order of its instructions, however they are known."""
+        known = {one.instruction: one for one in self.sites if one.kernel == self.kernel}
+        known |= {entry.site.instruction: entry.site for entry in self.entries}
+        return tuple(known[number] for number in sorted(known))
+
+    @cached_property
+    def sectors(self) -> int:
+        """Of global memory; those of local memory are a hint that nothing is measured against."""
+        return sum(entry.sectors or 0 for entry in self.entries if entry.site.space != "local")
+
+    @cached_property
+    def wavefronts(self) -> int:
+        return sum(entry.wavefronts or 0 for entry in self.entries)
+
+    @cached_property
+    def requests(self) -> int:
+        return sum(entry.requests for entry in self.entries)
+
+    @cached_property
+    def life(self) -> float:
+        """Cycles that its warps lived, summed, those that were not traced included; 0 where nobody knows."""
+        if self.lives is None or not len(self.lives) or any(launch.failed for launch in self.launches):
+            return 0.0
+        weights = {launch.id: 1.0 if launch.sample is None else launch.sample.weight for launch in self.launches}
+        weight = np.array([weights[number] for number in self.lives["launch"].tolist()])
+        return float((np.maximum(self.lives["end_cycles"] - self.lives["begin_cycles"], 0) * weight).sum())
+
+    @property
+    def memory_share(self) -> float:
+        """Cycles in accesses over the lifetimes, 0 to 0.99; serialised by the probe."""
+        return 0.0 if self.rows is None or not self.life else min(self.rows.total() / self.life, 0.99)
+
+    def cycles(self, place: Place, complete: bool = True) -> Numbers:
+        """Net cycles of the complete (or issue-only) records at a place; empty where there are none."""
+        if self.rows is None:
+            return np.zeros(0)
+        return self.rows.cycles[self.rows.of(self.numbers(place), complete)]
+
+    def numbers(self, place: Place) -> list[int]:
+        """The numbers of the sites of a place, as rows have them."""
+        return [one.id for one in self.sites if one.place == place]
+
+    def warps_per_block(self) -> float:
+        """Of the mean launch."""
+        return float(np.mean([-(-int(np.prod(launch.block)) // 32) for launch in self.launches]))
+
+    def resident_warps(self) -> tuple[float, bool] | None:
+        """Warps that one multiprocessor holds at once, in the mean launch, and whether blocks had to wait for others; None: not known."""
+        if self.chip is None or not self.launches:
+            return None
+        warps, waited = [], []
+        for launch in self.launches:
+            fits = _resident_blocks(launch)
+            if not fits:
+                return None
+            blocks = int(np.prod(launch.grid))
+            here = min(fits, -(-blocks // self.chip.sm_count))
+            warps.append(here * -(-int(np.prod(launch.block)) // 32))
+            waited.append(blocks > fits * self.chip.sm_count)
+        return float(np.mean(warps)), all(waited)
+
+    def array_sectors(self, site: Site) -> float | None:
+        """Sectors of the arrays that the address of a site may lead to, of the largest launch; None where an array's size is not known."""
+        sizes = []
+        for launch in self.launches:
+            arguments = [launch.arguments[number] for number in site.address_parameters if number < len(launch.arguments)]
+            arrays = [_nbytes(text) for text in arguments]
+            if any(text.startswith("0x") or text == "pointer" for text in arguments) or not any(arrays):
+                return None
+            sizes.append(sum(arrays) / 32)
+        return max(sizes) if sizes else None
+
+    def array_bytes(self) -> int:
+        """Of all arrays among the arguments, of the largest launch."""
+        return max((sum(map(_nbytes, launch.arguments)) for launch in self.launches), default=0)
+
+    def missing(self, need: str) -> bool:
+        """Whether what a rule needs is not known."""
+        if need == COUNTS:
+            return not self.entries
+        if need == BRANCHES:
+            return not self.entries or (not self.launches and not self.branches)
+        if need == TIMES:
+            return self.rows is None or not len(self.rows.site) or not self.life
+        if need == CALIBRATION:
+            return self.chip is None
+        if need == RESIDENCY:
+            return self.resident_warps() is None
+        if need == ORIGINS:
+            return not any(one.address_parameters or one.address_loads for one in self.own_sites)
+        return any(launch.sample is not None for launch in self.launches)
+
+
+def _resident_blocks(launch: LaunchInfo) -> int | None:
+    if launch.resident_blocks is None and launch.perturbation is not None and launch.perturbation.plain is not None:
+        return launch.perturbation.plain.resident_blocks
+    return launch.resident_blocks
+
+
+def _nbytes(text: str) -> int:
+    """Of an array among the arguments; 0 for what is none."""
+    found = _ARRAY.fullmatch(text)
+    if not found:
+        return 0
+    extents = [int(part) for part in found[3].split(",") if part.strip()]
+    return int(np.prod(extents, dtype=np.int64)) * int(found[2])
+
+
+def of_trace(trace: Trace, name: str = "the trace") -> list[Evidence]:
+    """One for each kernel. RecordError where records disagree with their sites."""
+    check(trace, name)
+    kernels = dict.fromkeys(launch.kernel for launch in trace.launches)
+    table = _columns(trace)
+    return [_of_kernel(trace, kernel, table) for kernel in kernels]
+
+
+def check(trace: Trace, name: str) -> None:
+    """RecordError where records disagree with their sites or launches: the lines of rows that are not those of the sites that they name,
+    or launches of other kernels than their sites'."""
+    site, launch = trace.table["site"].to_numpy(), trace.table["launch"].to_numpy()
+    if not len(site):
+        return
+    for column, numbers, known in (("site", site, len(trace.sites)), ("launch", launch, len(trace.launches))):
+        if int(numbers.max()) >= known:
+            raise RecordError(f"{name} contradicts itself: a row names {column} {numbers.max()}, but there are {known}; record it again")
+    lines = np.array([one.line for one in trace.sites], np.int64)[site]
+    kernels = dict.fromkeys([*(one.kernel for one in trace.launches), *(one.kernel for one in trace.sites)])
+    order = {kernel: number for number, kernel in enumerate(kernels)}
+    of_launch = np.array([order[one.kernel] for one in trace.launches], np.int64)
+    of_site = np.array([order[one.kernel] for one in trace.sites], np.int64)
+    wrong = np.flatnonzero((lines != trace.table["line"].to_numpy()) | (of_launch[launch] != of_site[site]))
+    if len(wrong):
+        row = int(wrong[0])
+        said = trace.sites[int(site[row])]
+        raise RecordError(
+            f"{name} contradicts itself: row {row} is of line {trace.table['line'][row].as_py()} in a launch of "
+            f"{trace.launches[int(launch[row])].kernel}, but its site {said.id} is at line {said.line} of {said.kernel}; record it again"
+        )
+
+
+def _columns(trace: Trace) -> dict[str, npt.NDArray[Any]]:
+    table = trace.table
+    found = {name: table[name].to_numpy() for name in ("site", "launch", "block", "warp", "sm", "active_mask", "execution", "start", "end")}
+    windows = np.array([trace.windows.get(one.scheme, 0.0) for one in trace.sites] or [0.0])
+    site = found["site"].astype(np.int64)
+    cycles = (found["end"] - found["start"]).astype(np.float64)
+    found["cycles"] = np.maximum(cycles - (windows[site] if len(site) else 0.0), 0.0)
+    found["complete"] = np.array([one.completeness == COMPLETE for one in trace.sites] or [False])[site]
+    weights = np.array([1.0 if launch.sample is None else launch.sample.weight for launch in trace.launches] or [1.0])
+    found["weight"] = weights[found["launch"]]
+    found["lanes"] = np.bitwise_count(found["active_mask"].astype(np.uint32)).astype(np.int64)
+    found["kernel"] = np.array(_kernel_numbers(trace), np.int64)[found["launch"]]
+    return found
+
+
+def _kernel_numbers(trace: Trace) -> list[int]:
+    """By launch: the number of its kernel among those of the trace."""
+    order = {kernel: number for number, kernel in enumerate(dict.fromkeys(launch.kernel for launch in trace.launches))}
+    return [order[launch.kernel] for launch in trace.launches] or [0]
+
+
+def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]]) -> Evidence:
+    launches = tuple(launch for launch in trace.launches if launch.kernel == kernel)
+    number = _kernel_numbers(trace)[launches[0].id]
+    mine = columns["kernel"] == number
+    names = ("site", "launch", "block", "warp", "sm", "lanes", "execution")
+    whole = {name: columns[name][mine].astype(np.int64) for name in names}
+    rows = Rows(**whole, cycles=columns["cycles"][mine], weight=columns["weight"][mine], complete=columns["complete"][mine])
+    return Evidence(
+        kernel=kernel,
+        chip_name=trace.chip,
+        how="emulated" if trace.modelled else "counted on the device",
+        entries=tuple(entry for launch in launches for entry in launch.counts),
+        branches=tuple(branch for launch in launches for branch in launch.branches),
+        launches=launches,
+        rows=rows,
+        lives=trace.warps[np.isin(trace.warps["launch"], [launch.id for launch in launches])],
+        sites=trace.sites,
+        sources=trace.sources,
+        modelled=trace.modelled,
+        clock_mhz=trace.clock_mhz,
+    )
+
+
+def merged(parts: Sequence[Evidence]) -> list[Evidence]:
+    """Counts of several launches: one for each kernel, chip and way of counting. Numbers of different origin are not added up."""
+    found: dict[tuple[str, str, str], Evidence] = {}
+    for part in parts:
+        key = (part.kernel, part.chip_name, part.how)
+        before = found.get(key)
+        if before is not None:
+            part = Evidence(
+                part.kernel,
+                part.chip_name,
+                part.how,
+                (*before.entries, *part.entries),
+                (*before.branches, *part.branches),
+                sources={**before.sources, **part.sources},
+            )
+        found[key] = part
+    return list(found.values())

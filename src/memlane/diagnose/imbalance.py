@@ -1,0 +1,111 @@
+"""Imbalance: some warps of a block, or some multiprocessors, make many more accesses than others, and the others wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import TIMES, WHOLE, Evidence, Rows
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+
+MIN_RATIO = 1.5
+"""Accesses of the busiest over the mean, so that noise of the times alone is no finding."""
+MIN_SHARE = 0.15
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module. The finding is told of the larger of the two imbalances."""
+    rows = evidence.rows
+    if rows is None or evidence.lives is None:
+        return
+    found = [one for one in (_of_warps(evidence, rows), _of_multiprocessors(evidence, rows)) if one is not None]
+    if found:
+        yield max(found, key=lambda one: one.cost.cycles)
+
+
+def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
+    """Warps of a block."""
+    warps = int(rows.warp.max()) + 1 if len(rows.warp) else 0
+    if warps < 2:
+        return None
+    block = (rows.launch * (int(rows.block.max()) + 1) + rows.block).astype(np.int64)
+    blocks, number = np.unique(block, return_inverse=True)
+    shape = (len(blocks), warps)
+    accesses = np.bincount(number * warps + rows.warp, minlength=len(blocks) * warps).reshape(shape)
+    busy = np.bincount(number * warps + rows.warp, rows.cycles, len(blocks) * warps).reshape(shape)
+    ratio = float((accesses.max(1) / np.maximum(accesses.mean(1), 1)).mean())
+    excess = float((busy.max(1)[:, None] - busy).sum())
+    if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.life:
+        return None
+    group = number * warps + rows.warp
+    return _verdict(
+        evidence,
+        rows,
+        group,
+        excess,
+        "warps of a block",
+        f"the busiest warp of a block makes {ratio:.3g} times as many accesses as the mean",
+        "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
+        ratio,
+    )
+
+
+def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
+    """Those that had blocks."""
+    sms, group = np.unique(rows.sm, return_inverse=True)
+    if len(sms) < 2 or evidence.lives is None:
+        return None
+    accesses = np.bincount(group)
+    ratio = float(accesses.max() / accesses.mean())
+    lives = evidence.lives
+    lasted = np.array([_lasted(lives[lives["sm"] == sm]) for sm in sms.tolist()])
+    warps = np.array([float((lives["sm"] == sm).sum()) for sm in sms.tolist()])
+    resident = np.minimum(warps, (evidence.resident_warps() or (np.inf, False))[0])
+    excess = float(((lasted.max() - lasted) * resident).sum())
+    if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.life:
+        return None
+    return _verdict(
+        evidence,
+        rows,
+        group.astype(np.int64),
+        excess,
+        "multiprocessors",
+        f"the busiest multiprocessor makes {ratio:.3g} times as many accesses as the mean",
+        "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
+        ratio,
+    )
+
+
+def _lasted(lives: npt.NDArray[np.void]) -> float:
+    return float(lives["end_cycles"].max() - lives["begin_cycles"].min()) if len(lives) else 0.0
+
+
+def _verdict(
+    evidence: Evidence, rows: Rows, group: npt.NDArray[np.int64], excess: float, who: str, what: str, remedy: str, ratio: float
+) -> Verdict:
+    """The finding at the place where the groups differ most."""
+    groups = int(group.max()) + 1
+    table = np.zeros((len(evidence.sites), groups))
+    np.add.at(table, (rows.site, group), rows.cycles)
+    places = list(dict.fromkeys(one.place for one in evidence.sites if one.kernel == evidence.kernel))
+    spread = [float(np.ptp(table[evidence.numbers(place)].sum(0))) for place in places]
+    place = places[int(np.argmax(spread))]
+    site = next(one for one in evidence.sites if one.place == place)
+    cost = Cost(excess, 0.0, excess, f"the time by which the {who} are done before the busiest one, summed; measured with probes")
+    return in_cycles(
+        site,
+        evidence.life,
+        cost,
+        what,
+        "how often it is executed differs most at this line",
+        remedy,
+        int(rows.of(evidence.numbers(place)).sum()),
+        **{"accesses of the busiest over the mean": ratio},
+    )
+
+
+RULE = Rule("imbalance", "imbalance", examine, (TIMES, WHOLE))

@@ -1,0 +1,61 @@
+"""Latency outliers: few accesses of a line take most of its time, while the others are quick.
+
+The first execution by a warp is left out where there are more: what is read for the first time is in no cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from memlane.diagnose.cost import Cost, level_of
+from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+
+MIN_ACCESSES = 64
+TIMES_THE_MEDIAN = 4.0
+"""From which on an access is an outlier."""
+MAX_SHARE = 0.2
+"""Outliers over all accesses: more are no outliers, but a second level."""
+MIN_OF_PLACE = 0.25
+"""The outliers' time beyond the median over all time of the place."""
+MIN_SHARE = 0.05
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    rows, chip = evidence.rows, evidence.chip
+    if rows is None or chip is None:
+        return
+    for place in dict.fromkeys(one.place for one in evidence.own_sites if one.kind == "load"):
+        chosen = rows.of(evidence.numbers(place), complete=True)
+        if chosen.any() and rows.execution[chosen].max() > 1:
+            chosen &= rows.execution > 0
+        if chosen.sum() < MIN_ACCESSES:
+            continue
+        cycles, weight = rows.cycles[chosen], rows.weight[chosen]
+        median = float(np.median(cycles))
+        outliers = cycles > TIMES_THE_MEDIAN * max(median, 1.0)
+        excess = float(((cycles - median) * weight)[outliers].sum())
+        total = float((cycles * weight).sum())
+        if not 0 < outliers.mean() <= MAX_SHARE or excess < MIN_OF_PLACE * total or excess < MIN_SHARE * evidence.life:
+            continue
+        typical = float(np.median(cycles[outliers]))
+        site = next(one for one in evidence.own_sites if one.place == place)
+        yield in_cycles(
+            site,
+            total,
+            Cost(excess, 0.0, excess, "what the outliers took beyond the median of the line"),
+            f"{100 * outliers.mean():.2g} % of the accesses take {100 * excess / total:.0f} % of the time: {typical:.0f} cycles against a "
+            f"median of {median:.0f}",
+            f"most are served by {level_of(chip, median)}, and these, by their latency, by {level_of(chip, typical)} or after a long wait",
+            "Find out what these read (`memlane show` draws single accesses): prefetch it, keep it with what is used often, or leave it to "
+            "other warps.",
+            int(chosen.sum()),
+            **{"median, cycles": median, "outliers' median, cycles": typical, "outliers, share": float(outliers.mean())},
+        )
+
+
+RULE = Rule("latency-outliers", "latency outliers", examine, (TIMES, CALIBRATION))

@@ -1,0 +1,58 @@
+"""Local memory: variables of a thread that lie in memory instead of registers, because they are indexed at run time or do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose.cost import Cost, unknown
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.record import SiteCounts
+
+MIN_SHARE = 0.01
+"""Requests over all of the kernel."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    for entry in evidence.by_place.values():
+        if entry.site.space != "local" or entry.requests < max(1.0, MIN_SHARE * evidence.requests):
+            continue
+        found = _cost(evidence, entry)
+        yield in_cycles(
+            entry.site,
+            found.cycles,
+            found,
+            f"{entry.requests:,} requests to local memory",
+            "an array of each thread is indexed by what is known only at run time, or more is live than the registers hold",
+            "Unroll the loops that index it, so that every index is known to the compiler, make it smaller, or keep it in shared memory, "
+            "one column for each thread.",
+            entry.requests,
+            **{"requests to local memory": float(entry.requests), "local bytes of a thread": float(_stack(evidence))},
+        )
+
+
+def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
+    """In registers, none of it would be."""
+    place, chip = entry.site.place, evidence.chip
+    numbers = evidence.numbers(place)
+    latency = 1.0 if chip is None or entry.site.kind != "load" else chip.latency.l1
+    if evidence.rows is not None:
+        chosen = evidence.rows.of(numbers)
+        if chosen.any():
+            mean = float(evidence.rows.cycles[chosen].mean())
+            cycles = max(mean, 1.0) * entry.requests
+            return Cost(
+                cycles, min(cycles, float(entry.requests)), cycles, f"all of the {mean:.0f} cycles of the mean access; in registers none"
+            )
+    cycles = latency * entry.requests
+    return Cost(cycles, float(entry.requests), None, f"{latency:.0f} cycles for each request; {unknown(chip)}", measured=False)
+
+
+def _stack(evidence: Evidence) -> int:
+    """Local bytes of a thread in the assembled code; 0 where it was not read."""
+    plain = [one.perturbation.plain for one in evidence.launches if one.perturbation is not None and one.perturbation.plain is not None]
+    return max((one.local_bytes for one in plain), default=0)
+
+
+RULE = Rule("local-memory", "local memory instead of registers", examine, (COUNTS,))

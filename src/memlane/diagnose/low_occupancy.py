@@ -1,0 +1,68 @@
+"""Low occupancy: a multiprocessor holds few warps of the kernel at once, though blocks wait, and memory is what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from memlane.chip import resident_blocks
+from memlane.diagnose.cost import Cost, idle_share
+from memlane.diagnose.evidence import CALIBRATION, RESIDENCY, TIMES, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+
+MAX_SHARE = 0.25
+"""Resident warps over those that the multiprocessor can hold."""
+COMPARED = 0.5
+"""The share of those with which it is compared."""
+MIN_SHARE = 0.05
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    found, chip, rows = evidence.resident_warps(), evidence.chip, evidence.rows
+    if found is None or chip is None or rows is None:
+        return
+    warps, blocks_wait = found
+    most = chip.max_warps_per_sm
+    if not blocks_wait or warps > MAX_SHARE * most:
+        return
+    share = evidence.memory_share
+    now, then = (idle_share(share, number / chip.schedulers) for number in (warps, COMPARED * most))
+    excess = (now - then) * evidence.life
+    if excess < MIN_SHARE * evidence.life:
+        return
+    totals = np.bincount(rows.site, rows.cycles * rows.weight * rows.complete, len(evidence.sites))
+    site = evidence.sites[int(totals.argmax())]
+    yield in_cycles(
+        site,
+        evidence.life,
+        Cost(
+            excess,
+            0.0,
+            now * evidence.life,
+            f"all warps of a scheduler wait at once for {100 * now:.0f} % of the time, with half of the possible warps for "
+            f"{100 * then:.0f} %, if each waits for memory for {100 * share:.0f} % of its time, as traced, independently",
+        ),
+        f"{warps:.3g} of {most} possible warps are on a multiprocessor, and most of the waiting is here",
+        _cause(evidence),
+        "Use less of what is short for each block, or choose another number of threads, so that more warps fit; or keep more accesses of "
+        "each thread under way at once.",
+        int(rows.of([site.id]).sum()),
+        **{"resident warps": warps, "possible warps": float(most), "share of the time waiting for memory": share},
+    )
+
+
+def _cause(evidence: Evidence) -> str:
+    chip, launch = evidence.chip, evidence.launches[0]
+    plain = None if launch.perturbation is None else launch.perturbation.plain
+    threads = int(np.prod(launch.block))
+    blocks = launch.resident_blocks
+    if chip is not None and plain is not None:
+        limits = resident_blocks(chip, threads, plain.registers, plain.shared_bytes).limited_by
+        return f"no more than {plain.resident_blocks} blocks of {threads} threads fit, limited by {' and '.join(limits)}"
+    return f"no more than {blocks} blocks of {threads} threads fit, limited by shared memory, registers or the number of blocks"
+
+
+RULE = Rule("low-occupancy", "low occupancy", examine, (TIMES, RESIDENCY, CALIBRATION))

@@ -1,0 +1,61 @@
+"""Misaligned base: lanes lie side by side, but their row does not begin at a sector, so that each request touches one sector more.
+
+Accesses to the neighbours of elements that are read at their place anyway (stencils) are no finding: no base makes all of them aligned.
+They are told by another access of the same kind, through the same parameters, that is aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose import cost
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
+from memlane.record import Site, SiteCounts
+
+MIN_PER_REQUEST, MAX_PER_REQUEST = 0.4, 1.0
+"""Excess sectors of the mean request."""
+MIN_SHARE = 0.02
+"""Excess over all sectors of the kernel."""
+MIN_LANES = 16
+"""Of the mean request: single lanes at the edge of a tile are no rows."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    aligned = {_key(entry.site) for entry in evidence.by_site.values() if entry.requests and _excess(entry) == 0}
+    for place, entry in evidence.by_place.items():
+        excess = _excess(entry)
+        if excess is None or not MIN_PER_REQUEST <= excess / entry.requests <= MAX_PER_REQUEST:
+            continue
+        if excess < MIN_SHARE * evidence.sectors or entry.lanes < MIN_LANES * entry.requests:
+            continue
+        if any(_key(one) in aligned for one in evidence.own_sites if one.place == place):
+            continue
+        touched, enough = (per_request(number or 0, entry.requests) for number in (entry.sectors, entry.ideal_sectors))
+        yield of_sectors(
+            entry,
+            cost.of_sectors(evidence, entry),
+            f"each request touches {touched} sectors where {enough} would do",
+            f"its rows do not begin at a multiple of 32 bytes{_through(entry.site)}",
+            "Let each row begin at a multiple of 32 bytes: pad the pitch, round the offset, or copy what stands in front elsewhere.",
+        )
+
+
+def _excess(entry: SiteCounts) -> int | None:
+    """Excess sectors of an access to global memory; None where nothing can be said."""
+    if entry.site.space not in ("global", "generic") or entry.site.is_atomic or not entry.requests or not entry.ideal_sectors:
+        return None
+    return entry.excess_sectors
+
+
+def _key(site: Site) -> tuple[str, str, tuple[int, ...]] | tuple[str, int]:
+    """Accesses with the same key lead to the same array, as far as is known."""
+    return (site.kind, site.op, site.address_parameters) if site.address_parameters else (site.kind, site.instruction)
+
+
+def _through(site: Site) -> str:
+    return f" (argument {site.address_parameters[0] + 1})" if len(site.address_parameters) == 1 else ""
+
+
+RULE = Rule("misaligned-base", "misaligned base", examine, (COUNTS,))

@@ -1,0 +1,32 @@
+"""Partial sectors: lanes share sectors, but use only a part of each, for example every second element or one field of a small structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose import cost
+from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
+from memlane.diagnose.uncoalesced import shares_sectors, wasteful
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    for entry in evidence.by_place.values():
+        if not wasteful(entry, evidence) or not shares_sectors(entry):
+            continue
+        sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
+        used = ideal / sectors
+        touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
+        yield of_sectors(
+            entry,
+            cost.of_sectors(evidence, entry),
+            f"of the sectors that move {100 * used:.0f} % is used: each request touches {touched} where {enough} would do",
+            "its lanes skip over what lies between the elements that they ask for",
+            "Put what is used together side by side (an array for each field instead of an array of structures), or let each thread use "
+            "all of what it skips over.",
+            **{"used share": used},
+        )
+
+
+RULE = Rule("partial-sectors", "partly used sectors", examine, (COUNTS,))

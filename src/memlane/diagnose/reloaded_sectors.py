@@ -1,0 +1,50 @@
+"""The same sector loaded again: an access loads each sector of its array many times, mostly from L1, that is, near where it was used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
+from memlane.diagnose.reuse import reuses
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+
+MIN_TIMES = 4.0
+"""Loads of each sector from which on it is worth a word."""
+MIN_FROM_L1 = 0.5
+"""Share of the accesses that L1 serves; where it is less, `cache-thrashing` looks."""
+MIN_SHARE = 0.02
+"""Cost over the lifetimes of the kernel's warps."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    chip = evidence.chip
+    if chip is None:
+        return
+    for found in reuses(evidence):
+        if found.times < MIN_TIMES or found.from_l1 < MIN_FROM_L1:
+            continue
+        again = 1 - 1 / found.times
+        staged = max(0.0, found.mean - chip.latency.shared) * found.requests * again
+        if staged < MIN_SHARE * evidence.life:
+            continue
+        yield in_cycles(
+            found.site,
+            found.cycles,
+            Cost(
+                staged,
+                0.0,
+                found.cycles * again,
+                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.shared:.0f} of shared memory, for the loads beyond the first "
+                "of each sector; registers would save all of it",
+            ),
+            f"each sector of its array is loaded {found.times:.3g} times or more, {100 * found.from_l1:.0f} % of the loads from L1",
+            "threads of a multiprocessor load the same data over and over",
+            "Load it once into shared memory, or into registers for several results of a thread, and use it from there.",
+            found.requests,
+            **{"loads of a sector": found.times, "share served by L1": found.from_l1, "cycles per access": found.mean},
+        )
+
+
+RULE = Rule("sectors-reloaded", "the same sectors loaded again", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))
