@@ -229,6 +229,14 @@ def test_hit_rates_come_from_the_profiler_in_the_order_of_the_launches(tmp_path:
     assert counted(FakeTarget(), Scene(16, 16), frames[:1]) == ({}, "ncu saw 2 launches of 1")
 
 
+def test_a_profiler_that_knows_no_textures_is_asked_for_all_accesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = '"ID","Kernel Name","l1tex__t_sector_hit_rate.pct"\n"","","%"\n"0","render","87.5"\n'
+    fake_profiler(tmp_path, monkeypatch, "")
+    refusal = f"case $* in *{HITS}*) echo '==ERROR== Failed to find metric {HITS}'; exit 1;; esac"
+    (tmp_path / "ncu").write_text(f"#!/bin/sh\n{refusal}\ncat <<'END'\n{table}END\n")
+    assert counted(FakeTarget(), Scene(16, 16), [(FRONT, "1x128")]) == ({(FRONT, "1x128"): 0.875}, "")
+
+
 def test_why_there_are_no_counters_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [(FRONT, "1x128")]
     fake_profiler(tmp_path, monkeypatch, "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")

@@ -17,7 +17,14 @@ from memlane.lab.volume.scene import SHAPES, TURNED, Settings, View
 from memlane.lab.volume.tables import rows, tables
 from memlane.launch import Target
 
-SOURCES = ["src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
+SOURCES = [
+    "src/memlane/instrument",
+    "src/memlane/measure",
+    "src/memlane/ptx",
+    "src/memlane/driver",
+    "src/memlane/lab/volume",
+    "src/memlane/lab/profiler.py",
+]
 CASES = ("image", "share", "frequency", "warps")
 SM = "0"
 """The multiprocessor whose warps are looked at one by one."""

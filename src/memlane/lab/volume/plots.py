@@ -92,6 +92,12 @@ def _beside(lines: Sequence[Line], title: str, across: str, place: str, axis: st
     return Panels(tuple(panels), shared=True)
 
 
+def main(folder: Path, out: Path) -> str:
+    """Draw what the CSV files in `folder` hold into `out`; what there is to say of it."""
+    out.mkdir(parents=True, exist_ok=True)
+    drawn, left_out = draw(figures(read(folder)), out)
+    return left_out or f"Wrote {', '.join(path.name for path in drawn)} to {out}"
+
+
 if __name__ == "__main__":
-    drawn, left_out = draw(figures(read(Path(sys.argv[1]))), Path(sys.argv[-1]))
-    print(left_out or f"Wrote {', '.join(path.name for path in drawn)} to {sys.argv[-1]}")
+    print(main(Path(sys.argv[1]), Path(sys.argv[-1])))
