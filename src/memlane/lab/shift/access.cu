@@ -59,6 +59,7 @@ __device__ __forceinline__ void run(ELEMENT* tile, const int* offsets, const int
 #endif
     }
     seen |= spare;
+    clock_behind(seen, none);  // else warps would leave the barrier together and then wait for their addresses, each for its own time
     __syncthreads();
     const long long start = clock_behind(seen, none);
     const int bound = static_cast<int>(start) & none;  // so that no address is computed before the clock is read
@@ -92,7 +93,7 @@ __device__ __forceinline__ void run(ELEMENT* tile, const int* offsets, const int
 // The same as the published experiment does it: bare reads of the 32-bit clock, which wait neither for the address nor for the value.
 template <bool WRITE>
 __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, const int* rows, const int* columns, const int* shifts, int draw,
-                                         long long* times)
+                                         long long* times, unsigned none)
 {
     const int at = draw * COUNT * blockDim.x + threadIdx.x;
 #if INCLUDED
@@ -102,6 +103,11 @@ __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, cons
 #endif
     unsigned start, end;
     ELEMENT value = threadIdx.x;
+#if INCLUDED
+    clock_behind(i | j, none);
+#else
+    clock_behind(offset, none);
+#endif
     __syncthreads();
     asm volatile("mov.u32 %0, %%clock;" : "=r"(start)::"memory");
 #if INCLUDED
@@ -143,7 +149,7 @@ __device__ __forceinline__ void measure(const int* offsets, const int* rows, con
     __syncthreads();
     for (int turn = 0; turn < runs; ++turn, times += blockDim.x / LANES * 2) {
         if constexpr (BARE)
-            bare_run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times);
+            bare_run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times, none);
         else
             run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times, none);
     }

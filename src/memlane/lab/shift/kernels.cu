@@ -17,7 +17,7 @@ extern "C" __global__ void transpose(float* out, const float* in, int n)
 }
 
 // c = a times the transpose of b; all n x n, n a multiple of 32. Blocks of 32 x 32. Each row of a tile of b is read by a lane of its own.
-extern "C" __global__ void product(float* c, const float* a, const float* b, int n)
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE) product(float* c, const float* a, const float* b, int n)
 {
     __shared__ float left[ROOM], right[ROOM];
     const int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * SIDE, column = blockIdx.x * SIDE;

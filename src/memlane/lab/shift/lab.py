@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from memlane.lab.result import Result
+from memlane.errors import MemlaneError
+from memlane.lab.result import Result, Row
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
@@ -46,11 +47,15 @@ def run(target: Target, request: Request) -> Result:
             request.tell(name)
             measured |= {case: bench.cycles(case) for case in _cases(name, effort)}
     found = []
+    failed: list[Row] = []
     for kernel in KERNELS if WHOLE in chosen else ():
         request.tell(kernel.name)
-        found.append(outcomes(target, kernel, effort.tiles, effort.rounds))
+        try:
+            found.append(outcomes(target, kernel, effort.tiles, effort.rounds))
+        except MemlaneError as error:  # what was measured before is kept
+            failed.append(Row(kernel.name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
     made = tables(bench, measured, found, max(effort.warps))
-    return Result("shift", tuple(rows(measured, found, made, max(effort.warps))), made, figures(measured))
+    return Result("shift", (*rows(measured, found, made, max(effort.warps)), *failed), made, figures(measured))
 
 
 SHIFT = Lab("shift", "What shifts and other layouts of shared memory gain, and what their addresses cost.", CASES, run)
