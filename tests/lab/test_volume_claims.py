@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,21 @@ def test_two_shapes_along_an_sm_are_compared() -> None:
     assert [claim.holds for claim in claims(Frames({}, 1), {"2x64": wide, "8x16": tall})] == ["no", "no", "yes", "no"]
     flat = along([100] * 20, 0)
     assert {claim.holds for claim in claims(Frames({}, 1), {"2x64": flat, "8x16": flat})} == {"access times are alike, to 1 %"}
+
+
+def test_the_programs_beside_the_lab_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tables(frames(RISING, RISING, RISING), {}, TURNED, [])
+    Result("volume", (), made).save(tmp_path, Machine("h200"), ["memlane"])
+
+    def program(*words: str) -> None:
+        monkeypatch.setattr("sys.argv", ["volume", *words])
+        runpy.run_module("memlane.lab.volume", run_name="__main__")
+
+    program("draw", str(tmp_path), str(tmp_path / "figures"))
+    assert capsys.readouterr().out == f"Wrote fig_5.png, fig_7.png, fig_9.png to {tmp_path / 'figures'}\n"
+    program("render", "8", "8", "0,0,0;90.0,0.0,90.0", "1x128;8x16", "emulator:h200")
+    with pytest.raises(SystemExit, match=r"usage: python -m memlane.lab.volume draw FOLDER \[OUT\]"):
+        program("sing")
 
 
 # -- hit rates -----------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """The hit rate of the texture cache: from the counters of a GPU, or from a model.
 
-On a GPU every frame is rendered once more by a program of its own under Nsight Compute: `python -m memlane.lab.volume.hits SIZE IMAGE
+On a GPU every frame is rendered once more by a program of its own under Nsight Compute: `python -m memlane.lab.volume render SIZE IMAGE
 VIEW;VIEW SHAPE;SHAPE TARGET`, where a view is `0,0,0`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
 from memlane.lab.profiler import profile
@@ -30,7 +29,7 @@ def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict
     """The hit rate of each frame as a share, from the profiler; and why there is none where there is none."""
     views, shapes = list(dict.fromkeys(view for view, _ in frames)), list(dict.fromkeys(shape for _, shape in frames))
     said = ";".join(f"{view.alpha!r},{view.beta!r},{view.gamma!r}" for view in views)
-    program = ["-m", __name__, str(scene.size), str(scene.image), said, ";".join(shapes), target.name]
+    program = ["-m", "memlane.lab.volume", "render", str(scene.size), str(scene.image), said, ";".join(shapes), target.name]
     found = profile(program, (HITS, MISSES, ALL), "render", TIMEOUT_S)
     if "metric" in found.unknown:
         found = profile(program, (ALL,), "render", TIMEOUT_S)
@@ -60,15 +59,10 @@ def modelled(target: Target, renderer: Renderer, frames: Sequence[Frame], pictur
     }
 
 
-def main(arguments: Sequence[str]) -> None:
+def render_once(size: str, image: str, views: str, shapes: str, target: str) -> None:
     """Render every view with every shape once."""
-    size, image, views, shapes, name = arguments
-    renderer = Renderer(target_of(name), Scene(int(size), int(image)))
+    renderer = Renderer(target_of(target), Scene(int(size), int(image)))
     for view in views.split(";"):
         for shape in shapes.split(";"):
             renderer.call(shape)(*renderer.arguments(view_of(view)))
     renderer.target.sync()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -6,7 +6,6 @@ python -m memlane.lab.volume.plots lab-volume     # draws the figures of a run w
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -92,12 +91,8 @@ def _beside(lines: Sequence[Line], title: str, across: str, place: str, axis: st
     return Panels(tuple(panels), shared=True)
 
 
-def main(folder: Path, out: Path) -> str:
+def draw_again(folder: Path, out: Path) -> str:
     """Draw what the CSV files in `folder` hold into `out`; what there is to say of it."""
     out.mkdir(parents=True, exist_ok=True)
     drawn, left_out = draw(figures(read(folder)), out)
     return left_out or f"Wrote {', '.join(path.name for path in drawn)} to {out}"
-
-
-if __name__ == "__main__":
-    print(main(Path(sys.argv[1]), Path(sys.argv[-1])))
