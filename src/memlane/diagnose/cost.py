@@ -53,7 +53,7 @@ def sector_cycles(chip: Chip) -> float:
 
 def unknown(chip: Chip | None) -> str:
     """Why no time is modelled."""
-    return "no times are known" if chip is not None else "no file describes the chip"
+    return "no time of completion is known" if chip is not None else "no file describes the chip"
 
 
 def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
@@ -98,7 +98,7 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
         cycles,
         float(excess),
         high,
-        f"mean of {mean:.0f} cycles minus {modelled:.0f} modelled: the latency of {latency:.0f}, {least:.3g} wavefronts, and the waiting "
+        f"mean of {mean:.0f} cycles minus {modelled:.0f} modelled: the latency of {latency:.0f} with the least wavefronts, and the waiting "
         "for other warps in proportion to the wavefronts that are left",
     )
 
