@@ -174,7 +174,7 @@ def test_the_programs_beside_the_lab_run(tmp_path: Path, monkeypatch: pytest.Mon
 
     def program(*words: str) -> None:
         monkeypatch.setattr("sys.argv", ["volume", *words])
-        runpy.run_module("memlane.lab.volume", run_name="__main__")
+        runpy.run_path(str(Path(reference.__file__).with_name("__main__.py")), run_name="__main__")
 
     program("draw", str(tmp_path), str(tmp_path / "figures"))
     assert capsys.readouterr().out == f"Wrote fig_5.png, fig_7.png, fig_9.png to {tmp_path / 'figures'}\n"
