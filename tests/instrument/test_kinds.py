@@ -68,6 +68,7 @@ FETCH = f"""{START}
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra MADE;
     mbarrier.init.shared.b64 [gate], 1;
+    fence.proxy.async.shared::cta;
 MADE:
     bar.sync 0;
     setp.eq.u32 %p1, %r1, {{late}};
@@ -99,6 +100,7 @@ BARRIER = FETCH.replace("{late}", "96")
 OUTWARD = f"""{START}
     mad.lo.u32 %r4, %r1, 16, %r2;
     st.shared.v4.u32 [%r4], {{%r1, %r1, %r1, %r1}};
+    fence.proxy.async.shared::cta;
     bar.sync 0;
     setp.ne.u32 %p1, %r1, 0;
     @%p1 exit;
