@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import docs
+import docs_trace
 import pytest
 from harness import RESULTS, ROOT, Row, median_ratio, problems
 from stale import sources_of
@@ -94,20 +95,20 @@ SEEN = {"sites": 4.0, "exact": 3.0, "others that differ": 1.0, "sectors": 8.0, "
 
 def test_a_miss_is_explained_below_its_table(tmp_path: Path) -> None:
     rows = (
-        Row("naive", docs.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}),
-        Row("naive", docs.SITES, 1.0, "sites", 0.0, peer=SEEN, note="a bank too many"),
+        Row("naive", docs_trace.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}),
+        Row("naive", docs_trace.SITES, 1.0, "sites", 0.0, peer=SEEN, note="a bank too many"),
         Row("spmv", "not measured", None, "", 0.0, note="no room"),
     )
     write_result(tmp_path, "counts", *rows)
     text = docs.content("counts", tmp_path)
     assert "| naive | 4 | 3 | 0 | 1 | 1 | - | 8 | 8 | - | - | a bank too many |" in text
-    assert f"- naive, {docs.SITES}: a bank too many\n- spmv, not measured: no room\n" in text
+    assert f"- naive, {docs_trace.SITES}: a bank too many\n- spmv, not measured: no room\n" in text
 
 
 def test_the_launches_are_added_up(tmp_path: Path) -> None:
     difference = "global load, sectors: difference"
-    rows = [Row(case, docs.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}) for case in ("naive", "tiled", "padded")]
-    rows += [Row(case, docs.SITES, 0.0, "sites", 0.0, peer=SEEN) for case in ("naive", "tiled")]
+    rows = [Row(case, docs_trace.ROADS, 0.0, "sites", 0.0, peer={"sites": 4.0}) for case in ("naive", "tiled", "padded")]
+    rows += [Row(case, docs_trace.SITES, 0.0, "sites", 0.0, peer=SEEN) for case in ("naive", "tiled")]
     rows += [Row("naive", difference, 0.0, "", 0.0), Row("naive", difference.replace("load", "store"), 3.0, "", 0.0, note="?")]
     write_result(tmp_path, "counts", *rows)
     text = docs.content("counts", tmp_path)

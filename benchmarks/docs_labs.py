@@ -1,0 +1,154 @@
+"""Tables of the labs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from docs_cells import Document, cell, number, table, verdict
+
+
+def latency(document: Document) -> str:
+    """A line for each access: the truth, and what each scheme recorded of it, raw and less its window."""
+    rows = document["rows"]
+    truths = [row for row in rows if row["metric"] in (_LATENCY, "from issue to issue")]
+    by_case = {row["case"]: row for row in rows if "recorded" in row["peer"]}
+    schemes = list(dict.fromkeys(case.partition(", ")[0] for case in by_case))
+    lines = []
+    for truth in truths:
+        said = [by_case.get(f"{scheme}, {truth['case']}") for scheme in schemes]
+        cells = [f"{number(row['peer']['recorded'])} - {number(row['peer']['window'])}" if row else "-" for row in said]
+        held = next((verdict(row) for row in said if row and row["reach"] is not None), "compares")
+        error = next((f"{row['peer']['error']:+.1f}" for row in said if row and "error" in row["peer"]), "-")
+        mark = "" if truth["metric"] == _LATENCY else " (from issue to issue)"
+        lines.append([truth["case"], f"{number(truth['value'])}{mark}", *cells, error, held])
+    return table(["access", "truth", *schemes, f"error of {schemes[0] if schemes else 'a scheme'}", "reach"], lines)
+
+
+_LATENCY, _BETWEEN = "latency, chain average", "between two clock reads"
+
+
+def fences(document: Document) -> str:
+    """A line for each fence: what lies between the clock reads at each level, and whether it waits."""
+    rows = {row["case"]: row for row in document["rows"] if row["metric"] == _BETWEEN}
+    kinds, levels = (list(dict.fromkeys(case.rpartition(", ")[part] for case in rows)) for part in (0, 2))
+    lines = [["**the load itself**", *(number(rows[f"{kinds[0]}, {level}"]["peer"]["truth"]) for level in levels), "", ""]] if rows else []
+    for kind in kinds:
+        of = [rows[f"{kind}, {level}"] for level in levels]
+        waits = [row["note"].startswith("waits") for row in of]
+        says = (
+            "yes" if all(waits) else "**no**" if not any(waits) else "at " + ", ".join(x for x, y in zip(levels, waits, strict=True) if y)
+        )
+        empty = sorted(row["peer"]["without a load"] for row in of)
+        alone = number(empty[0]) if empty[0] == empty[-1] else f"{number(empty[0])} to {number(empty[-1])}"
+        lines.append([f"`{kind}`" if "." in kind else kind, *(number(row["value"]) for row in of), alone, says])
+    return table(["between the load and the second clock read", *levels, "without a load", "as long as the load"], lines)
+
+
+def shift_overview(count: str, *addresses: str) -> Callable[[Document], str]:
+    """Cycles without a shift, and the speed-up by each layout, of accesses whose case ends in these words."""
+
+    def shown(document: Document) -> str:
+        lines, names = [], list[str]()
+        for address in addresses:
+            for row in document["rows"]:
+                case = row["case"].removesuffix(f", {count}, {address}")
+                if row["metric"] == "cycles without a shift" and case != row["case"]:
+                    names = list(row["peer"])
+                    gained = [number(row["peer"][name]) for name in names]
+                    lines.append([case, *([address] if len(addresses) > 1 else []), number(row["value"]), *gained])
+        return table(["access", *(["address"] if len(addresses) > 1 else []), "none, cycles", *names], lines)
+
+    return shown
+
+
+def shift_tables(document: Document) -> str:
+    rows = [row for row in document["rows"] if row["metric"] == "speed-up over no shift by the place of the table"]
+    places = list(rows[0]["peer"]) if rows else []
+    return table(["access", *places], [[row["case"], *(number(row["peer"][place]) for place in places)] for row in rows])
+
+
+def shift_reach(document: Document) -> str:
+    """What was to be reached, and how cycles and wavefronts compare."""
+    rows = [row for row in document["rows"] if row["reach"] is not None or row["metric"].startswith("cycles of an access")]
+    lines = []
+    for row in rows:
+        within = f" ± {number(row['peer']['within'])}" if "within" in row["peer"] else ""
+        lines.append([row["case"], row["metric"], number(row["value"]) + within, verdict(row)])
+    return table(["access", "what", "", "reach"], lines)
+
+
+def shift_kernels(document: Document) -> str:
+    lines = []
+    for row in document["rows"]:
+        peer = row["peer"]
+        if "blocks without" in peer:
+            fit = f"{number(peer['blocks'])}, {number(peer['blocks without'])}"
+            wavefronts = f"{number(peer['wavefronts'])}, {number(peer['without'])}"
+            lines.append([row["case"], number(row["value"]), number(peer["us"]), wavefronts, fit, row["note"]])
+    return table(["kernel, tile", "speed-up", "time, us", "wavefronts, without", "blocks, without", "layout"], lines)
+
+
+def shift_wavefronts(document: Document) -> str:
+    """For each operation: how many of its accesses take another time than the rule says, and are counted otherwise."""
+    rows = document["rows"]
+    lines = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        time, *count = [row for row in rows if row["case"] == case]
+        counted = cell(count[0]["value"] if count else None)
+        lines.append([case, number(len(time["peer"])), cell(time["value"]), counted, verdict(time)])
+    return table(["operation, bytes", "accesses", "off the rule in time", "counted otherwise by the profiler", "reach"], lines)
+
+
+def shift_published(document: Document) -> str:
+    """One access, reads of 8 bytes, beside what was published."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "speed-up over no shift, one access":
+            peer = row["peer"]
+            cells = [number(peer[name]) for name in ("ras", "bare clock, rap")]
+            lines.append(
+                [row["case"].removesuffix(", rap"), number(row["value"]), *cells, number(peer["published"]) if "published" in peer else "-"]
+            )
+    return table(["access", "rap", "ras", "rap, bare clock reads", "published"], lines)
+
+
+def volume_claims(document: Document) -> str:
+    """Each finding of the publication, ours, and whether it holds."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "found in 2012":
+            figure, _, found = row["case"].partition(": ")
+            holds, _, here = row["note"].partition(": ")
+            lines.append([figure, found, here, f"**{holds}**" if holds == "no" else holds])
+    return table(["", "found in 2012", "here", "holds"], lines)
+
+
+def volume_shapes(document: Document) -> str:
+    """A line for each viewpoint and shape."""
+    values = {(row["case"], row["metric"]): row for row in document["rows"]}
+    lines = []
+    for (case, metric), row in values.items():
+        if metric != "frame rate":
+            continue
+        hits = values[case, "hit rate of the texture cache"]["value"]
+        cells = [cell(row["value"]), "-" if hits is None else f"{100 * hits:.1f} %"]
+        for scheme in ("dependent", "simple"):
+            seen = values[f"{case}, {scheme}", "access frequency"]["peer"]
+            share = values.get((f"{case}, {scheme}", "share of the warps' time in accesses"))
+            within = f" ± {number(seen['access time, half interval'])}" if seen.get("access time, half interval") else ""
+            cells += [cell(seen.get("access time, cycles")) + within, "-" if share is None else f"{100 * share['value']:.1f} %"]
+        lines.append([case, *cells])
+    columns = [f"`{scheme}`: {what}" for scheme in ("dependent", "simple") for what in ("access time, cycles", "of the time")]
+    return table(["view, shape", "frames/s", "hit rate", *columns], lines)
+
+
+def volume_correlations(document: Document) -> str:
+    """Both coefficients of each pair, with their intervals."""
+    found: dict[str, dict[str, str]] = {}
+    for row in document["rows"]:
+        if row["metric"] in ("Pearson's r", "Spearman's rho"):
+            peer, value = row["peer"], row["value"]
+            said = "-" if value is None else f"{value:+.2f} ({peer['low']:+.2f} to {peer['high']:+.2f})"
+            found.setdefault(row["case"], {"remark": row["note"]})[row["metric"]] = said
+    lines = [[case, one["Pearson's r"], one["Spearman's rho"], one["remark"]] for case, one in found.items()]
+    return table(["over the shapes", "Pearson's r", "Spearman's rho", "remark"], lines)
