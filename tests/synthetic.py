@@ -35,8 +35,9 @@ def site(number: int, op: str, line: int, kernel: str = NAIVE, **changes: Any) -
     kind = {"ld": "load", "st": "store", "atom": "atomic", "red": "reduction"}[parts[0]]
     ends = COMPLETE if kind in ("load", "atomic") else ISSUE_ONLY
     reason = "" if ends == COMPLETE else "a store returns no value to wait for"
+    nbytes = int(parts[-1][1:]) // 8
     return replace(
-        Site(number, kernel, number, "transpose.cu", line, 5, op, kind, parts[1], int(parts[-1][1:]) // 8, "dependent", ends, reason),
+        Site(number, kernel, number, "transpose.cu", line, 5, op, kind, parts[1], nbytes, "dependent", completeness=ends, reason=reason),
         **changes,
     )
 

@@ -20,6 +20,7 @@ from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -216,7 +217,7 @@ def test_an_operation_is_shown_on_the_time_line(page: Driver) -> None:
 
 def test_the_series_as_a_table(page: Driver, small: tuple[Path, Trace]) -> None:
     page.find_element(By.CSS_SELECTOR, "#rows summary").click()
-    rows = page.find_elements(By.CSS_SELECTOR, "#rows tbody tr")
+    rows = WebDriverWait(page, 5).until(lambda page: page.find_elements(By.CSS_SELECTOR, "#rows tbody tr"))
     cycles = [int(row.find_elements(By.TAG_NAME, "td")[3].text) for row in rows]
     assert cycles == [value for turn in range(5) for value in (100 + turn, 200 + turn)]
 

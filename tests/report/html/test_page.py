@@ -13,7 +13,7 @@ import pytest
 from memlane.diagnose import explain
 from memlane.errors import RecordError
 from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace, summarise
-from memlane.report.html import page, write_report
+from memlane.report.html import render_page, write_report
 from memlane.report.numbers import percent, short, with_ideal
 from tests.report.html.reading import Element, columns_of, data_of, read
 from tests.synthetic import NAIVE, SOURCE, transpose
@@ -43,12 +43,12 @@ def test_the_numbers_are_those_of_the_summary() -> None:
         }
         for entry in entries
     ]
-    assert rows_of(read(page(trace))) == wanted
+    assert rows_of(read(render_page(trace))) == wanted
 
 
 def test_the_heat_is_the_share_of_all_cycles() -> None:
     trace = transpose()
-    root = read(page(trace))
+    root = read(render_page(trace))
     lines = trace.table["line"].to_numpy()
     cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
     heat = {row.all("td", "number")[0].text: row.all("td", "heat")[0].text for row in root.all("tr", "hot")}
@@ -58,7 +58,7 @@ def test_the_heat_is_the_share_of_all_cycles() -> None:
 def test_a_sampled_launch_counts_for_what_it_stands_for() -> None:
     trace = transpose()
     sampled = replace(trace.launches[0], sample=Sample(warps_in_window=40, warps_chosen=4, every=10))
-    root = read(page(replace(trace, launches=(sampled, trace.launches[1]))))
+    root = read(render_page(replace(trace, launches=(sampled, trace.launches[1]))))
     lines = trace.table["line"].to_numpy()
     cycles = (trace.table["end"].to_numpy() - trace.table["start"].to_numpy()) * np.where(lines == 4, 10, 1)
     (first, *_) = root.all("tr", "hot")
@@ -67,7 +67,7 @@ def test_a_sampled_launch_counts_for_what_it_stands_for() -> None:
 
 def test_the_histograms_hold_every_access_in_its_bin() -> None:
     trace = transpose()
-    data = data_of(read(page(trace)))
+    data = data_of(read(render_page(trace)))
     edges = data["bins"]
     assert edges == sorted(set(edges))
     for operation, entry in zip(data["operations"], summarise(trace), strict=True):
@@ -84,7 +84,7 @@ def test_the_histograms_hold_every_access_in_its_bin() -> None:
 
 
 def test_levels_are_the_latencies_of_the_chip_behind_the_window_and_of_loads_alone() -> None:
-    operations = data_of(read(page(transpose(chip="h200"))))["operations"]
+    operations = data_of(read(render_page(transpose(chip="h200"))))["operations"]
     assert {one["op"]: [(level["name"], level["cycles"]) for level in one["levels"]] for one in operations} == {
         "ld.global.f32": [("L1", 40.3), ("L2", 289), ("DRAM", 719)],
         "st.global.f32": [],
@@ -94,14 +94,14 @@ def test_levels_are_the_latencies_of_the_chip_behind_the_window_and_of_loads_alo
 
 
 def test_without_a_file_of_the_chip_the_page_says_how_to_get_one() -> None:
-    root = read(page(transpose(chip="sm_99")))
+    root = read(render_page(transpose(chip="sm_99")))
     assert all(not one["levels"] for one in data_of(root)["operations"])
     assert "no chip file is called 'sm_99'. `memlane lab latency` measures the latencies of a GPU." in root.by_id("source").text
 
 
 def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
     trace = transpose()
-    root = read(page(trace))
+    root = read(render_page(trace))
     cards = root.by_id("findings").all("li")
     findings = explain(trace)
     assert len(cards) == len(findings) == 2
@@ -117,7 +117,7 @@ def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
 def test_labels_of_the_ends_are_taken_as_they_come() -> None:
     trace = transpose()
     odd = tuple(replace(one, completeness="half-way") if one.id == 1 else one for one in trace.sites)
-    root = read(page(replace(trace, sites=odd)))
+    root = read(render_page(replace(trace, sites=odd)))
     assert {"half-way", "complete", "issue-only"} == {cell.text for cell in root.all("td", "end")}
 
 
@@ -126,7 +126,7 @@ def test_labels_of_the_ends_are_taken_as_they_come() -> None:
 
 def test_the_columns_give_back_every_access() -> None:
     trace = transpose()
-    root = read(page(trace))
+    root = read(render_page(trace))
     columns, data = columns_of(root), data_of(root)
     table = trace.table.to_pydict()
     for number, line in enumerate(data["launches"]):
@@ -146,7 +146,7 @@ def test_the_columns_give_back_every_access() -> None:
 
 def test_the_overview_holds_the_time_of_every_access() -> None:
     trace = transpose()
-    root = read(page(trace))
+    root = read(render_page(trace))
     columns, data = columns_of(root), data_of(root)
     cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
     for number, line in enumerate(data["launches"]):
@@ -160,7 +160,7 @@ def test_the_overview_holds_the_time_of_every_access() -> None:
 
 def test_means_by_multiprocessor_are_of_all_warps() -> None:
     trace = transpose()
-    root = read(page(trace))
+    root = read(render_page(trace))
     columns, data = columns_of(root), data_of(root)
     rows = list(zip(*(trace.table[name].to_pylist() for name in ("launch", "sm", "block", "warp", "start", "end")), strict=True))
     for number, line in enumerate(data["launches"]):
@@ -187,7 +187,7 @@ def without_counts() -> Trace:
 
 
 def test_without_counts_the_page_says_how_to_get_them() -> None:
-    root = read(page(without_counts()))
+    root = read(render_page(without_counts()))
     assert "memlane trace --counts" in root.by_id("findings").text
     assert "transactions not counted" in root.by_id("about").text
     assert {row["sectors"] for row in rows_of(root)} == {"-"}
@@ -196,19 +196,19 @@ def test_without_counts_the_page_says_how_to_get_them() -> None:
 def test_where_one_launch_was_counted_the_others_are_named() -> None:
     trace = transpose()
     partly = replace(trace, launches=(trace.launches[0], replace(trace.launches[1], counts=())))
-    text = read(page(partly)).by_id("findings").text
+    text = read(render_page(partly)).by_id("findings").text
     assert "Not looked at, because their transactions were not counted: 1 launch of tiled. Record with `memlane trace --counts`." in text
 
 
 def test_without_source_text_the_page_says_how_to_get_it() -> None:
-    root = read(page(transpose(sources={})))
+    root = read(render_page(transpose(sources={})))
     assert "The text of this file is not in the trace" in root.by_id("source").text
     assert "record again with `memlane trace`" in root.by_id("source").text
     assert [row.all("td", "number")[0].text for row in root.all("tr", "line")] == ["4", "8", "10"]
 
 
 def test_a_text_that_is_too_short_is_not_the_one_that_was_compiled() -> None:
-    root = read(page(transpose(sources={"transpose.cu": "int a;\nint b;\n"})))
+    root = read(render_page(transpose(sources={"transpose.cu": "int a;\nint b;\n"})))
     assert "This text has 2 lines and the trace names line 10: it is not the text that was compiled." in root.by_id("source").text
 
 
@@ -216,25 +216,25 @@ def test_an_empty_trace_has_a_page() -> None:
     trace = transpose()
     columns = {name: np.zeros(0, np.int64) for name in ("launch", "site", "block", "warp", "sm", "mask", "start", "end")}
     empty = build_trace(columns, sites=(), launches=(), chip="h200", target="emulator:h200", modelled=True)
-    root = read(page(empty))
+    root = read(render_page(empty))
     assert "There is no time line, because it holds no access." in root.by_id("timeline").text
     assert "No kernel was launched while it was recorded." in root.by_id("source").text
     assert root.by_id("title").text == "no kernel"
     bare = replace(trace, warps=np.zeros(0, WARP_DTYPE))
-    assert "because it does not hold the clocks of its warps" in read(page(bare)).by_id("timeline").text
+    assert "because it does not hold the clocks of its warps" in read(render_page(bare)).by_id("timeline").text
 
 
 def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
     trace = transpose(clock_mhz=0.0)
     warps = trace.warps.copy()
     warps["end_ns"] = warps["begin_ns"] = 0  # one anchor a warp, all alike: they tell no frequency
-    root = read(page(replace(trace, warps=warps)))
+    root = read(render_page(replace(trace, warps=warps)))
     assert "There is no time line: this trace does not tell the clock of its chip" in root.by_id("timeline").text
     assert len(rows_of(root)) == 6
 
 
 def test_what_was_lost_is_said() -> None:
-    root = read(page(transpose()))
+    root = read(render_page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
     assert figure.all("dd")[0].text == "2"
     assert "2; times are of the first records of each warp, and totals lack those that were lost" in root.by_id("about").text
@@ -244,7 +244,7 @@ def test_what_was_lost_is_said() -> None:
 
 
 def test_the_page_asks_for_nothing() -> None:
-    text = page(transpose())
+    text = render_page(transpose())
     root = read(text)
     for one in root.walk():
         for name in ("src", "href", "action", "data", "poster", "srcset", "xlink:href"):
@@ -271,8 +271,8 @@ def test_hostile_text_stays_text() -> None:
     launches = (replace(trace.launches[0], kernel=kernel, counts=counts, arguments=(HOSTILE,)), trace.launches[1])
     lines = SOURCE.splitlines()
     lines[3] = HOSTILE
-    plain = read(page(transpose()))
-    root = read(page(replace(trace, sites=sites, launches=launches, sources={f"{HOSTILE}.cu": "\n".join(lines)})))
+    plain = read(render_page(transpose()))
+    root = read(render_page(replace(trace, sites=sites, launches=launches, sources={f"{HOSTILE}.cu": "\n".join(lines)})))
     assert len(root.all("script")) == len(plain.all("script")) == 3
     assert not root.all("img")
     assert [" ".join(HOSTILE.split())] == [
@@ -282,7 +282,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_ids_are_there_once_and_what_is_controlled_exists() -> None:
-    root = read(page(transpose()))
+    root = read(render_page(transpose()))
     ids = [one.attributes["id"] for one in root.walk() if "id" in one.attributes]
     assert len(ids) == len(set(ids))
     for one in root.walk():
@@ -293,7 +293,7 @@ def test_ids_are_there_once_and_what_is_controlled_exists() -> None:
 
 
 def test_every_control_has_a_name() -> None:
-    root = read(page(transpose()))
+    root = read(render_page(transpose()))
     for one in root.walk():
         if one.tag in ("button", "canvas", "summary"):
             assert one.text or one.attributes.get("aria-label"), one
@@ -325,3 +325,13 @@ def test_the_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"a\.html exists; give --force"):
         write_report(transpose(), tmp_path / "a.html")
     write_report(transpose(), tmp_path / "a.html", force=True)
+
+
+def test_many_findings_are_folded_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlane.report.html.page.FINDINGS", 1)
+    root = read(render_page(transpose()))
+    section = root.by_id("findings")
+    (folded,) = section.all("details")
+    assert folded.all("summary")[0].text == "1 more, which cost less"
+    assert [one.attributes["id"] for one in section.all("li")] == ["finding-1", "finding-2"]
+    assert [one.attributes["id"] for one in folded.all("li")] == ["finding-2"]

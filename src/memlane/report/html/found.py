@@ -13,7 +13,7 @@ from memlane.record import Trace, kernel_label
 from memlane.report.html.model import FindingCard
 from memlane.report.numbers import number, percent, plural
 
-_PARTS = (("what", "what"), ("why", "cause"), ("cost", "cost"), ("time", "time"), ("evidence", "evidence"), ("remedy", "remedy"))
+_PARTS = (("what", "what"), ("why", "cause"), ("cost", "cost"), ("time", "time"), ("remedy", "remedy"), ("evidence", "evidence"))
 """Parts of a finding with the attribute that tells each."""
 
 

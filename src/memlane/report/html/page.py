@@ -32,6 +32,8 @@ from memlane.report.show import access_pictures
 
 SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
 """Parts of the script in `js/`, in the order in which they follow one another in one scope."""
+FINDINGS = 10
+"""So many are shown at first, the others folded away below."""
 PICTURES = 200
 """So many lines have the picture of one access; each takes some 2 KB of page and 50 KB of a browser's memory."""
 ALARMING = 1.5
@@ -41,10 +43,10 @@ ALARMING = 1.5
 def write_report(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write the page of `trace` to the file `path`, whole or not at all. RecordError if it exists and not `force`, or cannot be written."""
     with replacing(path, force) as stream:
-        stream.write(page(trace).encode())
+        stream.write(render_page(trace).encode())
 
 
-def page(trace: Trace) -> str:
+def render_page(trace: Trace) -> str:
     """The page of `trace` as text."""
     cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
     bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
@@ -55,38 +57,41 @@ def page(trace: Trace) -> str:
     sources, left_out = files_of(trace, operations, result.by_line, pictures)
     times, no_times = _timeline(trace, of_site, columns)
     chip = chip_of(trace)
-    script = _script()
     data = {
         "bins": bins.edges.tolist(),
         "operations": [_operation(one) for one in operations],
         "launches": [as_plain(line) for line in times.launches],
-        "error_ns": times.error_ns,
         "columns": columns.directory,
-        "modelled": trace.modelled,
     }
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            trace=trace,
-            title=", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches)) or "no kernel",
-            found=result,
-            several=len({one.kernel for one in operations}) > 1,
-            bins=bins,
-            pictured=bool(pictures),
-            sources=sources,
-            notes={"source": [note for note in (left_out, levels_note(trace, chip)) if note], "times": times.notes, "no_times": no_times},
-            times=times,
-            ends=_ends(operations),
-            anchors=_anchors(sources),
-            about=about(trace, chip),
-            style=Markup(_text("page.css")),  # ours, as is the script
-            script=Markup(script),
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-            data=Markup(_json(data)),
-            columns=columns.text(),
-        )
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        trace=trace,
+        title=", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches)) or "no kernel",
+        ends=_ends(operations),
+        found=result,
+        most_findings=FINDINGS,
+        sources=sources,
+        anchors=_anchors(sources),
+        several=len({one.kernel for one in operations}) > 1,
+        bins=bins,
+        pictured=bool(pictures),
+        times=times,
+        notes={"source": [note for note in (left_out, levels_note(trace, chip)) if note], "times": times.notes, "no_times": no_times},
+        about=about(trace, chip),
+        **_embedded(data, columns),
     )
+
+
+def _embedded(data: Mapping[str, Any], columns: Columns) -> dict[str, str]:
+    """What makes the page one file. Style and script are ours; `digest` is of the script that a browser may run, and of no other."""
+    script = _script()
+    return {
+        "style": Markup(_text("page.css")),
+        "script": Markup(script),
+        "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        "data": Markup(_json(data)),
+        "columns": columns.text(),
+    }
 
 
 def _pictures(trace: Trace, operations: list[Operation], columns: Columns) -> dict[tuple[str, int], str]:

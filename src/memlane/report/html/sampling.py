@@ -61,7 +61,7 @@ def _some_warps(own: Ints, counts: Ints, room: int, sm: int) -> Kept:
     lives, kept = (lives[:1], kept[:1]) if int((kept + OF_A_WARP).sum()) > room else (lives, kept)
     cut = int(counts[lives].sum() - kept.sum())
     how = f"single accesses of multiprocessor {sm} alone, {'each warp' if every == 1 else f'one warp in {every:,}'} in the order of blocks"
-    return Kept(lives, kept, (), f"{how}; of that warp the first {int(kept[0]):,} accesses" if cut else how)
+    return Kept(lives, kept, (), f"single accesses of one warp of multiprocessor {sm} alone, the first of them" if cut else how)
 
 
 def _turns(count: int, first: int) -> Ints:

@@ -83,7 +83,7 @@ def _notes(trace: Trace, drawn: Tracks, shown: int) -> list[str]:
     sms = len({clock.sm for clock in drawn.axis.clocks})
     if sms > 1:
         how = "" if all(drawn.axis.fitted) else "; the clock is the nominal one, because a launch is too short to fit it"
-        notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:.0f} ns{how}.")
+        notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:,.0f} ns{how}.")
     notes.append("The hardware does not tell the slot of a warp: a warp is drawn in the lowest one that is free when it begins.")
     return notes
 

@@ -62,10 +62,10 @@ class Chart {
     const left = 50, right = 12, top = 12, base = height - 24;
     const step = (width - left - right) / Math.max(1, values.length);
     this.frame = { left, step, width };
-    const shown = [...(lows ? [...lows, ...highs] : values)].filter((value) => value > 0);
+    const shown = lows ? [...lows, ...highs] : values;
     const marked = levels.map((level) => level.cycles);
     const high = Math.max(1, maximum(shown), ...(marked.length ? [Math.min(Math.max(...marked), maximum(shown) * 4)] : [])) * 1.15;
-    const low = Math.max(0.5, Math.min(minimum(shown), ...marked) * 0.8);
+    const low = Math.max(0.5, Math.min(smallest(shown), ...marked) * 0.8);
     const place = (value) => base - (Math.log(Math.max(value, low) / low) / Math.log(high / low)) * (base - top);
     this.grid(pen, { left, right, width, base, place, low, high, levels });
     const chosen = this.points.chosen ?? -1;
@@ -78,6 +78,7 @@ class Chart {
       pen.globalAlpha = 1;
     }
     const size = Math.max(2, Math.min(6, step * 0.8));
+    const painted = step < 0.5 ? new Uint8Array(Math.ceil(width) * height) : null; // of very many points most share a pixel
     for (let i = 0; i < values.length; i++) {
       const x = left + (i + 0.5) * step;
       if (lows && values[i] > 0) {
@@ -85,6 +86,9 @@ class Chart {
         pen.fillRect(x - Math.max(1, size / 3), place(highs[i]), Math.max(2, size / 1.5), Math.max(1, place(lows[i]) - place(highs[i])));
       }
       if (values[i] <= 0 && lows) continue;
+      const pixel = painted ? Math.floor(x) * height + Math.floor(place(values[i])) : 0;
+      if (painted && painted[pixel]) continue;
+      if (painted) painted[pixel] = 1;
       pen.fillStyle = colours ? colours(i) : ink("accent");
       pen.fillRect(x - size / 2, place(values[i]) - size / 2, size, size);
     }
@@ -125,17 +129,4 @@ class Chart {
       }
     }
   }
-}
-
-// Of long arrays: Math.max(...values) would have each as an argument.
-function maximum(values) {
-  let most = 0;
-  for (const value of values) if (value > most) most = value;
-  return most;
-}
-
-function minimum(values) {
-  let least = Infinity;
-  for (const value of values) if (value < least) least = value;
-  return least === Infinity ? 1 : least;
 }

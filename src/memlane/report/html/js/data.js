@@ -46,6 +46,9 @@ function launchOf(number) {
   }
   return {
     ...line, life, access, firsts, rows,
+    operations: [...new Set(access.operation)],
+    longest: maximum(access.cycles),
+    shortest: smallest(access.cycles),
     span: line.span_ns / line.tick_ns, // in ticks, as all times of the columns
     ticksACycle: 1 / (line.ghz * line.tick_ns),
     overview: columnsOf(`${number}/overview.`),
@@ -61,6 +64,20 @@ function firstWhere(from, to, holds) {
     else from = middle + 1;
   }
   return from;
+}
+
+// Of long arrays: Math.max(...values) would have each as an argument.
+function maximum(values) {
+  let most = 0;
+  for (const value of values) if (value > most) most = value;
+  return most;
+}
+
+// The least above 0; 1 where there is none, so that it has a logarithm.
+function smallest(values) {
+  let least = Infinity;
+  for (const value of values) if (value > 0 && value < least) least = value;
+  return least === Infinity ? 1 : least;
 }
 
 const grouped = (value) => Math.round(value).toLocaleString("en-US");

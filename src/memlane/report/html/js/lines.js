@@ -73,12 +73,6 @@ function drawOverview(pen, width, rows, high) {
   pen.globalAlpha = 1;
 }
 
-function smallest(values) {
-  let least = Infinity;
-  for (const value of values) if (value > 0 && value < least) least = value;
-  return least === Infinity ? 1 : least;
-}
-
 function drawSlots(pen, width, rows, high) {
   const { life } = now.launch;
   const paint = painter();
@@ -108,28 +102,37 @@ function drawSlots(pen, width, rows, high) {
 function drawAccesses(pen, width, life, y, high, paint, drawnTo) {
   const { access, firsts, lanes } = now.launch;
   const tall = laneHeight(high);
+  const stop = firsts[life + 1];
   // An access may begin before the window and reach into it: those of one warp overlap by few.
-  let i = Math.max(firsts[life], firstWhere(firsts[life], firsts[life + 1], (at) => access.start[at] >= now.from) - 64);
-  for (; i < firsts[life + 1] && access.start[i] <= now.to; i++) {
+  let i = Math.max(firsts[life], firstWhere(firsts[life], stop, (at) => access.start[at] >= now.from) - 64);
+  for (; i < stop && access.start[i] <= now.to; i++) {
     const until = accessEnd(i);
     if (until < now.from) continue;
     const x = Math.max(GUTTER, xOf(access.start[i], width));
     const end = Math.min(width, xOf(until, width));
-    if (end <= drawnTo && i !== now.access && lanes === 1) continue;
-    const colour = paint(i);
-    pen.globalAlpha = colour.alpha;
-    pen.fillStyle = colour.fill;
-    pen.fillRect(x, y + 1 + Math.min(access.lane[i], LANES - 1) * tall, Math.max(0.8, end - x - (end - x > 3 ? 0.6 : 0)), tall - 0.3);
-    pen.globalAlpha = 1;
-    if (i === now.access) {
-      pen.strokeStyle = ink("ink");
-      pen.lineWidth = 2;
-      pen.strokeRect(x, y, Math.max(2, end - x), high - 1);
-      pen.lineWidth = 1;
+    if (end > drawnTo || lanes > 1) {
+      const colour = paint(i);
+      pen.globalAlpha = colour.alpha;
+      pen.fillStyle = colour.fill;
+      pen.fillRect(x, y + 1 + Math.min(access.lane[i], LANES - 1) * tall, Math.max(0.8, end - x - (end - x > 3 ? 0.6 : 0)), tall - 0.3);
+      drawnTo = Math.max(drawnTo, Math.floor(end));
     }
-    drawnTo = Math.max(drawnTo, Math.floor(end));
+    // Where accesses follow one another, only the last that begins within a pixel reaches out of it: on to that one.
+    if (lanes === 1 && end - x < 1) i = Math.max(i, firstWhere(i + 1, stop, (at) => access.start[at] >= tickAt(Math.floor(x) + 1, width)) - 2);
   }
+  pen.globalAlpha = 1;
+  if (life === now.life && now.access >= 0) frameAccess(pen, width, y, high);
   return drawnTo;
+}
+
+function frameAccess(pen, width, y, high) {
+  const x = Math.max(GUTTER, xOf(now.launch.access.start[now.access], width));
+  const end = Math.min(width, xOf(accessEnd(now.access), width));
+  if (end < x) return;
+  pen.strokeStyle = ink("ink");
+  pen.lineWidth = 2;
+  pen.strokeRect(x, y, Math.max(2, end - x), high - 1);
+  pen.lineWidth = 1;
 }
 
 // The colour of an access: by its operation, or by its cycles; one operation may be in focus.
@@ -142,8 +145,7 @@ function painter() {
 }
 
 function cycleRange() {
-  const { cycles } = now.launch.access;
-  return [Math.log(smallest(cycles) + 1), Math.log(Math.max(maximum(cycles), 2) + 1) + 1e-9];
+  return [Math.log(now.launch.shortest + 1), Math.log(Math.max(now.launch.longest, 2) + 1) + 1e-9];
 }
 
 function drawNothing(pen, width) {
@@ -163,7 +165,7 @@ function drawLegend() {
     legend.append(html("span", {}, `${name}: ${three(from)}`, bar, three(to)));
     return;
   }
-  for (const id of new Set(now.launch.access.operation)) {
+  for (const id of now.launch.operations) {
     const one = page.operations[id];
     const dot = html("i", { class: "dot" });
     dot.style.background = hue(id);

@@ -69,7 +69,7 @@ function chooseLife(life, access = -1) {
 // From the listing: one operation in full colour, in a launch and on a multiprocessor that has it.
 function focusOperation(operation) {
   now.focus = operation;
-  const has = (launch) => launch.access.operation.includes(operation);
+  const has = (launch) => launch.operations.includes(operation);
   for (const line of page.launches) {
     if (!launchNow.has(line.number)) launchNow.set(line.number, launchOf(line.number));
   }
