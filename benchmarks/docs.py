@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docs_emulator
+import docs_explain
 import docs_labs
 import docs_trace
 import support
@@ -48,6 +49,9 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "searched": ("cpu/layouts", docs_emulator.searched),
     "relayout": ("h200/relayout", docs_emulator.relayout),
     "size": ("cpu/size", docs_trace.size),
+    "explain-h200": ("h200/explain", docs_explain.totals),
+    "explain-kernels": ("h200/explain", docs_explain.kernels),
+    "explain-cpu": ("cpu/explain", docs_explain.totals),
     "volume-claims": ("h200/volume", docs_labs.volume_claims),
     "volume-shapes": ("h200/volume", docs_labs.volume_shapes),
     "volume-correlations": ("h200/volume", docs_labs.volume_correlations),

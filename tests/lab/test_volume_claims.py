@@ -108,6 +108,19 @@ def test_frame_rates_that_hardly_differ_are_named_instead_of_a_correlation() -> 
     assert noted == ["frame rates hardly differ (7.0 %): no correlation is claimed"] * 4
 
 
+def test_what_one_shape_alone_makes_of_a_correlation_shows() -> None:
+    outlier = frames([10, *[100, 120] * 3, 100], [1, 9, 10, 10, 9, 9.5, 10, 10.5], RISING)
+    (row,) = [
+        row
+        for row in rows(outlier, {}, [])
+        if (row.case, row.metric) == ("seen from (0, 0, 0), dependent: access frequency and frame rate", "Pearson's r")
+    ]
+    assert (row.value or 0) > 0.9
+    rest = np.corrcoef([9, 10, 10, 9, 9.5, 10, 10.5], [100, 120, 100, 120, 100, 120, 100])[0, 1]
+    assert row.peer["least without a shape"] == pytest.approx(rest, abs=1e-3)
+    assert row.peer["most without a shape"] > 0.9
+
+
 def test_what_is_not_known_is_said_with_the_reason() -> None:
     said = {claim.figure: claim for claim in claims(frames(RISING, RISING, [5.0] * 8), {})}
     assert (said["6a"].holds, said["6a"].here) == ("unknown", "ncu was not found on PATH")

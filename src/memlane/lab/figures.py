@@ -87,7 +87,7 @@ def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
             axes.set_title(panel.title)
             axes.legend(fontsize="small")
         paths.append(out / f"{name}.png")
-        figure.savefig(paths[-1], dpi=120)
+        figure.savefig(paths[-1], dpi=120 if len(panels) == 1 else 80)
     return paths, ""
 
 

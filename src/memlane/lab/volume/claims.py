@@ -71,6 +71,13 @@ def correlation(
     return spearman(x, y) if ranked else pearson(x, y)
 
 
+def robust(frames: Frames, view: View, scheme: str, against: str, ranked: bool) -> list[float]:
+    """What the coefficient becomes when one of the shapes is left out, for each, as far as it is known."""
+    shapes = frames.shapes(view)
+    left = [correlation(frames, view, scheme, against, tuple(shape for shape in shapes if shape != out), ranked) for out in shapes]
+    return [one.value for one in left if one is not None]
+
+
 def claims(frames: Frames, warps: Mapping[str, Observed]) -> list[Claim]:
     """All claims about which something was measured. `warps`: along one SM, seen from `TURNED`, by shape."""
     found: list[Claim] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from memlane.lab.result import Row, Table
-from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, Claim, correlation, spread
+from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, Claim, correlation, robust, spread
 from memlane.lab.volume.frames import SCHEMES, Frames, Measured
 from memlane.lab.volume.observe import Observed
 from memlane.lab.volume.scene import View
@@ -81,8 +81,10 @@ def _correlation_rows(frames: Frames, view: View) -> Iterator[Row]:
                     if against == RATE and apart < ALIKE
                     else ""
                 )
-                peer = _all_rounded({"low": one.low, "high": one.high, "shapes": float(one.count)})
-                yield Row(case, metric, _rounded(one.value), "", better="higher", peer=peer, note=note)
+                peer = {"low": one.low, "high": one.high, "shapes": float(one.count)}
+                if left := robust(frames, view, scheme, against, ranked):
+                    peer |= {"least without a shape": min(left), "most without a shape": max(left)}
+                yield Row(case, metric, _rounded(one.value), "", better="higher", peer=_all_rounded(peer), note=note)
 
 
 def tables(frames: Frames, warps: Mapping[str, Observed], turned: View, said: Sequence[Claim]) -> dict[str, Table]:
