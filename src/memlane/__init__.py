@@ -37,6 +37,7 @@ _HOME = {
     "TraceOptions": "instrument",
     "Tracer": "measure",
     "check": "measure",
+    "compare": "diagnose",
     "count": "measure",
     "cuda": "compile",
     "explain": "diagnose",
@@ -68,6 +69,7 @@ __all__ = [
     "TraceOptions",
     "Tracer",
     "check",
+    "compare",
     "count",
     "cuda",
     "explain",
@@ -83,7 +85,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from memlane.compile import cuda, numba, triton
-    from memlane.diagnose import Finding, explain
+    from memlane.diagnose import Finding, compare, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
     from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target

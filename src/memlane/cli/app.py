@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from memlane.cli import banks, check, count, doctor, explain, export, fix, lab, layout, report, show, trace
+from memlane.cli import banks, check, compare, count, doctor, explain, export, fix, lab, layout, report, show, trace
 from memlane.errors import CommandError, MemlaneError
 
 INTERRUPTED = 130
@@ -47,6 +47,7 @@ _commands = (
     count.count,
     check.check,
     explain.explain,
+    compare.compare,
     fix.fix,
     show.show,
     export.export,

@@ -39,7 +39,7 @@ def count(
         raise CommandError(f"{program.path} made {counter.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
     results = counter.finish()
     if as_json:
-        typer.echo(to_json(counts_document(results)))
+        typer.echo(to_json(counts_document(results, counter.sources)))
     elif as_csv:
         typer.echo(counts_csv(results), nl=False)
     else:

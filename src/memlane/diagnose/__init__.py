@@ -1,10 +1,24 @@
 """What is wrong with the accesses of a kernel, and what it costs.
 
 Order inside: evidence <- cost <- rule <- one module per rule, finding <- rules <- limits.
+Beside them, of two traces: side, spread <- matching <- comparison.
 """
 
+from memlane.diagnose.comparison import compare
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.diagnose.rules import RULES, Findings, Unexamined, clean_kernels, examine, explain, uncounted_launches
 
-__all__ = ["RULES", "Finding", "Findings", "Rule", "Unexamined", "Verdict", "clean_kernels", "examine", "explain", "uncounted_launches"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "Findings",
+    "Rule",
+    "Unexamined",
+    "Verdict",
+    "clean_kernels",
+    "compare",
+    "examine",
+    "explain",
+    "uncounted_launches",
+]

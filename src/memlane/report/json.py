@@ -17,7 +17,11 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
                       `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
                       "not checked" against the assembled code;
-                      `merged`: the same for the accesses that the assembler made of several sites, where it was asked for
+                      `merged`: the same for the accesses that the assembler made of several sites, where it was asked for;
+                      sources: texts of the source files, by the names in the sites, where they are known
+    kind "comparison" before, after: what was compared; summary, changed, certainty (of the intervals); kernels: list of {before, after,
+                      launches, cycles_of_life, lines, only_before, only_after}; each number of a line is {before, after, low, high
+                      (between which the difference lies; null where noise was not looked at), is_exact, changed (null: cannot be said)}
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
@@ -80,10 +84,11 @@ def findings_document(
     }
 
 
-def counts_document(counts: Counts | Sequence[Counts]) -> Document:
-    """Kind "counts": one launch or several."""
+def counts_document(counts: Counts | Sequence[Counts], sources: Mapping[str, str] | None = None) -> Document:
+    """Kind "counts": one launch or several. `sources`: texts of the source files, by the names that the sites use."""
     launches = [counts] if isinstance(counts, Counts) else counts
-    return {**document_head("counts"), "launches": [_counts(launch) for launch in launches]}
+    texts = {"sources": dict(sources)} if sources else {}
+    return {**document_head("counts"), "launches": [_counts(launch) for launch in launches], **texts}
 
 
 def summary_document(trace: Trace) -> Document:

@@ -1,0 +1,42 @@
+"""`memlane compare A B`: what changed between two traces, or two counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from memlane.diagnose.comparison import compare as compared
+from memlane.errors import CommandError
+from memlane.report.comparison import comparison_document, render_comparison
+from memlane.report.json import to_json
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A record file, or the output of `memlane count --json`.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another one of the same kind.")],
+    kernel: Annotated[
+        list[str],
+        typer.Option(
+            "--kernel", "-k", metavar="A=B", help="Compare the kernel A of the one with B of the other; or name one. Repeat for several."
+        ),
+    ] = [],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is more than noise."""
+    pairs: dict[str, str] = {}
+    for text in kernel:
+        one, _, other = text.partition("=")
+        if not one or (not other and "=" in text):
+            raise CommandError(f"--kernel {text}: write the name in the first file, = and the name in the second, as naive=tiled")
+        pairs[one] = other or one
+    for path in (before, after):
+        if not path.is_file():
+            raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
+    found = compared(before, after, pairs or None)
+    if as_json:
+        typer.echo(to_json(comparison_document(found)))
+    else:
+        Console().print(render_comparison(found))

@@ -1,0 +1,332 @@
+"""Two traces, or two counts, side by side: what changed at each source line, and which of it is more than noise.
+
+Counts are exact, so each difference of theirs is one. Times are not: each warp gives one number (its median latency at a line, its cycles
+there, its life), and the difference of the medians over the warps has an interval, by resampling the warps of both sides. Where that
+holds zero nothing is claimed. It is the noise within a run: how runs differ is known only from traces that hold several launches, and with
+`LAUNCHES` of them on both sides these are resampled instead. The emulator's times have no noise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memlane.diagnose.matching import match_lines
+from memlane.diagnose.side import Line, Side, SideKernel, read_side
+from memlane.diagnose.spread import Numbers, median_change
+from memlane.errors import CommandError
+from memlane.record import Counts, Trace
+
+Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
+
+CERTAINTY = 0.99
+"""Of the intervals."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number before and after; None where it is not known."""
+
+    before: float | None
+    after: float | None
+    low: float | None = None
+    high: float | None = None
+    """Between these lies `after - before` with `CERTAINTY`; None where noise was not looked at, or there was too little to tell it by."""
+    is_exact: bool = False
+    """Whether the numbers have no noise."""
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def ratio(self) -> float | None:
+        """After over before."""
+        return None if self.difference is None or not self.before else self.after / self.before  # type: ignore[operator]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be said that it changed or did not."""
+        return self.difference is not None and (self.is_exact or self.low is not None)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it changed beyond noise."""
+        if self.difference is None:
+            return False
+        if self.is_exact:
+            return abs(self.difference) > 1e-9
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class LineChange:
+    """One operation of one source line on both sides."""
+
+    file: str
+    before: int
+    """The line, 1-based, on the first side."""
+    after: int
+    op: str
+    """On the second side."""
+    text: str
+    """The source line on the second side; empty where it is not known."""
+    was: str
+    """The source line, or the opcode, on the first side where these differ; empty where they do not."""
+    requests: Change
+    """Accesses by a warp, a launch."""
+    sectors_per_request: Change
+    wavefronts_per_request: Change
+    cycles_p50: Change
+    """Latency: the median over the warps of the median of each."""
+    cycles_per_warp: Change
+    """Cycles that a warp spends in this access in all: the median over the warps."""
+
+    @property
+    def changes(self) -> dict[str, Change]:
+        return {name: getattr(self, name) for name in MEASURES}
+
+    @property
+    def is_change(self) -> bool:
+        """Whether any of it changed beyond noise."""
+        return any(change.is_change for change in self.changes.values())
+
+
+MEASURES = ("requests", "sectors_per_request", "wavefronts_per_request", "cycles_p50", "cycles_per_warp")
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """One kernel on both sides."""
+
+    before: str
+    """Its name on the first side, without parameters."""
+    after: str
+    lines: tuple[LineChange, ...]
+    only_before: tuple[Line, ...]
+    """Lines whose accesses are not on the second side."""
+    only_after: tuple[Line, ...]
+    cycles_of_life: Change
+    """The median life of its warps, in cycles."""
+    launches: tuple[int, int]
+    notes: tuple[str, ...] = ()
+    """What makes the two sides unequal besides the code."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` finds. `str()` says it in a few sentences."""
+
+    kernels: tuple[KernelChange, ...]
+    names: tuple[str, str]
+    """What the sides are called: paths, or `before` and `after`."""
+    not_compared: tuple[str, ...]
+    """Kernels that only one side has, with that side."""
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """What changed, in a few sentences."""
+        return summary(self)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything changed beyond noise."""
+        return any(
+            kernel.cycles_of_life.is_change or kernel.only_before or kernel.only_after or any(line.is_change for line in kernel.lines)
+            for kernel in self.kernels
+        )
+
+
+def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) -> Comparison:
+    """What changed from `a` to `b`: traces, counts, or the paths of their files (`memlane trace`, `memlane count --json`).
+
+    Kernels of one name are compared with each other, their lines by what they say, wherever they stand. `kernels` pairs others, by the
+    name in `a` the one in `b`, and then only these are compared. CommandError where nothing can be: kernels of different names, a trace
+    and counts; RecordError for files that are neither; TypeError for other objects.
+    """
+    first, second = read_side(a, "before"), read_side(b, "after")
+    if first.is_trace != second.is_trace:
+        trace, counts = (first, second) if first.is_trace else (second, first)
+        raise CommandError(
+            f"{trace.name} is a trace and {counts.name} holds counts, which have no times; compare two of a kind", exit_code=1
+        )
+    pairs = _pairs(first, second, kernels)
+    notes, timed = _conditions(first, second)
+    changes = tuple(_kernel(one, other, first, second, timed) for one, other in pairs)
+    taken = [{one.label for one, _ in pairs}, {other.label for _, other in pairs}]
+    rest = [
+        f"{kernel.label} (only in {side.name})"
+        for side, own in zip((first, second), taken, strict=True)
+        for kernel in side.kernels
+        if kernel.label not in own and not kernels
+    ]
+    return Comparison(changes, (first.name, second.name), tuple(rest), notes)
+
+
+def _pairs(first: Side, second: Side, wanted: Mapping[str, str] | None) -> list[tuple[SideKernel, SideKernel]]:
+    if wanted:
+        return [(_named(first, before), _named(second, after)) for before, after in wanted.items()]
+    there = {kernel.label: kernel for kernel in second.kernels}
+    pairs = [(kernel, there[kernel.label]) for kernel in first.kernels if kernel.label in there]
+    if pairs:
+        return pairs
+    if not first.kernels or not second.kernels:
+        empty = first if not first.kernels else second
+        raise CommandError(f"{empty.name} holds no accesses, so there is nothing to compare", exit_code=1)
+    here, other = (", ".join(kernel.label for kernel in side.kernels) for side in (first, second))
+    raise CommandError(
+        f"{first.name} is of {here} and {second.name} of {other}: different kernels; to compare two of them all the same, pair them, as "
+        f"--kernel {first.kernels[0].label}={second.kernels[0].label}",
+        exit_code=1,
+    )
+
+
+def _named(side: Side, name: str) -> SideKernel:
+    for kernel in side.kernels:
+        if name in (kernel.label, kernel.title):
+            return kernel
+    listed = ", ".join(kernel.label for kernel in side.kernels) or "none"
+    raise CommandError(f"{side.name} has no kernel {name}; it has: {listed}", exit_code=1)
+
+
+def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
+    """What is not equal about the two sides, and whether their times can be compared."""
+    notes = []
+    if first.chip != second.chip:
+        notes.append(f"{first.name} is of {first.chip}, {second.name} of {second.chip}: transactions follow the rules of each")
+    if not first.is_trace:
+        return tuple(notes), False
+    reasons = []
+    if first.modelled != second.modelled:
+        reasons.append("one side was measured, the other modelled")
+    if first.chip != second.chip:
+        reasons.append("the chips differ")
+    if first.schemes != second.schemes:
+        reasons.append(f"the probes differ ({', '.join(first.schemes) or 'none'}; {', '.join(second.schemes) or 'none'})")
+    if reasons:
+        notes.append(f"times are not compared: {' and '.join(reasons)}")
+    return tuple(notes), not reasons
+
+
+def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed: bool) -> KernelChange:
+    matched = match_lines(one.lines, other.lines)
+    is_exact = first.modelled and second.modelled
+    lines = tuple(_line(before, after, one, other, timed, is_exact) for before, after in matched.pairs)
+    notes = []
+    if one.shapes != other.shapes:
+        notes.append(f"grid and block differ: {' and '.join(one.shapes)} before, {' and '.join(other.shapes)} after")
+    if one.sampled or other.sampled:
+        notes.append("of at least one side only a part of the warps was traced: its times are of that part")
+    return KernelChange(
+        before=one.label,
+        after=other.label,
+        lines=lines,
+        only_before=tuple(matched.only_before),
+        only_after=tuple(matched.only_after),
+        cycles_of_life=_noisy(one.lives, other.lives, timed, is_exact),
+        launches=(one.launches, other.launches),
+        notes=tuple(notes),
+    )
+
+
+def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: bool, is_exact: bool) -> LineChange:
+    def exact(name: str) -> Change:
+        return Change(getattr(before, name), getattr(after, name), is_exact=True)
+
+    requests = Change(_per(before.requests, one.launches), _per(after.requests, other.launches), is_exact=True)
+    was = before.text if before.text != after.text else before.op if before.op != after.op else ""
+    return LineChange(
+        file=after.file,
+        before=before.line,
+        after=after.line,
+        op=after.op,
+        text=after.text,
+        was=was,
+        requests=requests,
+        sectors_per_request=exact("sectors_per_request"),
+        wavefronts_per_request=exact("wavefronts_per_request"),
+        cycles_p50=_noisy(before.latencies, after.latencies, timed, is_exact),
+        cycles_per_warp=_noisy(before.times, after.times, timed, is_exact),
+    )
+
+
+def _noisy(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Change:
+    """The change of a median; without an interval where the numbers have no noise."""
+    found = median_change(before, after, CERTAINTY) if timed else None
+    if found is None:
+        return Change(None, None)
+    return Change(*found[:2], is_exact=True) if is_exact else Change(*found)
+
+
+def _per(number: int | None, launches: int) -> float | None:
+    return None if number is None or not launches else number / launches
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "requests": "accesses",
+    "sectors_per_request": "sectors per request",
+    "wavefronts_per_request": "wavefronts per request",
+    "cycles_p50": "median latency",
+    "cycles_per_warp": "cycles of a warp",
+}
+_MOST = 3
+"""Lines that a summary names."""
+
+
+def summary(comparison: Comparison) -> str:
+    """What changed, in a few sentences."""
+    sentences = [_of_kernel(kernel) for kernel in comparison.kernels]
+    if comparison.not_compared:
+        sentences.append(f"Not compared: {', '.join(comparison.not_compared)}.")
+    return " ".join(sentences)
+
+
+def _of_kernel(kernel: KernelChange) -> str:
+    name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
+    changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
+    parts = [_life(kernel.cycles_of_life)] if kernel.cycles_of_life.is_change else []
+    parts += [_of_line(line) for line in changed[:_MOST]]
+    if len(changed) > _MOST:
+        parts.append(f"{len(changed) - _MOST} more lines changed")
+    parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
+    parts += [f"line {line.line} ({line.op}) is new" for line in kernel.only_after[:_MOST]]
+    is_noisy = any(line.cycles_p50.difference is not None and not line.cycles_p50.is_exact for line in kernel.lines)
+    beyond = " beyond noise" if is_noisy else ""
+    if not parts:
+        return f"{name}: no change{beyond}."
+    still = sum(not line.is_change for line in kernel.lines)
+    rest = f"; no change{beyond} in {still} other access{'' if still == 1 else 'es'}" if still else ""
+    return f"{name}: {'; '.join(parts)}{rest}."
+
+
+def _life(change: Change) -> str:
+    return f"a warp lives {_from_to(change, ' cycles')}"
+
+
+def _of_line(line: LineChange) -> str:
+    place = f"line {line.after}" if line.before == line.after else f"line {line.before} -> {line.after}"
+    told = [f"{_WORDS[name]} {_from_to(change)}" for name, change in line.changes.items() if change.is_change]
+    return f"{place} ({line.op}): {', '.join(told)}"
+
+
+def _from_to(change: Change, unit: str = "") -> str:
+    assert change.before is not None
+    assert change.after is not None
+    share = "" if change.ratio is None else f" ({100 * (change.ratio - 1):+.0f} %)"
+    return f"{_number(change.before)} -> {_number(change.after)}{unit}{share}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value - round(value)) < 0.005 or abs(value) >= 100 else f"{value:.3g}"
+
+
+def _weight(line: LineChange) -> float:
+    """How much a change matters: cycles of a warp where these are known, else transactions of all requests."""
+    cycles = line.cycles_per_warp.difference
+    if cycles is not None:
+        return abs(cycles)
+    moved = [line.sectors_per_request.difference, line.wavefronts_per_request.difference]
+    return sum(abs(one) for one in moved if one is not None) * (line.requests.after or 0)

@@ -1,0 +1,231 @@
+"""One side of a comparison: a trace, counts, or a file of either, as lines of kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import RecordError
+from memlane.record import Counts, LaunchInfo, LineSummary, Place, SiteCounts, Trace, kernel_label, load, summarise, total_by_place
+from memlane.record.plain import from_plain
+
+Numbers = npt.NDArray[np.float64]
+
+LAUNCHES = 5
+"""With so many launches of a kernel on a side, launches are what is resampled, not warps."""
+_NONE: Numbers = np.zeros(0)
+_RECORD = b"PAR1"
+_COMMENT = re.compile(r"//.*$|/\*.*?\*/")
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One operation on one source line of a kernel."""
+
+    file: str
+    line: int
+    op: str
+    space: str
+    text: str
+    """The source line, without its indentation; empty where it is not known."""
+    requests: int | None
+    """Over all launches."""
+    sectors_per_request: float | None
+    wavefronts_per_request: float | None
+    latencies: Numbers = field(default_factory=lambda: _NONE, repr=False)
+    """Median cycles of each warp, or of each launch where there are `LAUNCHES`."""
+    times: Numbers = field(default_factory=lambda: _NONE, repr=False)
+    """Cycles of each warp in all its accesses here; or of each launch, of its median warp."""
+
+    @property
+    def key(self) -> str:
+        """What the line says, without blanks and comments."""
+        return "".join(_COMMENT.sub("", self.text).split())
+
+    @property
+    def opcode(self) -> str:
+        return self.op.partition(".")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class SideKernel:
+    """One kernel of a side."""
+
+    title: str
+    lines: tuple[Line, ...]
+    launches: int
+    shapes: tuple[str, ...]
+    """Grid and block of its launches, each once."""
+    lives: Numbers = field(default_factory=lambda: _NONE, repr=False)
+    """Cycles that each warp lived, or the median warp of each launch."""
+    sampled: bool = False
+
+    @property
+    def label(self) -> str:
+        return kernel_label(self.title)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """All of it."""
+
+    name: str
+    chip: str
+    modelled: bool
+    is_trace: bool
+    schemes: tuple[str, ...]
+    kernels: tuple[SideKernel, ...]
+
+
+def read_side(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], name: str) -> Side:
+    """The side that somebody gave; `name` is what to call it where it has no path."""
+    if isinstance(subject, str | os.PathLike):
+        return _of_file(Path(subject))
+    if isinstance(subject, Trace):
+        return _of_trace(subject, name)
+    several = [subject] if isinstance(subject, Counts) else subject
+    if not isinstance(several, Sequence) or not several or not all(isinstance(one, Counts) for one in several):
+        raise TypeError(f"compare takes traces, counts, or the paths of their files; got a {type(subject).__name__}")
+    return _of_counts([(one.kernel, one.chip, one.grid, one.block, one.sites) for one in several], name, {})
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------------------
+
+
+def _of_trace(trace: Trace, name: str) -> Side:
+    summaries: dict[str, list[LineSummary]] = {}
+    for entry in summarise(trace):
+        summaries.setdefault(entry.kernel, []).append(entry)
+    by_kernel: dict[str, list[LaunchInfo]] = {}
+    for launch in trace.launches:
+        by_kernel.setdefault(launch.kernel, []).append(launch)
+    rows = _Rows(trace)
+    kernels = tuple(_kernel_of(trace, rows, kernel, by_kernel.get(kernel, []), entries) for kernel, entries in summaries.items())
+    schemes = tuple(dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme))
+    return Side(name, trace.chip, trace.modelled, True, schemes, kernels)
+
+
+def _kernel_of(trace: Trace, rows: _Rows, kernel: str, launches: list[LaunchInfo], entries: list[LineSummary]) -> SideKernel:
+    by_launch = len(launches) >= LAUNCHES
+    lines = []
+    for entry in entries:
+        latencies, times = rows.of_place((kernel, entry.file, entry.line, entry.op, entry.space), by_launch)
+        requests = entry.accesses_estimated if entry.requests is None else entry.requests
+        text = _text(trace.sources, entry.file, entry.line)
+        per_request = entry.sectors_per_request, entry.wavefronts_per_request
+        lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times))
+    sampled = any(launch.sample is not None for launch in launches)
+    lives = _lives(trace, [launch.id for launch in launches], by_launch)
+    return SideKernel(kernel, tuple(lines), len(launches), _shapes((one.grid, one.block) for one in launches), lives, sampled)
+
+
+class _Rows:
+    """The rows of a trace, by place and by warp."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._places: dict[Place, int] = {}
+        numbers = np.array([self._places.setdefault(site.place, len(self._places)) for site in trace.sites], np.intp)
+        columns = {name: trace.table[name].to_numpy().astype(np.int64) for name in ("launch", "block", "warp", "site", "start", "end")}
+        cycles = columns["end"] - columns["start"]
+        place = numbers[columns["site"]] if len(cycles) else np.zeros(0, np.intp)
+        warp = (columns["launch"] << 40) + columns["block"] * (1 << 10) + columns["warp"]
+        order = np.lexsort((cycles, warp, place))
+        self._cycles, self._launch, self._warp = cycles[order].astype(np.float64), columns["launch"][order], warp[order]
+        self._bounds = np.searchsorted(place[order], np.arange(len(self._places) + 1))
+
+    def of_place(self, place: Place, by_launch: bool) -> tuple[Numbers, Numbers]:
+        """Median and sum of the cycles of each warp there; or the medians of these by launch."""
+        number = self._places.get(place)
+        if number is None or self._bounds[number] == self._bounds[number + 1]:
+            return _NONE, _NONE
+        part = slice(self._bounds[number], self._bounds[number + 1])
+        cycles, warp, launch = self._cycles[part], self._warp[part], self._launch[part]
+        firsts = np.flatnonzero(np.concatenate(([True], warp[1:] != warp[:-1])))
+        counts = np.diff(np.append(firsts, len(warp)))
+        # Those of a warp are sorted, so its median is in the middle.
+        medians = (cycles[firsts + (counts - 1) // 2] + cycles[firsts + counts // 2]) / 2
+        sums = np.add.reduceat(cycles, firsts)
+        if not by_launch:
+            return medians, sums
+        return _by_launch(medians, launch[firsts]), _by_launch(sums, launch[firsts])
+
+
+def _lives(trace: Trace, launches: Sequence[int], by_launch: bool) -> Numbers:
+    warps = trace.warps
+    # A warp whose end is unknown has 0 there.
+    mine = np.isin(warps["launch"], launches) & (warps["end_cycles"] > warps["begin_cycles"])
+    lives = (warps["end_cycles"][mine] - warps["begin_cycles"][mine]).astype(np.float64)
+    return _by_launch(lives, warps["launch"][mine]) if by_launch else lives
+
+
+def _by_launch(numbers: Numbers, launch: npt.NDArray[Any]) -> Numbers:
+    return np.array([np.median(numbers[launch == one]) for one in np.unique(launch)], np.float64)
+
+
+# -- counts and files --------------------------------------------------------------------------------------------------------------
+
+_Extents = tuple[int, int, int]
+_Counted = tuple[str, str, _Extents, _Extents, Sequence[SiteCounts]]
+"""Kernel, chip, grid, block, sites."""
+
+
+def _of_counts(launches: Sequence[_Counted], name: str, sources: Mapping[str, str]) -> Side:
+    kernels = []
+    for title in dict.fromkeys(launch[0] for launch in launches):
+        mine = [launch for launch in launches if launch[0] == title]
+        places = total_by_place(one for launch in mine for one in launch[4])
+        lines = tuple(_counted_line(place, total, sources) for place, total in places.items())
+        kernels.append(SideKernel(title, lines, len(mine), _shapes((launch[2], launch[3]) for launch in mine)))
+    return Side(name, launches[0][1] if launches else "", False, False, (), tuple(kernels))
+
+
+def _counted_line(place: Place, total: SiteCounts, sources: Mapping[str, str]) -> Line:
+    _, file, line, op, space = place
+    each = [None if number is None or not total.requests else number / total.requests for number in (total.sectors, total.wavefronts)]
+    return Line(file, line, op, space, _text(sources, file, line), total.requests, each[0], each[1])
+
+
+def _of_file(path: Path) -> Side:
+    try:
+        with path.open("rb") as stream:
+            is_record = stream.read(len(_RECORD)) == _RECORD
+        if is_record:
+            return _of_trace(load(path), str(path))
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        document = None
+    if not isinstance(document, dict) or document.get("kind") != "counts":
+        raise RecordError(f"{path} is neither a record file of memlane trace nor the output of memlane count --json")
+    try:
+        launches = [_launch(launch, f"launches[{number}]") for number, launch in enumerate(document["launches"])]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from None
+    return _of_counts(launches, str(path), document.get("sources") or {})
+
+
+def _launch(launch: dict[str, Any], where: str) -> _Counted:
+    sites = [
+        from_plain(SiteCounts, {**entry["counts"], "site": entry}, f"{where}.sites[{number}]")
+        for number, entry in enumerate(launch["sites"])
+    ]
+    grid, block = (tuple(int(extent) for extent in launch[name]) for name in ("grid", "block"))
+    return str(launch["kernel"]), str(launch["chip"]), grid, block, sites  # type: ignore[return-value]
+
+
+def _shapes(launches: Iterable[tuple[_Extents, _Extents]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{'x'.join(map(str, grid))} of {'x'.join(map(str, block))}" for grid, block in launches))
+
+
+def _text(sources: Mapping[str, str], file: str, line: int) -> str:
+    lines = str(sources.get(file, "")).splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

@@ -1,0 +1,70 @@
+"""`memlane compare`: two record files, or two counts, side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memlane.cli import main
+from memlane.record import load
+from tests.cli.conftest import EXAMPLES, Command
+
+SCRIPT = EXAMPLES / "transpose.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of the transposes, made once."""
+    path = tmp_path_factory.mktemp("record") / "transpose.parquet"
+    assert main(["trace", str(SCRIPT), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
+    return path
+
+
+def test_two_kernels_of_one_file(memlane: Command, recorded: Path) -> None:
+    answer = memlane("compare", recorded, recorded, "--kernel", "tiled=padded", "--json")
+    document = json.loads(answer.out)
+    [kernel] = document["kernels"]
+    by_op = {(line["op"], line["before"], line["after"]): line for line in kernel["lines"]}
+    conflict = by_op["ld.shared.f32", 33, 48]
+    assert (conflict["wavefronts_per_request"]["before"], conflict["wavefronts_per_request"]["after"]) == (32, 1)
+    assert conflict["cycles_p50"]["after"] < conflict["cycles_p50"]["before"]
+    assert not by_op["st.shared.f32", 27, 42]["changed"]
+    assert "wavefronts per request 32 -> 1 (-97 %)" in document["summary"]
+
+
+def test_a_file_with_itself(memlane: Command, recorded: Path) -> None:
+    answer = memlane("compare", recorded, recorded)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.lines[0] == "naive: no change. tiled: no change. padded: no change."
+    assert " -> " not in answer.out
+
+
+def test_counts(memlane: Command) -> None:
+    words = ("--grid", "2,2", "--block", "32,32", "--arg", "f4[64,64]", "--arg", "f4[64,64]", "--arg", "64:i4", "--json")
+    for kernel in ("tiled", "padded"):
+        Path(f"{kernel}.json").write_text(memlane("count", EXAMPLES / "ptx" / "transpose.ptx", "--kernel", kernel, *words).out)
+    refused = memlane("compare", "tiled.json", "padded.json")
+    assert refused.code == 1
+    assert refused.err == (
+        "memlane: tiled.json is of tiled and padded.json of padded: different kernels; to compare two of them all the same, pair them, as "
+        "--kernel tiled=padded\n"
+    )
+    answer = memlane("compare", "tiled.json", "padded.json", "-k", "tiled=padded")
+    assert answer.lines[0] == (
+        "tiled -> padded: line 33 -> 48 (ld.shared.f32): wavefronts per request 32 -> 1 (-97 %); no change in 3 other accesses."
+    )
+
+
+def test_what_cannot_be_compared_is_said(memlane: Command, recorded: Path) -> None:
+    assert memlane("compare", recorded, "no.parquet").err == "memlane: no file no.parquet\n"
+    assert memlane("compare", recorded, SCRIPT).err.endswith(
+        "is neither a record file of memlane trace nor the output of memlane count --json\n"
+    )
+    answer = memlane("compare", recorded, recorded, "-k", "naive=")
+    assert answer.err == "memlane: --kernel naive=: write the name in the first file, = and the name in the second, as naive=tiled\n"
+    replace(load(recorded), target="cuda:0", modelled=False).save("gpu.parquet")
+    answer = memlane("compare", recorded, "gpu.parquet")
+    assert "Note: times are not compared: one side was measured, the other modelled." in answer.lines
