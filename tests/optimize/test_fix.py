@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,8 @@ from memlane.launch import Kernel
 from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
 from memlane.optimize import Fix, fix
 from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
+from memlane.optimize.lanes import examples
+from tests.launch.fake_target import FakeTarget
 from tests.rewrite.kernels import SOURCE
 
 ALL = 0xFFFFFFFF
@@ -131,3 +134,27 @@ def test_random_layouts_are_told_apart() -> None:
     layouts = [RandomShift(32, 32, 1), RandomShift(32, 32, 1), XorSwizzle(32, 32), OfVectors(32, 32, XorSwizzle(32, 32), 1)]
     (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=layouts)
     assert len(found.tried) == 2
+
+
+def test_lanes_of_a_launch_elsewhere_are_seen_on_one_emulated_block() -> None:
+    """As on a GPU: the target sees nothing, so the first block runs on an emulator with copies of the arrays, of which `order` says where."""
+    text = """
+    extern "C" __global__ void gather(float* out, const int* order) {
+        __shared__ float tile[1024];
+        tile[order[threadIdx.x]] = threadIdx.x;
+        __syncthreads();
+        out[blockIdx.x * 32 + threadIdx.x] = tile[threadIdx.x];
+    }
+    """
+    target = FakeTarget()
+    order = np.random.default_rng(2).permutation(1024)[:32].astype(np.int32)
+    launch = target.load(ml.cuda(text))["gather"][50, 32].bind(target.zeros(50 * 32), target.array(order))
+    found = examples(launch)
+    assert found is not None
+    instructions = list(launch.kernel.function.body.instructions())  # type: ignore[union-attr]
+    stores = [one for one in found if instructions[one["instruction"]].name == "st.shared.f32"]
+    assert stores
+    assert np.array_equal(stores[0]["addresses"], order.astype(np.uint64) * 4)
+    assert target.launches == []
+    too_large = replace(launch.arguments[0], memory=(launch.arguments[0].memory[0], 1 << 30))  # type: ignore[index]
+    assert examples(replace(launch, arguments=(too_large, launch.arguments[1]))) is None

@@ -56,6 +56,13 @@ def kernel(body: str, variables: str = "", head: str = "", name: str = "k") -> s
             "ld.shared.u32",
             "may be of this array or of something else",
         ),
+        ("ld.shared.u32 %r2, [%rd3];\nld.shared.u32 %r3, [%r1];", "ld.shared.u32 %r3", "comes from somewhere else, and may lead to it"),
+        ("ld.shared.u32 %r2, [%rd3];\nst.shared.u32 [64], %r2;", "st.shared.u32", "comes from somewhere else, and may lead to it"),
+        (
+            "ld.shared.u32 %r2, [%rd3];\ncp.async.bulk.global.shared::cta.bulk_group [%rd9], [%rd3], 64;",
+            "cp.async.bulk",
+            "accesses it in a way that is not followed",
+        ),
         ("mbarrier.init.shared.b64 [%rd3], 32;", "mbarrier.init", "`mbarrier.init.shared.b64` accesses it in a way that is not followed"),
         ("{\n.param .b64 a;\nst.param.b64 [a], %rd3;\ncall g, (a);\n}", "st.param", "its address is passed to a call"),
     ],

@@ -5,20 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memlane.chip.occupancy import resident_blocks
 from memlane.compile import assemble, kernel_usage
 from memlane.errors import CompileError, LayoutError, MissingDependency, RelayoutError
-from memlane.launch import Kernel, KernelCall, Launch, Layers, Observation, Schedule, Step, Target, observed, observing, unobserved
+from memlane.launch import Kernel, KernelCall, Launch, Schedule, Step, Target, observed, observing, unobserved
 from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 from memlane.optimize.candidates import Seen, candidates, geometries
+from memlane.optimize.lanes import Examples, examples
 from memlane.optimize.relayout import Shared, relayout
 from memlane.record import Counts
 from memlane.rewrite import ArrayAccess, SharedArray, accesses_to_shared, find_array, shared_arrays
@@ -109,8 +108,7 @@ def fix(
     """Try layouts of the arrays in shared memory of `call(*args)` that cost more wavefronts than they need; memory stays as it was.
 
     `shared` names one array, as for `relayout`; else all with bank conflicts are tried. `rows` and `columns` are its extents in elements;
-    PTX does not know them, so without they are concluded from the steps between lanes (on the emulator) or guessed. `layouts` are tried
-    instead of what is proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
+    PTX does not know them, so without they are concluded from the steps between lanes, or guessed. `layouts` are tried instead of what is proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
     """
     launch = call.bind(*args)
     with apart(launch):
@@ -212,7 +210,8 @@ class _Trials:
     def __init__(self, launch: Launch, before: Snapshot) -> None:
         self.launch, self._before = launch, before
         self._target: Target = launch.kernel.target
-        self._examples: npt.NDArray[Any] | None = None
+        self._examples: Examples | None = None
+        self._has_looked = False
         self.counts = self._counted(launch)
         self._left = Snapshot(launch)
 
@@ -222,14 +221,9 @@ class _Trials:
         """The counts of a launch, whose effects stay until the next one."""
         self._before.restore()
         counter = Counter()
-        if self._target.observes and launch is self.launch:
-            launch = replace(launch, layers=launch.layers.merged(Layers(accesses=True, max_accesses=0, report=self._observe)))
         with observing(counter):
             self._target.launch(observed(launch))
         return counter.finish()[0]
-
-    def _observe(self, seen: Observation) -> None:
-        self._examples = seen.examples
 
     def accesses(self, kernel: Kernel, array: SharedArray) -> tuple[ArrayAccess, ...]:
         arrays = shared_arrays(kernel.module, kernel.function)
@@ -244,7 +238,10 @@ class _Trials:
         return sum(one.wavefronts or 0 for one in sites), sum(one.ideal_wavefronts or 0 for one in sites)
 
     def seen(self, array: SharedArray, element: int) -> list[Seen]:
-        """How the lanes of its accesses lay, on a target that sees them."""
+        """How the lanes of its accesses lay; nothing where that cannot be seen."""
+        if not self._has_looked:
+            self._before.restore()
+            self._examples, self._has_looked = examples(self.launch), True
         if self._examples is None:
             return []
         mine = {one.index for one in self.accesses(self.launch.kernel, array)}

@@ -79,8 +79,8 @@ class Placement:
 
 
 def element_bytes(layout: Layout, nbytes: int, scalar: int, given: int | None, title: str) -> tuple[int, int]:
-    """Bytes of an element and the number of tiles in an array of `nbytes`, which is accessed by scalars of up to `scalar` bytes; RelayoutError if
-    the layout is not one of it."""
+    """Bytes of an element and the number of tiles in an array of `nbytes`, which is accessed by scalars of up to `scalar` bytes;
+    RelayoutError if the layout is not one of it."""
     elements = layout.rows * layout.columns
     if given is not None and given not in ELEMENT_BYTES:
         raise RelayoutError(f"elements have 1, 2, 4, 8 or 16 bytes, got {given}")

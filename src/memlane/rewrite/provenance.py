@@ -51,6 +51,9 @@ class Mixed:
     arrays: frozenset[SharedArray]
 
 
+WIDEST = 16
+"""Bytes that a lane accesses at once at most, aligned to as many; what copies more is aligned to less than it copies."""
+
 Value = Pointer | Mixed | None
 """Of a register; None is a number."""
 State = dict[str, Value]
@@ -163,6 +166,10 @@ class _Analysis:
             return Pointer(self._visible[operand.name], False, bits, operand.offset)
         return None
 
+    def _is_other(self, operand: Address) -> bool:
+        """Whether an address names a variable of its own, such as a parameter."""
+        return isinstance(operand.base, Symbol)
+
     def step(self, one: Instruction, state: State) -> None:
         """The state behind an instruction."""
         written = registers_written(one)
@@ -187,18 +194,21 @@ class _Analysis:
         problems: list[Problem] = []
         known = {id(access.address): access for access in memory_accesses(one)}
         for place, operand in enumerate(one.operands):
-            if isinstance(operand, Address):
-                value = self.value(operand.base, state)
-                access = known.get(id(operand))
-                if isinstance(value, Pointer) and access is not None and access.nbytes:
-                    scalar = SCALAR_TYPES[access.type].nbytes if access.type else 0
-                    accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
-                elif isinstance(value, Pointer):
-                    problems.append(Problem(index, _arrays(value), f"`{one.name}` accesses it in a way that is not followed"))
-                elif isinstance(value, Mixed):
-                    problems.append(
-                        Problem(index, value.arrays, "the address here may be of this array or of something else, by the path taken")
-                    )
+            if not isinstance(operand, Address):
+                continue
+            value, access = self.value(operand.base, state), known.get(id(operand))
+            if isinstance(value, Mixed):
+                problems.append(
+                    Problem(index, value.arrays, "the address here may be of this array or of something else, by the path taken")
+                )
+            elif isinstance(value, Pointer) and access is not None and access.nbytes and access.nbytes <= WIDEST:
+                scalar = SCALAR_TYPES[access.type].nbytes if access.type else 0
+                accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
+            elif isinstance(value, Pointer):
+                problems.append(Problem(index, _arrays(value), f"`{one.name}` accesses it in a way that is not followed"))
+            elif access is not None and access.space == "shared" and not self._is_other(operand):
+                reason = "the address here comes from somewhere else, and may lead to it"
+                problems.append(Problem(index, frozenset(self._visible.values()), reason))
         return accesses, problems
 
     def _values(self, one: Instruction, state: State) -> list[Value]:

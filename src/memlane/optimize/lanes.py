@@ -1,0 +1,69 @@
+"""Where the lanes of a launch's accesses lie: seen on the emulator, of a launch on a GPU by emulating one of its blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.emulate import Emulator
+from memlane.errors import MemlaneError
+from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, Texture
+
+LARGEST_COPY = 1 << 28
+"""Bytes of a launch's arrays beyond which they are not copied to the emulator."""
+
+Examples = npt.NDArray[Any]
+"""In `memlane.launch.schedule.EXAMPLE_DTYPE`."""
+
+
+def examples(launch: Launch) -> Examples | None:
+    """Accesses of the launch with the addresses of their lanes, two of each instruction; None where they cannot be seen.
+
+    The launch happens on a target that observes; otherwise its first block does on an emulator, with copies of the arrays.
+    """
+    seen: list[Observation] = []
+    layers = Layers(accesses=True, max_accesses=0, report=seen.append)
+    try:
+        if not launch.kernel.target.observes:
+            moved = _on_emulator(launch)
+            if moved is None:
+                return None
+            launch = moved
+        target = launch.kernel.target
+        target.launch(replace(launch, layers=layers))
+        target.sync()
+    except MemlaneError:
+        return None  # one block alone may not get along, or follow addresses that mean nothing here: then the lanes stay unknown
+    return seen[0].examples if seen else None
+
+
+def _on_emulator(launch: Launch) -> Launch | None:
+    """The first block of the launch; None where it needs more than arrays and numbers, or too much."""
+    places = {argument.memory for argument in launch.arguments if argument.memory}
+    if sum(nbytes for _, nbytes in places) > LARGEST_COPY:
+        return None
+    if any(isinstance(argument.owner, Surface | Texture) for argument in launch.arguments):
+        return None
+    emulator = Emulator(launch.kernel.target.chip)
+    copies = {place: _copied(launch.kernel.target, place, emulator) for place in places}
+    arguments = []
+    for argument in launch.arguments:
+        if argument.memory is not None:
+            address, owner = copies[argument.memory]
+            inside = int.from_bytes(argument.data, "little") - argument.memory[0]
+            data = (address + inside).to_bytes(len(argument.data), "little")
+            argument = Argument(data, argument.text, owner, (address, argument.memory[1]))
+        arguments.append(argument)
+    kernel = emulator.load(launch.kernel.module)[launch.kernel.name]
+    return Launch(kernel, (1, 1, 1), launch.block, tuple(arguments), launch.shared_bytes, emulator.default_stream)
+
+
+def _copied(source: Target, place: tuple[int, int], emulator: Target) -> tuple[int, object]:
+    held = np.empty(place[1], np.uint8)
+    source.read(place[0], held)
+    address, owner = emulator.allocate(max(1, held.nbytes))
+    emulator.write(address, held)
+    return address, owner
