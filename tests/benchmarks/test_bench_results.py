@@ -58,7 +58,7 @@ def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> Non
 
 
 def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
-    names = ["accuracy", "counts", "emulator", "export", "latency", "layouts", "overhead", "relayout", "shift", "stamps", "volume"]
+    names = ["accuracy", "counts", "emulator", "export", "findings", "latency", "layouts", "overhead", "relayout", "shift", "stamps", "volume"]
     assert [path.stem for path in docs.pages()] == names
     for path in docs.pages():
         text = path.read_text(encoding="utf-8")
