@@ -137,7 +137,7 @@ def test_random_layouts_are_told_apart() -> None:
 
 
 def test_lanes_of_a_launch_elsewhere_are_seen_on_one_emulated_block() -> None:
-    """As on a GPU: the target sees nothing, so the first block runs on an emulator with copies of the arrays, of which `order` says where."""
+    """As on a GPU: the target sees nothing, so the first block runs on an emulator with copies of the arrays; `order` is one."""
     text = """
     extern "C" __global__ void gather(float* out, const int* order) {
         __shared__ float tile[1024];

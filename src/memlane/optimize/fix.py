@@ -108,7 +108,8 @@ def fix(
     """Try layouts of the arrays in shared memory of `call(*args)` that cost more wavefronts than they need; memory stays as it was.
 
     `shared` names one array, as for `relayout`; else all with bank conflicts are tried. `rows` and `columns` are its extents in elements;
-    PTX does not know them, so without they are concluded from the steps between lanes, or guessed. `layouts` are tried instead of what is proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
+    PTX does not know them, so without they are concluded from the steps between lanes, or guessed. `layouts` are tried instead of what is
+    proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
     """
     launch = call.bind(*args)
     with apart(launch):
