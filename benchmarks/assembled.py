@@ -32,14 +32,14 @@ _SASS_GROUPS = {
     "STS": "shared",
     "ATOMS": "shared",
 }
-_PTX_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "atomic"}
+_PTX_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "atomic", "copy": "load"}
 
 Instructions = dict[str, Counter[str]]
 """By group: how many instructions of each opcode."""
 
 
 def group_of(space: str, kind: str) -> str:
-    """The group of a site; generic accesses go with global memory, where those of the examples lead."""
+    """The group of a site; generic accesses go with global memory, where those of the examples lead, and copies with what they load."""
     return "shared" if space == "shared" else f"global {_PTX_KINDS[kind]}"
 
 
@@ -47,7 +47,7 @@ def in_ptx(module: Module, kernel: str) -> Instructions:
     """Of the kernel with that PTX name."""
     found: Instructions = {group: Counter() for group in GROUPS}
     for site in site_table(module).of_kernel[kernel].values():
-        if site.space in ("global", "generic", "shared"):
+        if site.space in ("global", "generic", "shared") and site.is_counted:
             found[group_of(site.space, site.kind)][site.op] += 1
     return found
 

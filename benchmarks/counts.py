@@ -101,6 +101,8 @@ def of_memlane(counts: Counts) -> Totals:
             group = group_of(entry.site.space, entry.site.kind)
             totals.requests[group] += entry.requests
             totals.transactions[group] += (entry.wavefronts if group == "shared" else entry.sectors) or 0
+            if entry.site.kind == "copy":
+                totals.transactions["shared"] += entry.wavefronts or 0
     return totals
 
 
