@@ -7,8 +7,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from memlane.record import COMPLETE, ISSUE_ONLY, WARP_DTYPE, BranchCounts, Counts, LaunchInfo, Site, SiteCounts, Trace, build_trace
+from memlane.record import (
+    ACCESS_SCHEMA,
+    COMPLETE,
+    ISSUE_ONLY,
+    WARP_DTYPE,
+    BranchCounts,
+    Counts,
+    LaunchInfo,
+    Site,
+    SiteCounts,
+    Trace,
+    build_trace,
+)
 
 NAIVE = "naive(float*, float const*, int)"
 TILED = "tiled(float*, float const*, int)"
@@ -100,6 +113,17 @@ def transpose(**changes: Any) -> Trace:
         windows={"dependent": 6.0},
     )
     return replace(made, **{"version": "0.1.0", **changes})
+
+
+def stalls() -> Trace:
+    """The same; of the loads at line 8 the consumers waited for half of the time, rounded down."""
+    trace = transpose()
+    rows = trace.table.to_pylist()
+    exposed = [(row["end"] - row["start"]) // 2 if row["site"] == 2 else None for row in rows]
+    place = ACCESS_SCHEMA.get_field_index("exposed")
+    table = trace.table.set_column(place, ACCESS_SCHEMA.field("exposed"), pa.array(exposed, pa.uint32()))
+    sites = tuple(replace(one, scheme="exposed") if one.id == 2 else one for one in trace.sites)
+    return replace(trace, table=table, sites=sites)
 
 
 def _rows(site_of_launch: list[tuple[int, int]]) -> dict[str, npt.NDArray[Any]]:

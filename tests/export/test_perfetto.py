@@ -19,7 +19,7 @@ from memlane.errors import CommandError
 from memlane.export import export, exporters
 from memlane.export.packets import Pattern, mark, varint
 from memlane.record import Trace
-from tests.synthetic import transpose
+from tests.synthetic import stalls, transpose
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def test_accesses_lie_inside_the_life_of_their_warp() -> None:
         assert any(life.path == (one.path[0], slot) and life.begin <= one.begin <= one.end <= life.end for life in lives)
 
 
-def test_every_number_of_an_access_is_there() -> None:
-    trace = transpose()
+@pytest.mark.parametrize("trace", [transpose(), stalls()], ids=["counted", "exposed"])
+def test_every_number_of_an_access_is_there(trace: Trace) -> None:
     shown = [one for one in written(trace).slices if one.facts]
     told = sorted((one.name, one.path[0], *sorted(one.facts.items())) for one in shown)
     wanted = []
@@ -110,6 +110,7 @@ def test_every_number_of_an_access_is_there() -> None:
             "cycles": row["end"] - row["start"],
             "active mask": row["active_mask"],
             **{name: row[name] for name in ("sectors", "wavefronts") if row[name] is not None},
+            **({} if row["exposed"] is None else {"exposed cycles": row["exposed"]}),
         }
         wanted.append((f"{row['file']}:{row['line']} {row['op']}", f"SM {row['sm']}", *sorted(facts.items())))
     assert told == sorted(wanted)

@@ -29,7 +29,7 @@ def columns(rows: list[tuple[int, ...]], **more: list[int]) -> dict[str, npt.NDA
 
 
 def test_a_site_lends_its_facts_to_its_rows() -> None:
-    trace = build_trace(columns([(1, 1, 5, 2, 100)], sectors=[-1], wavefronts=[2]), **MADE)
+    trace = build_trace(columns([(1, 1, 5, 2, 100)], sectors=[-1], wavefronts=[2], exposed=[4_000_000_000]), **MADE)
     assert trace.table.schema.equals(ACCESS_SCHEMA)
     assert trace.table.to_pylist() == [
         {
@@ -51,6 +51,7 @@ def test_a_site_lends_its_facts_to_its_rows() -> None:
             "completeness": "issue-only",
             "sectors": None,
             "wavefronts": 2,
+            "exposed": 4_000_000_000,
         }
     ]
 
@@ -58,6 +59,12 @@ def test_a_site_lends_its_facts_to_its_rows() -> None:
 def test_sectors_are_null_where_no_one_counted() -> None:
     trace = build_trace(columns([(0, 0, 0, 0, 1)]), **MADE)
     assert trace.table["sectors"].null_count == trace.table["wavefronts"].null_count == 1
+
+
+def test_exposed_cycles_are_null_where_no_one_recorded_them() -> None:
+    rows = [(0, 0, 0, 0, 1), (0, 1, 0, 0, 2), (0, 2, 0, 0, 3)]
+    assert build_trace(columns(rows), **MADE).table["exposed"].to_pylist() == [None, None, None]
+    assert build_trace(columns(rows, exposed=[-1, 0, 7]), **MADE).table["exposed"].to_pylist() == [None, 0, 7]
 
 
 @settings(max_examples=60, deadline=None)

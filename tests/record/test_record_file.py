@@ -56,7 +56,7 @@ def test_a_stranger_reads_rows_and_header(saved: Path) -> None:
     assert table.num_rows == transpose().table.num_rows
     assert set(table["op"].to_pylist()) == {"ld.global.f32", "st.global.f32", "st.shared.f32", "ld.shared.f32"}
     metadata = pq.read_metadata(saved).metadata
-    assert metadata[b"memlane_format"] == b"1"
+    assert metadata[b"memlane_format"] == b"2"
     header = json.loads(zlib.decompress(base64.b64decode(metadata[b"memlane_header"])))
     assert header["chip"] == "NVIDIA H200"
     assert header["sites"][1]["op"] == "st.global.f32"
@@ -131,9 +131,20 @@ def rewrite(path: Path, **metadata: str | None) -> None:
     pq.write_table(pq.read_table(path).replace_schema_metadata(kept), path)
 
 
+def test_a_file_of_the_first_format(saved: Path) -> None:
+    """It has all columns but one, which nobody knew of."""
+    metadata = pq.read_metadata(saved).metadata
+    old = {key: metadata[key] for key in (b"memlane_header", b"memlane_warps")} | {b"memlane_format": b"1"}
+    pq.write_table(pq.read_table(saved).drop_columns(["exposed"]).replace_schema_metadata(old), saved)
+    before, after = transpose().table, load(saved).table
+    assert after.schema.equals(ACCESS_SCHEMA)
+    assert after["exposed"].null_count == after.num_rows == before.num_rows
+    assert after.drop_columns(["exposed"]).equals(before.drop_columns(["exposed"]))
+
+
 def test_a_newer_format(saved: Path) -> None:
-    rewrite(saved, memlane_format="2", memlane_header="whatever")
-    with pytest.raises(RecordError, match="has record format 2, this memlane reads up to 1; install a newer memlane"):
+    rewrite(saved, memlane_format="3", memlane_header="whatever")
+    with pytest.raises(RecordError, match="has record format 3, this memlane reads up to 2; install a newer memlane"):
         load(saved)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memlane.record import LineSummary, build_trace, kernel_label, summarise, total_by_place
-from tests.synthetic import NAIVE, TILED, counted, counts, launch, site, transpose
+from tests.synthetic import NAIVE, TILED, counted, counts, launch, site, stalls, transpose
 
 
 def line(summaries: list[LineSummary], kernel: str, op: str) -> LineSummary:
@@ -138,3 +138,15 @@ def test_traces_and_counts_tell_what_they_hold_in_one_line() -> None:
         str(made) == "naive; sites: 1; requests: 100, sectors: 3,200, wavefronts: 0; emulated, by the rules of NVIDIA H200 (emulator:h200)"
     )
     assert repr(made) == f"<Counts: {made}>"
+
+
+def test_what_consumers_waited_by_hand() -> None:
+    """Loads at line 8 take 300, ..., 304 cycles and their consumers wait for half of it; nobody knows of the others."""
+    summaries = summarise(stalls())
+    load = line(summaries, TILED, "ld.global.f32")
+    assert (load.exposed_p50, load.hidden_p50, load.exposed_mean) == (151, 151, pytest.approx((150 + 150 + 151 + 151 + 152) / 5))
+    assert load.exposed_share == pytest.approx(754 / 1510)
+    assert load.lifetime_share == pytest.approx(4 * 754 / (4 * 10_000)), "what the warps stood still"
+    store = line(summaries, TILED, "st.shared.f32")
+    assert (store.exposed_p50, store.hidden_p50, store.exposed_mean, store.exposed_share) == (None, None, None, None)
+    assert store.lifetime_share == line(summarise(transpose()), TILED, "st.shared.f32").lifetime_share

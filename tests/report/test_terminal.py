@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from memlane.diagnose import clean_kernels, explain, uncounted_launches
 from memlane.record import ACCESS_SCHEMA, Sample, Trace, summarise
 from memlane.report import render_counts, render_findings, render_trace, to_text
-from tests.synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, transpose
+from tests.synthetic import NAIVE, SOURCE, TILED, counted, counts, launch, site, stalls, transpose
 
 Golden = Callable[[str, str], None]
 
@@ -27,6 +27,11 @@ def tiled_counts() -> RenderableType:
 @pytest.mark.parametrize("width", [80, 120])
 def test_trace(golden: Golden, width: int) -> None:
     golden(f"trace-{width}.txt", to_text(render_trace(transpose()), width))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_consumers_waited(golden: Golden, width: int) -> None:
+    golden(f"stalls-{width}.txt", to_text(render_trace(stalls()), width))
 
 
 @pytest.mark.parametrize("width", [80, 120])

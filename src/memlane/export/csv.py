@@ -1,9 +1,10 @@
 """CSV: one line per access, all columns of the record, and its times in ns.
 
 The first line names the columns: those of `ACCESS_SCHEMA`, with the unit in the name where there is one (`bytes_per_lane`,
-`start_cycles`, `end_cycles`). RFC 4180 with line feeds, UTF-8, plain digits whatever the locale; an unknown number is an empty field;
-`active_mask` is a decimal number, its lowest bit lane 0. The last two columns, `start_ns` and `end_ns`, count from the first moment that
-the trace knows of and are comparable between SMs (`memlane.record.axis` says how well); they are empty where it has no common time axis.
+`start_cycles`, `end_cycles`, `exposed_cycles`). RFC 4180 with line feeds, UTF-8, plain digits whatever the locale; an unknown number is
+an empty field; `active_mask` is a decimal number, its lowest bit lane 0. The last two columns, `start_ns` and `end_ns`, count from the
+first moment that the trace knows of and are comparable between SMs (`memlane.record.axis` says how well); they are empty where it has no
+common time axis.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.csv
 from memlane.export.format import Exporter
 from memlane.record import ACCESS_SCHEMA, TimeAxis, Trace, time_axis
 
-UNITS = {"bytes": "bytes_per_lane", "start": "start_cycles", "end": "end_cycles"}
+UNITS = {"bytes": "bytes_per_lane", "start": "start_cycles", "end": "end_cycles", "exposed": "exposed_cycles"}
 """Columns whose name in the CSV says more than in the record."""
 
 _ROWS_AT_ONCE = 1 << 16

@@ -26,9 +26,10 @@ BINS = 512
 SEQUENCE = 1
 NEEDS_STATE, CLEARS_STATE = 2, 1
 
-_ANNOTATIONS = ("block", "warp", "execution", "cycles", "active mask", "sectors", "wavefronts")
+_ANNOTATIONS = ("block", "warp", "execution", "cycles", "active mask", "sectors", "wavefronts", "exposed cycles")
 _WIDTHS = {"timestamp": 8, "track": 5, "name": 4, "source": 4, "block": 5, "warp": 3, "execution": 5, "cycles": 8, "active mask": 5}
-_OPTIONAL = {"sectors": 3, "wavefronts": 3}
+_OPTIONAL = {"sectors": 3, "wavefronts": 3, "exposed cycles": 5}
+_COLUMNS = {"exposed cycles": "exposed"}
 _ROWS_AT_ONCE = 1 << 13  # so that they stay in a processor's cache
 
 
@@ -152,14 +153,12 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
     begin, end = _bare(proto, event.TYPE_SLICE_BEGIN, True), _bare(proto, event.TYPE_SLICE_END, False)
     yield begin.copies({"timestamp": _whole(lives.begin_ns, origin), "track": track, "name": 1 + len(trace.sites) + lives.launch}).tobytes()
     rows = {name: trace.table[name].to_numpy() for name in ("site", "block", "warp", "execution", "start", "end", "active_mask")}
-    counts = {name: trace.table[name].fill_null(0).to_numpy() for name in _OPTIONAL}
-    known = {name: trace.table[name].is_valid().to_numpy() for name in _OPTIONAL}
+    optional = {name: trace.table[_COLUMNS.get(name, name)] for name in _OPTIONAL}
+    counts = {name: column.fill_null(0).to_numpy() for name, column in optional.items()}
+    # Which of them a row has, one bit each.
+    known = sum(column.is_valid().to_numpy().astype(np.uint8) << bit for bit, column in enumerate(optional.values()))
     order = drawn.order
-    patterns = {
-        (one, two): _access(proto, *(name for name, has in zip(_OPTIONAL, (one, two), strict=True) if has))
-        for one in (False, True)
-        for two in (False, True)
-    }
+    patterns = [_access(proto, *(name for bit, name in enumerate(_OPTIONAL) if has >> bit & 1)) for has in range(1 << len(_OPTIONAL))]
     for first in range(0, len(order), _ROWS_AT_ONCE):
         chosen = order[first : first + _ROWS_AT_ONCE]
         values = {
@@ -174,10 +173,9 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
         }
         values |= {"end": _whole(drawn.end_ns[chosen], origin), "end track": values["track"]}
         parts = []
-        for (one, two), pattern in patterns.items():
-            mine = np.flatnonzero((known["sectors"][chosen] == one) & (known["wavefronts"][chosen] == two))
-            if len(mine):
-                parts.append((mine, pattern.copies({name: values[name][mine] for name in pattern.fields})))
+        for has in np.unique(known[chosen]).tolist():
+            mine = np.flatnonzero(known[chosen] == has)
+            parts.append((mine, patterns[has].copies({name: values[name][mine] for name in patterns[has].fields})))
         yield interleaved(parts)
     yield end.copies({"timestamp": _whole(lives.end_ns, origin), "track": track}).tobytes()
 

@@ -55,7 +55,7 @@ class TraceOptions:
     """How to trace."""
 
     scheme: str = "dependent"
-    """`dependent`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""
+    """`dependent`, `exposed`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""
     selection: Selection = field(default_factory=Selection)
     sampling: Sampling = field(default_factory=Sampling)
     """Which warps, and which executions of the sites."""

@@ -115,6 +115,10 @@ def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntA
     }
     if grid.record.probed.sampling.executions is not None:
         columns["execution"] = records["execution"][rows]
+    traced = grid.record.probed.traced
+    told = np.zeros(len(traced.sites), bool)
+    told[[number for closings in traced.closings.values() for number in closings]] = True
+    columns["exposed"] = np.where(told[site], records["exposed"][rows].astype(np.int64), -1)
     columns["sectors"], columns["wavefronts"] = _transactions(grid, site, columns)
     mine = grid.warp_rows
     warps = np.zeros(len(mine), WARP_DTYPE)
@@ -216,7 +220,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
     )
 
 
-_NAMES = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "sectors", "wavefronts")
+_NAMES = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "exposed", "sectors", "wavefronts")
 
 
 def _concatenated(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:

@@ -102,7 +102,12 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")
     return tuple(
         replace(
-            site, evidence=PROVED, copies=proofs[site.id].copies, also_waits=proofs[site.id].also_waits, changed=changed.get(site.id, "")
+            site,
+            evidence=PROVED,
+            copies=proofs[site.id].copies,
+            also_waits=proofs[site.id].also_waits,
+            shared_waits=proofs[site.id].shared_waits,
+            changed=changed.get(site.id, ""),
         )
         if site.id in proofs
         else site

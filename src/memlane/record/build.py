@@ -18,7 +18,7 @@ from memlane.record.trace import Trace
 Columns = Mapping[str, npt.NDArray[Any]]
 
 _REQUIRED = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
-_OPTIONAL = ("sectors", "wavefronts", "execution")
+_OPTIONAL = ("sectors", "wavefronts", "execution", "exposed")
 
 
 def build_trace(
@@ -38,10 +38,10 @@ def build_trace(
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
-    `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors`, `wavefronts` and
-    `execution` to integer arrays of one length, one element per access. `site` and `launch` are indices into `sites` and `launches`. A
-    negative number of sectors or wavefronts means unknown. Rows come out by launch, block, warp and start, with `execution` counted in that
-    order unless it is given.
+    `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors`, `wavefronts`,
+    `execution` and `exposed` to integer arrays of one length, one element per access. `site` and `launch` are indices into `sites` and
+    `launches`. A negative number of sectors, wavefronts or exposed cycles means unknown. Rows come out by launch, block, warp and
+    start, with `execution` counted in that order unless it is given.
     ValueError if columns and tables do not fit together.
     """
     _check(columns, sites, launches)
@@ -92,8 +92,9 @@ def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
         "bytes": np.array([s.nbytes for s in sites], np.uint16)[site],
         "active_mask": rows["mask"],
         "execution": rows["execution"] if "execution" in rows else _executions(rows),
-        "sectors": _known(rows.get("sectors"), len(site)),
-        "wavefronts": _known(rows.get("wavefronts"), len(site)),
+        "sectors": _known(rows.get("sectors"), len(site), pa.uint16()),
+        "wavefronts": _known(rows.get("wavefronts"), len(site), pa.uint16()),
+        "exposed": _known(rows.get("exposed"), len(site), pa.uint32()),
     }
     arrays = []
     for field in ACCESS_SCHEMA:
@@ -111,11 +112,11 @@ def _names(names: list[str], site: npt.NDArray[np.intp]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes[site]), pa.array(distinct, pa.string()))
 
 
-def _known(numbers: npt.NDArray[Any] | None, rows: int) -> pa.Array:
+def _known(numbers: npt.NDArray[Any] | None, rows: int, kind: pa.DataType) -> pa.Array:
     """Numbers with null for the negative ones."""
     if numbers is None:
-        return pa.nulls(rows, pa.uint16())
-    return pa.array(numbers.astype(np.uint16), pa.uint16(), mask=numbers < 0)
+        return pa.nulls(rows, kind)
+    return pa.array(numbers.astype(kind.to_pandas_dtype()), kind, mask=numbers < 0)
 
 
 def _order(columns: Columns) -> npt.NDArray[np.intp] | slice:

@@ -4,7 +4,7 @@ The rows are an ordinary Parquet table in `ACCESS_SCHEMA` (names dictionary-code
 DuckDB open without memlane. Everything else is in the key-value metadata of the file, each value plain ASCII, because several readers
 take metadata for text:
 
-    memlane_format   the format as a decimal number, now 1
+    memlane_format   the format as a decimal number, now 2; files of format 1 lack the column `exposed`
     memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, modelled, sites, launches, sources, windows, skipped,
                      examples, warps};
                      `sites`, `launches`, `skipped` and `examples` are lists of objects with the fields of `Site`, `LaunchInfo`,
@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from memlane.errors import RecordError
 from memlane.record.header import FORMAT, FORMAT_KEY, decode, encode
 from memlane.record.output import replacing
-from memlane.record.schema import ACCESS_SCHEMA
+from memlane.record.schema import ACCESS_SCHEMA, LATER_COLUMNS
 
 if TYPE_CHECKING:
     from memlane.record.trace import Trace
@@ -64,10 +64,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
             _check_format(path, metadata)
-            if not parquet.schema_arrow.equals(ACCESS_SCHEMA):
+            if not parquet.schema_arrow.equals(_schema_of(int(metadata[FORMAT_KEY]))):
                 raise RecordError(f"{path} is damaged: its columns are not those of a memlane record")
             fields = decode(metadata)
-            table = parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None)
+            table = _completed(parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None))
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no such file") from None
     except (pa.ArrowMemoryError, MemoryError) as error:
@@ -78,6 +78,20 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise RecordError(f"{path} is damaged: its memlane header cannot be read ({_said(error)})") from error
     _check_references(path, table, fields)
     return {"table": table, **fields}
+
+
+def _schema_of(number: int) -> pa.Schema:
+    """The columns of a record file of that format."""
+    later = {name for since, names in LATER_COLUMNS.items() if since > number for name in names}
+    return pa.schema([field for field in ACCESS_SCHEMA if field.name not in later])
+
+
+def _completed(table: pa.Table) -> pa.Table:
+    """The rows with the columns that came with later formats, null throughout."""
+    for place, field in enumerate(ACCESS_SCHEMA):
+        if field.name not in table.column_names:
+            table = table.add_column(place, field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:

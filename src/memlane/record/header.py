@@ -23,7 +23,7 @@ from memlane.record.site import Site, Skipped
 if TYPE_CHECKING:
     from memlane.record.trace import Trace
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file of the new kind would be misread by an older memlane."""
 FORMAT_KEY = "memlane_format"
 HEADER_KEY = "memlane_header"

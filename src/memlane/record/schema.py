@@ -33,11 +33,17 @@ ACCESS_SCHEMA = pa.schema(
         pa.field("completeness", _NAME, nullable=False),
         pa.field("sectors", pa.uint16(), nullable=True),
         pa.field("wavefronts", pa.uint16(), nullable=True),
+        pa.field("exposed", pa.uint32(), nullable=True),
     ]
 )
 """One row per warp-level access. `launch`: index into `Trace.launches`. `bytes`: per lane. `block`: linear index in the grid (x fastest).
 `warp`: in its block. `execution`: n-th access of this warp at this site in this launch, from 0. `start`, `end`: cycles of the SM's clock,
-which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this very access; null where unknown or without meaning."""
+which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this very access; null where unknown or without meaning.
+`exposed`: of the cycles from start to end those that the first consumer of the value waited; 0 where nothing consumed it, null where that
+was not recorded. Where it is no more than an empty window, the value had come before its consumer, and the end is that of its use."""
+
+LATER_COLUMNS = {2: ("exposed",)}
+"""Columns that came with a format of the record file: in files of an older one they are null throughout."""
 
 WARP_DTYPE = np.dtype(
     [

@@ -34,8 +34,6 @@ class Site:
     """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies and waits."""
     scheme: str = ""
     """The probe around it: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty where it is not timed."""
-    fallback: str = ""
-    """Why that is not the scheme of the launch, where it could have been; empty otherwise."""
     completeness: str = ""
     """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued.
     `block-visible`, `device-visible`: of a store that had to be waited for, when every thread of the block, of the device, would see it."""
@@ -53,6 +51,12 @@ class Site:
     """Positions of the kernel's parameters from which the address is computed."""
     address_loads: tuple[int, ...] = ()
     """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
+
+    fallback: str = ""
+    """Why its scheme is not that of the launch, where it could have been; empty otherwise."""
+    shared_waits: tuple[str, ...] = ()
+    """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
+    scoreboard. The consumer then waits less."""
 
     @property
     def is_counted(self) -> bool:

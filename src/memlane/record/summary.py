@@ -47,7 +47,15 @@ class LineSummary:
     cycles_mean: float | None
     lifetime_share: float | None
     """Sum of these cycles over the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for each
-    access: without it several would be under way at once."""
+    access: without it several would be under way at once. Of accesses whose exposed cycles are known, of these alone: what the warps
+    stood still."""
+    exposed_p50: int | None = None
+    """Of the cycles, those that the first consumer of the value waited. None in this and the next where no record tells."""
+    exposed_mean: float | None = None
+    hidden_p50: int | None = None
+    """The others: the access was under way, and the warp did other things."""
+    exposed_share: float | None = None
+    """Sum of the exposed cycles over the sum of the cycles of the same accesses, 0 to 1."""
     visible: int = 0
     """Stores whose end was read when others could see them."""
 
@@ -99,9 +107,15 @@ class _Rows:
         self.visible = np.bincount(self._group[is_visible[site]], minlength=groups)
         cycles = table["end"].to_numpy() - table["start"].to_numpy()
         self.cycles = self._sum(cycles)
-        self._sorted = cycles[np.lexsort((cycles, self._group))]
-        self._firsts = np.cumsum(self.accesses) - self.accesses
+        self._cycles = _Sorted(cycles, self._group, groups)
         self._means = {}
+        told = table["exposed"].is_valid().to_numpy()
+        exposed = table["exposed"].fill_null(0).to_numpy().astype(np.int64)
+        self.waited = self._sum(np.where(told, exposed, cycles))
+        self.exposed, self.told = self._sum(exposed), self._sum(told)
+        self.cycles_told = self._sum(np.where(told, cycles, 0))
+        self._exposed = _Sorted(exposed[told], self._group[told], groups)
+        self._hidden = _Sorted((cycles - exposed)[told], self._group[told], groups)
         for name in ("sectors", "wavefronts"):
             known = table[name].is_valid().to_numpy()
             total, count = self._sum(table[name].fill_null(0).to_numpy()), self._sum(known)
@@ -112,11 +126,11 @@ class _Rows:
 
     def percentile(self, group: int, fraction: float) -> int | None:
         """The nearest-rank percentile of the cycles of a group."""
-        count = int(self.accesses[group])
-        if count == 0:
-            return None
-        rank = max(1, int(np.ceil(fraction * count)))
-        return int(self._sorted[self._firsts[group] + rank - 1])
+        return self._cycles.percentile(group, fraction)
+
+    def exposed_and_hidden(self, group: int) -> tuple[int | None, int | None]:
+        """The medians of the exposed and of the other cycles of a group."""
+        return self._exposed.percentile(group, 0.5), self._hidden.percentile(group, 0.5)
 
     def mean_cycles(self, group: int) -> float | None:
         return _ratio(float(self.cycles[group]), int(self.accesses[group]))
@@ -125,6 +139,23 @@ class _Rows:
         """Mean of the known `sectors` or `wavefronts` of a group."""
         total, count = self._means[name]
         return _ratio(float(total[group]), int(count[group]))
+
+
+class _Sorted:
+    """Values by group, ascending."""
+
+    def __init__(self, values: npt.NDArray[np.int64], group: npt.NDArray[np.intp], groups: int) -> None:
+        self._values = values[np.lexsort((values, group))]
+        self._counts = np.bincount(group, minlength=groups)
+        self._firsts = np.cumsum(self._counts) - self._counts
+
+    def percentile(self, group: int, fraction: float) -> int | None:
+        """The nearest-rank percentile of a group; None for an empty one."""
+        count = int(self._counts[group])
+        if count == 0:
+            return None
+        rank = max(1, int(np.ceil(fraction * count)))
+        return int(self._values[self._firsts[group] + rank - 1])
 
 
 def _lifetimes(trace: Trace) -> dict[str, int]:
@@ -143,6 +174,7 @@ def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, l
     kernel, file, line, op, space = place
     accesses = int(rows.accesses[group])
     requests = None if counts is None else counts.requests
+    exposed, hidden = rows.exposed_and_hidden(group)
     return LineSummary(
         kernel=kernel,
         file=file,
@@ -163,7 +195,11 @@ def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, l
         cycles_p99=rows.percentile(group, 0.99),
         cycles_max=rows.percentile(group, 1.0),
         cycles_mean=rows.mean_cycles(group),
-        lifetime_share=_ratio(float(rows.cycles[group]), lifetime) if accesses else None,
+        lifetime_share=_ratio(float(rows.waited[group]), lifetime) if accesses else None,
+        exposed_p50=exposed,
+        exposed_mean=_ratio(float(rows.exposed[group]), int(rows.told[group])),
+        hidden_p50=hidden,
+        exposed_share=_ratio(float(rows.exposed[group]), int(rows.cycles_told[group])),
         visible=int(rows.visible[group]),
     )
 

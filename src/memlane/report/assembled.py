@@ -69,6 +69,14 @@ def completeness_notes(trace: Trace) -> list[str]:
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
         notes.append(f"Only issued, though a value comes back: {_listed(issued)}.")
+    behind = [f"{_place(site)}: {site.fallback}" for site in timed if site.fallback]
+    if behind:
+        notes.append(f"Waited for right behind the access, because its consumer cannot be told: {_listed(behind)}.")
+    shared = [f"{_place(site)}: {', '.join(site.shared_waits)}" for site in timed if site.shared_waits]
+    if shared:
+        notes.append(
+            f"Awaited earlier, together with something that has the same scoreboard, so that consumers wait less: {_listed(shared)}."
+        )
     changed = [f"{_place(site)}: {site.changed}" for site in timed if site.changed]
     if changed:
         notes.append(f"Changed by tracing: {_listed(changed)}.")

@@ -50,6 +50,14 @@ _TRACE_COLUMNS = (
     Column(("end read\nwhen", 8), ("end read\nwhen", 8)),
     Column(("share\nof\nlife", 6), ("share of\nwarp life", 9)),
 )
+_STALL_COLUMNS = (
+    *_TRACE_COLUMNS[:4],
+    Column(("exp.\np50\ncyc.", 5), ("exposed\np50", 7)),
+    Column(("hid.\np50\ncyc.", 5), ("hidden\np50", 7)),
+    _TRACE_COLUMNS[6],
+    Column(("exp.\nof\nall", 6), ("exposed\nof all", 9)),
+)
+"""Where somebody recorded what consumers waited: that in the place of the longest times and of the share of life."""
 _COUNTS_COLUMNS = (
     Column(("requests", 10), ("requests", 12)),
     Column(("lanes\n/req.", 5), ("lanes per\nrequest", 9)),
@@ -75,21 +83,24 @@ def render_trace(trace: Trace) -> RenderableType:
     parts: list[RenderableType] = []
     for kernel, entries in groupby(summarise(trace), key=lambda entry: entry.kernel):
         launches = [launch for launch in trace.launches if launch.kernel == kernel]
-        parts += [_kernel_table(kernel, list(entries), launches, trace.sources), Text()]
+        parts += [_kernel_table(kernel, list(entries), launches, trace.sources, _tells_of_stalls(trace)), Text()]
     if not parts:
         parts = [Text("The trace holds no memory accesses."), Text()]
     note = [plain(skipped_note(trace.skipped), "dim")] if trace.skipped else []
     return Group(*parts, *_footer(trace), *note)
 
 
-def _kernel_table(kernel: str, entries: list[LineSummary], launches: list[LaunchInfo], sources: Mapping[str, str]) -> LineTable:
+def _kernel_table(
+    kernel: str, entries: list[LineSummary], launches: list[LaunchInfo], sources: Mapping[str, str], stalls: bool
+) -> LineTable:
     files = dict.fromkeys(PurePath(entry.file).name for entry in entries)
     accesses = sum(entry.accesses for entry in entries)
     lost = sum(launch.lost for launch in launches)
     estimated = sum(entry.accesses_estimated for entry in entries)
     about = f" of about {estimated:,}" if estimated != accesses else ""
     facts = [", ".join(files), _launched(launches), f"{plural(accesses, 'access')} recorded{about}, {_lost(lost)}"]
-    return LineTable(kernel, "; ".join(facts), _TRACE_COLUMNS, [_trace_row(entry) for entry in entries], sources)
+    columns = _STALL_COLUMNS if stalls else _TRACE_COLUMNS
+    return LineTable(kernel, "; ".join(facts), columns, [_trace_row(entry, stalls) for entry in entries], sources)
 
 
 def _launched(launches: Sequence[LaunchInfo]) -> str:
@@ -102,7 +113,8 @@ def _lost(lost: int) -> str:
     return "none lost" if lost == 0 else f"{lost:,} lost"
 
 
-def _trace_row(entry: LineSummary) -> Row:
+def _trace_row(entry: LineSummary, stalls: bool) -> Row:
+    """`stalls`: with what consumers waited."""
     pairs = {
         1: (entry.sectors_per_request, entry.ideal_sectors_per_request),
         2: (entry.wavefronts_per_request, entry.ideal_wavefronts_per_request),
@@ -111,10 +123,9 @@ def _trace_row(entry: LineSummary) -> Row:
         short(entry.accesses) if entry.accesses else UNKNOWN,
         *(with_ideal(*pair) for pair in pairs.values()),
         short(entry.cycles_p50),
-        short(entry.cycles_p95),
-        short(entry.cycles_max),
+        *map(short, (entry.exposed_p50, entry.hidden_p50) if stalls else (entry.cycles_p95, entry.cycles_max)),
         _end(entry),
-        percent(entry.lifetime_share),
+        percent(entry.exposed_share if stalls else entry.lifetime_share),
     )
     alarming = tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
     return Row(entry.file, entry.line, entry.op, cells, alarming)
@@ -157,11 +168,15 @@ def _footer(trace: Trace) -> list[Text]:
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
         *perturbation_notes(trace),
-        "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other.",
+        _STALLS if _tells_of_stalls(trace) else _LIFE,
         *_alignment(trace),
         *_TRANSACTIONS,
     ]
     return [plain(note, "dim") for note in notes]
+
+
+def _tells_of_stalls(trace: Trace) -> bool:
+    return bool(trace.table["exposed"].null_count < trace.table.num_rows)
 
 
 def _alignment(trace: Trace) -> list[str]:
@@ -179,6 +194,11 @@ def _reasons(trace: Trace) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
+_LIFE = "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other."
+_STALLS = (
+    "Exposed: cycles that the first consumer of the value waited; hidden: the others, in which the warp did other things. Where the "
+    "consumer waited no longer than an empty window, the value had come before, and the time is that to its use."
+)
 _TRANSACTIONS = (
     "Sectors: 32 bytes of global or local memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
     "A dash: not known, or without meaning.",
