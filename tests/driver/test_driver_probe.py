@@ -7,13 +7,14 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import memlane.driver
-from memlane.driver.probe import probe
+from memlane.driver.probe import Probe, driver_version, probe
 from memlane.errors import DeviceError, MissingDependency
 
 
@@ -126,3 +127,12 @@ def test_probing_without_a_driver_imports_no_cuda() -> None:
         "sys.exit('cuda.bindings.driver' in sys.modules or 'cuda.core' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_version_of_the_driver_is_that_of_its_module_and_what_it_supports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "version"
+    monkeypatch.setattr(sys.modules["memlane.driver.probe"], "_MODULE_VERSION", told)
+    assert driver_version(Probe(True, driver=(13, 0))) == "CUDA 13.0"
+    told.write_text("580.159.04\n")
+    assert driver_version(Probe(True, driver=(13, 0))) == "580.159.04, CUDA 13.0"
+    assert driver_version(Probe(True)) == "580.159.04"

@@ -37,6 +37,12 @@ def test_a_trace_comes_back_whole(saved: Path) -> None:
         assert getattr(after, name) == getattr(before, name), name
 
 
+def test_the_driver_comes_back_and_older_files_do_without(tmp_path: Path, saved: Path) -> None:
+    transpose(driver="580.159.04, CUDA 13.0").save(tmp_path / "driver.parquet")
+    assert load(tmp_path / "driver.parquet").driver == "580.159.04, CUDA 13.0"
+    assert load(saved).driver == ""
+
+
 def test_an_empty_trace_comes_back(tmp_path: Path) -> None:
     empty = replace(transpose(), table=ACCESS_SCHEMA.empty_table(), sites=(), launches=(), warps=transpose().warps[:0])
     save(empty, tmp_path / "empty.parquet")

@@ -20,7 +20,7 @@ from memlane.driver.foreign import device_memory
 from memlane.driver.graph import build, build_timed
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
-from memlane.driver.probe import probe
+from memlane.driver.probe import driver_version, probe
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
@@ -77,6 +77,7 @@ class Device(Target):
         capability = self._device.compute_capability
         self.compute_capability = (int(capability.major), int(capability.minor))
         self.chip = nearest(self.compute_capability, _attributes(self._device), found.devices[index])
+        self.driver = driver_version(found)
 
     # -- guards --------------------------------------------------------------------------------------------------------------
 

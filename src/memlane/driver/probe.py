@@ -7,12 +7,15 @@ import importlib.util
 import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 _NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY"}
 """What `cuInit` says where a driver is installed but there is nothing to drive."""
+_MODULE_VERSION = Path("/sys/module/nvidia/version")
+"""Where Linux tells the version of the driver's module. The driver's library only tells the CUDA version that it supports."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,16 @@ def probe() -> Probe:
     if not packages:
         return Probe(packages, problem="the CUDA packages are not installed (pip install 'memlane[cuda]')")
     return _ask_driver()
+
+
+def driver_version(found: Probe) -> str:
+    """The version of the driver that was found, as `580.159.04, CUDA 13.0`; what is not known is left out."""
+    try:
+        module = _MODULE_VERSION.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        module = ""
+    cuda = "" if found.driver is None else f"CUDA {found.driver[0]}.{found.driver[1]}"
+    return ", ".join(part for part in (module, cuda) if part)
 
 
 def _installed(package: str) -> bool:

@@ -36,6 +36,8 @@ class Target(ABC):
     chip: Chip
     modelled: bool
     """Whether times on this target come from a model rather than from a clock."""
+    driver = ""
+    """The version of the driver, as `580.159.04, CUDA 13.0`; empty on a target that needs none."""
     default_stream: Stream
     observes = False
     """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""

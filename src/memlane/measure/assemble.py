@@ -50,6 +50,7 @@ def assemble_trace(
         target=target.name,
         modelled=target.modelled,
         clock_mhz=target.chip.clock_mhz,
+        driver=target.driver,
         skipped=_skipped(records),
         examples=_examples(grids, table),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},

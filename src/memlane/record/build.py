@@ -35,6 +35,7 @@ def build_trace(
     skipped: Sequence[Skipped] = (),
     examples: Sequence[AccessExample] = (),
     clock_mhz: float = 0.0,
+    driver: str = "",
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
@@ -60,6 +61,7 @@ def build_trace(
         skipped=tuple(skipped),
         examples=tuple(examples),
         clock_mhz=float(clock_mhz),
+        driver=driver,
         version=_version(),
     )
 

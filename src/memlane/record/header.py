@@ -48,6 +48,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "target": trace.target,
         "modelled": trace.modelled,
         "clock_mhz": trace.clock_mhz,
+        "driver": trace.driver,
         "sites": [asdict(site) for site in trace.sites],
         "launches": [asdict(launch) for launch in trace.launches],
         "sources": dict(trace.sources),
@@ -104,6 +105,7 @@ class _Header:
     skipped: tuple[Skipped, ...] = ()
     examples: tuple[AccessExample, ...] = ()
     clock_mhz: float = 0.0
+    driver: str = ""
 
 
 def _check_examples(header: _Header) -> None:

@@ -42,6 +42,8 @@ class Trace:
     """Some of the accesses with the addresses of their lanes, where the target saw these: on the emulator."""
     version: str = ""
     """Of memlane, when it was recorded."""
+    driver: str = ""
+    """The version of the GPU's driver, as `580.159.04, CUDA 13.0`; empty where there was none, or it is not known."""
 
     def __repr__(self) -> str:
         return f"<Trace: {self}>"

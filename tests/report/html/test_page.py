@@ -233,6 +233,17 @@ def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
     assert len(rows_of(root)) == 6
 
 
+def test_the_driver_is_told_as_it_was_recorded() -> None:
+    for trace, wanted in (
+        (transpose(modelled=False, driver="580.159.04, CUDA 13.0"), "580.159.04, CUDA 13.0"),
+        (transpose(modelled=False), "its version is not in the trace"),
+        (transpose(), "none: emulated"),
+    ):
+        about = read(render_page(trace)).by_id("about")
+        terms = dict(zip((one.text for one in about.all("dt")), (one.text for one in about.all("dd")), strict=True))
+        assert terms["driver"] == wanted
+
+
 def test_what_was_lost_is_said() -> None:
     root = read(render_page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]

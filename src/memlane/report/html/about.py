@@ -36,7 +36,7 @@ def _where(trace: Trace, chip: Chip | None) -> Facts:
         ("target", trace.target),
         ("times", "modelled by the emulator's clock: no GPU was measured" if trace.modelled else "measured"),
         ("nominal clock", f"{trace.clock_mhz:,.0f} MHz" if trace.clock_mhz else "not known"),
-        ("driver", "none: emulated" if trace.modelled else "its version is not in the trace"),
+        ("driver", trace.driver or ("none: emulated" if trace.modelled else "its version is not in the trace")),
         ("memlane", trace.version or "not known"),
     ]
     return Facts("Where it was taken", tuple(rows))
