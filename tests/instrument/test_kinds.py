@@ -10,15 +10,16 @@ import pytest
 from memlane import chip
 from memlane.chip.access import sectors, wavefronts
 from memlane.emulate import Emulator
-from memlane.instrument import Selection, TraceOptions, buffer_layout, exactness, prove, trace
+from memlane.instrument import Selection, Traced, TraceOptions, buffer_layout, exactness, prove, trace
 from memlane.launch import Surface, Target
 from memlane.measure import count
 from memlane.measure import trace as trace_call
 from memlane.ptx import Module
 from memlane.record import COMPLETE, EXACT, ISSUE_ONLY
+from memlane.sass import disassemble
 from tests.instrument.kernels import kernel
 from tests.instrument.running import CHIP, Run
-from tests.sass.code import cubin_of
+from tests.sass.code import cubin_of, mutated, nop_of, with_write_scoreboard, without_wait
 
 OUT = ".param .u64 out, .param .u64 in, .param .u32 stride"
 START = """
@@ -328,6 +329,37 @@ def test_what_is_said_is_proved(body: str) -> None:
     proofs = {proof.site: proof for proof in prove(found, cubin_of(found.module))}
     assert [proofs[site.id].completeness for site in found.sites] == [site.completeness for site in found.sites]
     assert all(proof.copies for proof in proofs.values())
+
+
+def reason_of_wait(found: Traced, data: bytes) -> str:
+    """Of the first wait."""
+    site = next(one.id for one in found.sites if one.kind == "wait")
+    return next(proof.reason for proof in prove(found, data) if proof.site == site)
+
+
+def test_waits_that_do_not_wait_are_caught() -> None:
+    groups, barrier = (trace(module(body)) for body in (COPIES, BARRIER))
+    data, asked = cubin_of(groups.module), cubin_of(barrier.module)
+    (function,) = disassemble(data).functions.values()
+    code = function.instructions
+    wait = next(index for index, one in enumerate(code) if one.opcode == "DEPBAR" and one.operands[1].value == 1)
+    later = next(index for index, one in enumerate(code) if one.opcode == "DEPBAR" and one.operands[1].value == 0)
+    closes = [index for index, one in enumerate(code) if one.opcode == "LDGDEPBAR"]
+    gone = mutated(data, function, {wait: nop_of(function)})
+    assert "has no such access" in reason_of_wait(groups, gone)
+    elsewhere = mutated(data, function, {index: with_write_scoreboard(code[index], 4) for index in closes})
+    assert reason_of_wait(groups, elsewhere).endswith("is for scoreboard 0, which no group of copies raises")
+    weaker = prove(groups, mutated(data, function, {later: code[wait].encoding}))
+    (reason,) = (proof.reason for proof in weaker if groups.sites[proof.site].op == "cp.async.wait_all")
+    assert reason.endswith("lets 1 of the groups of copies go on, where the kernel lets 0")
+
+    (function,) = disassemble(asked).functions.values()
+    code = function.instructions
+    question = next(index for index, one in enumerate(code) if one.opcode == "SYNCS" and "TRYWAIT" in one.modifiers)
+    board = code[question].control.write_scoreboard
+    assert board is not None
+    answered = next(index for index in range(question + 1, len(code)) if board in code[index].control.waits)
+    assert reason_of_wait(barrier, mutated(asked, function, {answered: without_wait(code[answered], board)}))
 
 
 def test_counts_of_matrices_and_copies_are_exact() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from memlane import ptx
 from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.probes import ProbeLines
+from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
-from memlane.sass import Instruction, Register, collect, effects, is_late, memory_access, waits_for
+from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
@@ -20,7 +22,9 @@ _XOR = 0x3C
 """The table of a LOP3 that is the exclusive or of its first two operands."""
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
 """What holds the warp until copies are done, and what asks a barrier."""
-_HOLDS = frozenset({"DEPBAR"})
+_HOLD = "DEPBAR"
+_CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
+"""What makes one group of the copies before it."""
 _FENCE = "MEMBAR"
 _EXCHANGE = 3
 """Exclusive ors one after another that exchange two registers."""
@@ -38,6 +42,8 @@ class Window:
     labels: tuple[int, ...]
     witnesses: frozenset[int] = frozenset()
     """Of a store that is timed until others see it: the loads or fences behind it that tell."""
+    left: int = 0
+    """Of a wait for groups of copies: how many of them may still be under way behind it."""
 
 
 class Windows:
@@ -56,7 +62,17 @@ class Windows:
         ends = frozenset(self._made_from(probe.end, reads_clock))
         accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
         times, labels = (tuple(self._made_from(store, is_store)) for store in (probe.times, probe.labels))
-        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe))
+        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe), self._left(probe))
+
+    def _left(self, probe: ProbeLines) -> int:
+        count = self._instructions[probe.access].operand("n")
+        return count.value if isinstance(count, Immediate) else 0
+
+    @cached_property
+    def _instructions(self) -> tuple[ptx.Instruction, ...]:
+        body = self.code.module.kernels[self.kernel].body
+        assert body is not None
+        return tuple(body.instructions())
 
     def _witnesses(self, probe: ProbeLines) -> frozenset[int]:
         """The fence, which is assembled with loads that are never executed beside it, or the load."""
@@ -107,8 +123,10 @@ class Windows:
 
     def end_unwaited(self, window: Window) -> str:
         for access in window.accesses:
-            if self.nodes[access].opcode in _HOLDS:
-                continue  # Nothing behind it is issued before it has returned.
+            if self.nodes[access].opcode == _HOLD:  # Nothing behind it is issued before it has returned.
+                if reason := self._lets_go_early(window, access):
+                    return reason
+                continue
             scoreboard = self.nodes[access].control.write_scoreboard
             if scoreboard is None:
                 return f"the access {self._at(access)} raises no scoreboard that could be waited for"
@@ -116,6 +134,20 @@ class Windows:
             if missed:
                 return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
         return ""
+
+    def _lets_go_early(self, window: Window, wait: int) -> str:
+        """Whether a wait for groups of copies is for less than what the PTX waits for."""
+        board, left = counted_wait(self.nodes[wait]) or (None, 0)
+        if board not in self._group_boards:
+            return f"the wait {self._at(wait)} is for scoreboard {board}, which no group of copies raises"
+        if left > window.left:
+            return f"the wait {self._at(wait)} lets {left} of the groups of copies go on, where the kernel lets {window.left}"
+        return ""
+
+    @cached_property
+    def _group_boards(self) -> frozenset[int | None]:
+        controls = (self.nodes[node].control for node in self.flow.nodes_of(self.kernel) if self.nodes[node].opcode in _CLOSE_GROUPS)
+        return frozenset(board for one in controls for board in (one.write_scoreboard, one.read_scoreboard)) - {None}
 
     def unwitnessed(self, window: Window) -> str:
         """Of a store that is timed until others see it: the witness stands behind it on every path, and the end waits for that."""

@@ -18,7 +18,7 @@ from memlane.sass.nvdisasm import disassemble
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import INSTRUCTION_BYTES, Function, Guard, Instruction, Place, Program
 from memlane.sass.registers import Effects, effects
-from memlane.sass.waiting import Waiting, collect, is_late, waits_for
+from memlane.sass.waiting import Waiting, collect, counted_wait, is_late, waits_for
 
 __all__ = [
     "INSTRUCTION_BYTES",
@@ -36,6 +36,7 @@ __all__ = [
     "Waiting",
     "accesses_by_line",
     "collect",
+    "counted_wait",
     "decode_control",
     "disassemble",
     "effects",

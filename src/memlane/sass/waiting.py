@@ -89,7 +89,7 @@ class Waiting:
         """Whether the node issues only when the scoreboard has come down so far that what raised it is done."""
         if scoreboard in self._waits[node]:
             return True
-        counted = _counted_wait(self.flow.nodes[node])
+        counted = counted_wait(self.flow.nodes[node])
         return counted is not None and counted[0] == scoreboard and later >= counted[1]
 
     def raised(self, node: int, scoreboard: int) -> frozenset[int]:
@@ -183,13 +183,13 @@ def waits_for(instruction: Instruction) -> tuple[int, ...]:
     waits = instruction.control.waits
     if instruction.opcode != "DEPBAR":
         return waits
-    counted = _counted_wait(instruction)
+    counted = counted_wait(instruction)
     sets = (operand.text.strip("{} ") for operand in instruction.operands if operand.text.startswith("{"))
     named = [int(number) for text in sets for number in text.split(",") if number.strip()]
     return (*waits, *named, *([counted[0]] if counted is not None and counted[1] == 0 else []))
 
 
-def _counted_wait(instruction: Instruction) -> tuple[int, int] | None:
+def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
     """The scoreboard of a `DEPBAR.LE` and how many may still be outstanding on it."""
     if instruction.opcode != "DEPBAR":
         return None
