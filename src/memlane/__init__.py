@@ -14,6 +14,7 @@ Names are loaded when they are first used, so that the import is quick and opens
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ _HOME = {
     "Trace": "record",
     "TraceOptions": "instrument",
     "Tracer": "measure",
-    "check": "measure",
+    "check": "testing.limits",
     "compare": "diagnose",
     "count": "measure",
     "cuda": "compile",
@@ -89,11 +90,12 @@ if TYPE_CHECKING:
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
     from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
-    from memlane.measure import Checker, Counter, Tracer, check, count, time, trace
+    from memlane.measure import Checker, Counter, Tracer, count, time, trace
     from memlane.optimize import relayout
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.targets import target
+    from memlane.testing.limits import check
 
 
 def __getattr__(name: str) -> object:
@@ -107,3 +109,19 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext memlane` does in IPython and Jupyter: the cell magic `%%memlane`."""
+    import_module("memlane.notebook").load_ipython_extension(shell)
+
+
+def _show_in_notebook() -> None:
+    """Where IPython runs already, let traces, counts and findings show themselves there. Elsewhere it loads nothing."""
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = None if get_shell is None else get_shell()
+    if shell is not None:
+        import_module("memlane.notebook").register(shell)
+
+
+_show_in_notebook()

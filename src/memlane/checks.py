@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,10 @@ class Check:
     """Shuffles the order in which warps take their turns."""
     insist: bool = False
     """Whether a launch on a target that cannot check is an error."""
+    correctness: bool = True
+    """Whether to look for what no kernel may do."""
+    judge: Callable[[Any, Any], None] | None = None
+    """Called with each launch that nobody else observes, and with the observation of what it counted; it raises what is to fail it."""
 
 
 _wishes: list[Check] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memlane.checks import wished
+from memlane.checks import Check, wished
 from memlane.errors import CheckFailed, MemlaneError
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import Launch, Layers, Observation
@@ -17,11 +17,24 @@ def checked(launch: Launch) -> Launch:
     """The launch with the checker where that is wished. It raises CheckFailed at the end of the launch if something was found.
 
     It is `launch` itself where nobody wishes it, where the target has no checker, and where someone else has asked for the checker.
-    MemlaneError where the target has none and the wish is firm.
+    MemlaneError where the target has none and the wish is firm. Where the wish has a judge, it gets the counts.
     """
     wish = wished()
-    if wish is None or launch.layers.check:
+    if wish is None:
         return launch
+    counted = _counted(launch, wish)
+    return counted if launch.layers.check or not wish.correctness else _correct(counted, wish)
+
+
+def _counted(launch: Launch, wish: Check) -> Launch:
+    """The launch with counts, for the judge; one that is observed already, or on a GPU, is left alone."""
+    judge = wish.judge
+    if judge is None or launch.layers != Layers() or not launch.kernel.target.observes:
+        return launch
+    return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=lambda seen: judge(launch, seen))))
+
+
+def _correct(launch: Launch, wish: Check) -> Launch:
     target = launch.kernel.target
     if not target.observes:
         if wish.insist:

@@ -4,19 +4,25 @@
     @pytest.mark.memlane_check(seed=3)     warps take their turns in another order
     memlane_check = false                  in the ini file: only tests that are marked `memlane_check` or `memlane_check(True)`
 
-Launches on a GPU are left alone, as are those that a test checks itself (`ml.check`, `ml.Checker`).
+    @pytest.mark.memlane(max_sectors_per_request=4, max_conflicts=0, max_excess_bytes=0)
+                                           launches are counted, and an operation on a source line beyond a limit fails its launch
+
+Launches on a GPU are left alone, as are those that a test checks, counts or traces itself (`ml.check`, `ml.Checker`, `ml.trace`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from memlane.checks import Check, checking
 
-MARK = "memlane_check"
+MARK, LIMITS = "memlane_check", "memlane"
+_NAMES = ("max_sectors_per_request", "max_conflicts", "max_excess_bytes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +34,21 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARK}(on=True, *, seed=None): whether the launches of a test on memlane's emulator are checked, in which order of warps",
     )
+    config.addinivalue_line(
+        "markers",
+        f"{LIMITS}({', '.join(f'{name}=None' for name in _NAMES)}): what each source line may cost in launches on memlane's emulator",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A limit that does not exist is told before anything runs."""
+    for item in items:
+        mark = item.get_closest_marker(LIMITS)
+        unknown = [] if mark is None else [*(repr(one) for one in mark.args), *(name for name in mark.kwargs if name not in _NAMES)]
+        if unknown:
+            raise pytest.UsageError(
+                f"{item.nodeid}: the mark {LIMITS} takes {', '.join(f'{name}=' for name in _NAMES)} and not {', '.join(unknown)}"
+            )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,6 +59,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
 
 
 def _wish(item: pytest.Item) -> Check | None:
+    wish = _of_correctness(item)
+    mark = item.get_closest_marker(LIMITS)
+    if mark is None:
+        return wish
+    return replace(wish or Check(correctness=False), judge=_judge(mark.kwargs))
+
+
+def _judge(limits: dict[str, Any]) -> Callable[[Any, Any], None]:
+    """What a launch is judged by. Nothing is imported for it before there is a launch."""
+
+    def judge(launch: Any, seen: Any) -> None:
+        import_module("memlane.testing.limits").judge(import_module("memlane.diagnose.limits").Limits(**limits), launch, seen)
+
+    return judge
+
+
+def _of_correctness(item: pytest.Item) -> Check | None:
     mark = item.get_closest_marker(MARK)
     if mark is None:
         return Check() if item.config.getini(MARK) else None

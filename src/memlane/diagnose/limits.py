@@ -1,0 +1,79 @@
+"""Limits for the transactions of a kernel, and what is beyond them, with the finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+from memlane.diagnose.finding import Finding
+from memlane.diagnose.rules import explain
+from memlane.errors import MemlaneError
+from memlane.record import SECTOR_BYTES, Counts, SiteCounts, kernel_label
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one operation on one source line of one kernel may cost in a launch. None: whatever it likes."""
+
+    max_sectors_per_request: float | None = None
+    """Of global memory, in the mean request."""
+    max_conflicts: float | None = None
+    """Wavefronts of shared memory beyond the ideal, summed."""
+    max_excess_bytes: float | None = None
+    """Bytes of sectors of global memory beyond the ideal, summed."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+                raise MemlaneError(f"{one.name} must be a number from 0 on, got {value!r}")
+
+    @property
+    def any(self) -> bool:
+        """Whether something is limited."""
+        return any(getattr(self, one.name) is not None for one in fields(self))
+
+    def beyond(self, counts: Counts, sources: Mapping[str, str] | None = None) -> list[str]:
+        """What is beyond them in a launch: a paragraph for each, with the finding at that place where a rule has one."""
+        findings = explain(counts, sources)
+        told = []
+        for entry in counts.by_line():
+            for name, measure in _MEASURES.items():
+                limit, value = getattr(self, name), measure(entry)
+                if limit is not None and value is not None and value > limit:
+                    told.append(_told(entry, name, limit, value, findings, sources or {}))
+        return told
+
+
+def _told(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
+    site = entry.site
+    at_place = [one for one in findings if (one.kernel, one.file, one.line, one.op, one.space) == site.place]
+    first = next(iter(at_place), None)
+    lines = sources.get(site.file, "").splitlines()
+    quoted = f"\n{site.line:>6} | {lines[site.line - 1].strip()}" if 0 < site.line <= len(lines) else ""
+    said = str(first) if first else f"{site.file}:{site.line}  {site.op} in {kernel_label(site.kernel)}"
+    return f"{said}\n       {_WORDS[name].format(value=_number(value))}, {name}={_number(limit)} was allowed{quoted}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+
+
+def _sectors_per_request(entry: SiteCounts) -> float | None:
+    return None if entry.sectors is None or entry.site.space == "local" or not entry.requests else entry.sectors / entry.requests
+
+
+def _excess_bytes(entry: SiteCounts) -> float | None:
+    return None if entry.excess_sectors is None or entry.site.space == "local" else entry.excess_sectors * SECTOR_BYTES
+
+
+_MEASURES: Mapping[str, Callable[[SiteCounts], float | None]] = {
+    "max_sectors_per_request": _sectors_per_request,
+    "max_conflicts": lambda entry: entry.conflicts,
+    "max_excess_bytes": _excess_bytes,
+}
+_WORDS = {
+    "max_sectors_per_request": "{value} sectors in the mean request",
+    "max_conflicts": "{value} wavefronts beyond the ideal",
+    "max_excess_bytes": "{value} bytes of sectors beyond the ideal",
+}
