@@ -62,20 +62,22 @@ class Placement:
         torn = (groups[:, 0] % vector != 0) | (groups != groups[:, :1] + np.arange(vector)).any(axis=1)
         return int(np.flatnonzero(torn)[0]) * nbytes if torn.any() else None
 
-    def distance(self, by: int, nbytes: int) -> int | None:
+    def distance(self, by: int, nbytes: int, start: int, multiple: int) -> int | None:
         """How far apart two bytes lie that were `by` apart, where both are in the array and accesses of `nbytes` begin there; None if that
-        depends on where they are."""
-        if by % self.element:
+        depends on where they are. The offset of the first is known to be `start` more than a multiple of `multiple`, a power of two."""
+        if by % self.element or start % self.element:
             return None
         step, apart = max(1, nbytes // self.element), by // self.element
         if apart % step or abs(apart) >= len(self.table):
             return None
-        first, second = (
-            (self.table[:-apart], self.table[apart:]) if apart > 0 else (self.table[-apart:], self.table[:apart] if apart else self.table)
-        )
-        begin = (-apart) % step if apart < 0 else 0
-        far = (second - first)[begin::step]
-        return int(far[0]) * self.element if (far == far[0]).all() else None
+        begin = 0
+        if multiple // self.element > step:
+            step = multiple // self.element
+            begin = start // self.element % step
+        first = np.arange(begin, len(self.table), step)
+        first = first[(first + apart >= 0) & (first + apart < len(self.table))]
+        far = self.table[first + apart] - self.table[first]
+        return int(far[0]) * self.element if len(far) and (far == far[0]).all() else None
 
 
 def element_bytes(layout: Layout, nbytes: int, scalar: int, given: int | None, title: str) -> tuple[int, int]:

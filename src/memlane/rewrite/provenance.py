@@ -42,6 +42,8 @@ class Pointer:
     """Of the register: 32 or 64."""
     offset: int | None
     """Bytes from where the array begins; None where only the running kernel knows."""
+    multiple: int = 1
+    """A power of two of which the offset is a multiple; of meaning where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,21 @@ class Mixed:
     arrays: frozenset[SharedArray]
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Anything but an address in an array; as an integer a multiple of this power of two."""
+
+    multiple: int = 1
+
+
+ANY = Number()
+MOST = 1 << 16
+"""The greatest power of two that is kept."""
 WIDEST = 16
 """Bytes that a lane accesses at once at most, aligned to as many; what copies more is aligned to less than it copies."""
 
-Value = Pointer | Mixed | None
-"""Of a register; None is a number."""
+Value = Pointer | Mixed | Number
+"""Of a register."""
 State = dict[str, Value]
 
 
@@ -145,8 +157,22 @@ def merged(one: Value, other: Value) -> Value:
     if one == other:
         return one
     if isinstance(one, Pointer) and isinstance(other, Pointer) and (one.array, one.generic) == (other.array, other.generic):
-        return replace(one, offset=None)
+        return replace(one, offset=None, multiple=min(_multiple(one), _multiple(other)))
+    if isinstance(one, Number) and isinstance(other, Number):
+        return Number(min(one.multiple, other.multiple))
     return Mixed(_arrays(one) | _arrays(other))
+
+
+def _multiple(value: Value) -> int:
+    """The power of two of which a number, or the offset of an address, is a multiple."""
+    if isinstance(value, Pointer) and value.offset is not None:
+        return power_of(value.offset)
+    return 1 if isinstance(value, Mixed) else value.multiple
+
+
+def power_of(number: int) -> int:
+    """The greatest power of two that divides it, up to `MOST`."""
+    return min(MOST, number & -number) if number else MOST
 
 
 def _arrays(value: Value) -> frozenset[SharedArray]:
@@ -161,10 +187,11 @@ class _Analysis:
 
     def value(self, operand: Operand, state: State, bits: int = 64) -> Value:
         if isinstance(operand, Register):
-            return state.get(operand.name.partition(".")[0])
+            return state.get(operand.name.partition(".")[0], ANY)
         if isinstance(operand, Symbol) and operand.name in self._visible:
             return Pointer(self._visible[operand.name], False, bits, operand.offset)
-        return None
+        number = _constant(operand)
+        return ANY if number is None else Number(power_of(number))
 
     def _is_other(self, operand: Address) -> bool:
         """Whether an address names a variable of its own, such as a parameter."""
@@ -212,25 +239,23 @@ class _Analysis:
         return accesses, problems
 
     def _values(self, one: Instruction, state: State) -> list[Value]:
-        """What its operands hold, those that are written and the bases of memory operands left out."""
-        form = one.form
-        written = {form.operands[letter] for letter in form.writes - form.updates}
-        found: list[Value] = []
-        for place, operand in enumerate(one.operands):
-            if place not in written:
-                found += [self.value(item, state) for item in _items(operand)]
-        return found
+        """What its source operands hold, the bases of memory operands left out."""
+        return [self.value(item, state) for operand in self._sources(one) for item in _items(operand)]
 
     # -- what an instruction makes of addresses ------------------------------------------------------------------------------------
+
+    def _sources(self, one: Instruction) -> list[Operand]:
+        written = {one.form.operands[letter] for letter in one.form.writes - one.form.updates}
+        return [operand for place, operand in enumerate(one.operands) if place not in written]
 
     def result(self, one: Instruction, state: State) -> tuple[Value, str]:
         """The value of what is written, and why an address among the operands is not followed; empty if it is."""
         values = self._values(one, state)
-        if not any(values):
-            return None, ""
+        if all(isinstance(value, Number) for value in values):
+            return Number(_multiple_of(one, values, self._sources(one))), ""
         rule = _RULES.get(one.opcode)
         if rule is not None and not any(isinstance(value, Mixed) for value in values) and not one.form.effect:
-            operands = [operand for place, operand in enumerate(one.operands) if place not in _written(one)]
+            operands = self._sources(one)
             if len(operands) == len(values):
                 found = rule(one, operands, values)
                 if found is not None:
@@ -238,12 +263,8 @@ class _Analysis:
         if any(isinstance(value, Mixed) for value in values) and not one.form.effect:
             if one.opcode == "mov":
                 return values[0], ""
-            return None, "what is computed with may be an address of this array or something else, by the path taken"
-        return None, _reason(one)
-
-
-def _written(one: Instruction) -> set[int]:
-    return {one.form.operands[letter] for letter in one.form.writes - one.form.updates}
+            return ANY, "what is computed with may be an address of this array or something else, by the path taken"
+        return ANY, _reason(one)
 
 
 def _items(operand: Operand) -> Sequence[Operand]:
@@ -306,40 +327,41 @@ def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Seque
 
 def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
     first, second = values
-    if isinstance(first, Pointer) and second is None:
-        return _moved(one, first, _constant(operands[1]))
-    if isinstance(second, Pointer) and first is None:
-        return _moved(one, second, _constant(operands[0]))
+    if isinstance(first, Pointer) and isinstance(second, Number):
+        return _moved(one, first, _constant(operands[1]), second.multiple)
+    if isinstance(second, Pointer) and isinstance(first, Number):
+        return _moved(one, second, _constant(operands[0]), first.multiple)
     return None
 
 
 def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Pointer):
-        return (None,) if (first.array, first.generic) == (second.array, second.generic) else None
+        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
     number = _constant(operands[1])
-    return _moved(one, first, None if number is None else -number) if isinstance(first, Pointer) else None
+    return _moved(one, first, None if number is None else -number, _multiple(second)) if isinstance(first, Pointer) else None
 
 
 def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
     a, b, c = values
-    if one.has("hi") or a is not None or b is not None or not isinstance(c, Pointer):
+    if one.has("hi") or not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(c, Pointer):
         return None
     factors = _constant(operands[0]), _constant(operands[1])
-    return _moved(one, c, None if factors[0] is None or factors[1] is None else factors[0] * factors[1])
+    known = None if factors[0] is None or factors[1] is None else factors[0] * factors[1]
+    return _moved(one, c, known, min(MOST, a.multiple * b.multiple))
 
 
 def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
     """Where only bits below the alignment of the array change, those of the address are those of the offset."""
     place = next(place for place, value in enumerate(values) if isinstance(value, Pointer))
     value, number = values[place], _constant(operands[1 - place])
-    if not isinstance(value, Pointer) or number is None or values[1 - place] is not None:
+    if not isinstance(value, Pointer) or number is None:
         return None
     changed = ~number if one.opcode == "and" else number
     if not 0 <= changed & (1 << _bits(one)) - 1 < value.array.align:
         return None
     if value.offset is None:
-        return (replace(value, bits=_bits(one)),)
+        return (replace(value, bits=_bits(one), multiple=1),)
     offset = {"and": value.offset & number, "or": value.offset | number, "xor": value.offset ^ number}[one.opcode]
     return (replace(value, bits=_bits(one), offset=offset),)
 
@@ -351,19 +373,45 @@ def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Valu
 def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
     first, second = values[:2]
     if isinstance(first, Pointer) and isinstance(second, Pointer):
-        return (None,) if (first.array, first.generic) == (second.array, second.generic) else None
+        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
     number = _constant(operands[1] if isinstance(first, Pointer) else operands[0])
-    return (None,) if number == 0 else None
+    return (ANY,) if number == 0 else None
 
 
 def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
-    return (None,)
+    return (ANY,)
 
 
-def _moved(one: Instruction, pointer: Pointer, by: int | None) -> _Found:
+def _moved(one: Instruction, pointer: Pointer, by: int | None, multiple: int) -> _Found:
     if pointer.generic and _bits(one) < 64:
         return None
-    return (replace(pointer, bits=_bits(one), offset=None if by is None or pointer.offset is None else pointer.offset + by),)
+    offset = None if by is None or pointer.offset is None else pointer.offset + by
+    return (replace(pointer, bits=_bits(one), offset=offset, multiple=min(_multiple(pointer), multiple)),)
+
+
+def _multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Operand]) -> int:
+    """The power of two of which the result is a multiple, all operands being numbers."""
+    known = [_multiple(value) for value in values]
+    kind = one.form.types.get("d", "")
+    if one.form.effect or len(known) != len(operands) or kind[:1] not in "bus":
+        return 1
+    match one.opcode, known:
+        case (("mov" | "cvt" | "neg"), [only]) if one.form.types.get("a", kind)[:1] in "bus" and not one.has("sat"):
+            return only
+        case (("add" | "sub" | "or" | "xor"), [first, second]):
+            return min(first, second)
+        case "and", [first, second]:
+            return max(first, second)
+        case "mul", [first, second] if not one.has("hi"):
+            return min(MOST, first * second)
+        case "mad", [first, second, third] if not one.has("hi"):
+            return min(MOST, first * second, third)
+        case "selp", [first, second, _]:
+            return min(first, second)
+        case "shl", [first, _]:
+            distance = _constant(operands[1])
+            return min(MOST, first << min(distance, 16)) if distance is not None else 1
+    return 1
 
 
 def _bits(one: Instruction) -> int:

@@ -70,7 +70,7 @@ class Writer:
     shared: int = 0
     _declared: dict[str, int] = field(default_factory=dict)
     _programs: dict[int, Program] = field(default_factory=dict)
-    _distances: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    _distances: dict[tuple[int, int, int, int], int | None] = field(default_factory=dict)
     _known: dict[tuple[str, Guard | None], list[_Mapped]] = field(default_factory=dict)
 
     def written(self) -> Written:
@@ -134,7 +134,7 @@ class Writer:
         register, guard = flat_address.base.name, flat.guard
         for key in dict.fromkeys(((register, guard), (register, None))):
             for known in self._known.get(key, ()):
-                apart = self._distance(known, address.offset, access.nbytes)
+                apart = self._distance(known, address.offset, access)
                 if apart is not None:
                     self.shared += 1
                     return (), Address(Register(known.name), known.base + apart)
@@ -147,13 +147,13 @@ class Writer:
         inside = constant - self.array.first
         return self.placement.of(inside) + self.array.first if 0 <= inside < self.array.nbytes else constant
 
-    def _distance(self, known: _Mapped, offset: int, nbytes: int) -> int | None:
+    def _distance(self, known: _Mapped, offset: int, access: ArrayAccess) -> int | None:
         """How far behind a known new address another lies."""
-        if known.offset == offset and known.nbytes == nbytes:
+        if known.offset == offset and known.nbytes == access.nbytes:
             return 0
-        if self.array.is_dynamic or known.nbytes % self.placement.element or nbytes % self.placement.element:
+        if self.array.is_dynamic or known.nbytes % self.placement.element or access.nbytes % self.placement.element:
             return None  # one of the two may lie outside, or somewhere in an element
-        key = offset - known.offset, min(known.nbytes, nbytes)
+        key = offset - known.offset, min(known.nbytes, access.nbytes), known.offset, access.pointer.multiple
         if key not in self._distances:
             self._distances[key] = self.placement.distance(*key)
         return self._distances[key]
