@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from memlane import report as reports
 from memlane.cli.options import Force, Output
 from memlane.cli.output import output_path
 from memlane.record import load
-from memlane.report.html import write_report
 
 
 def report(
@@ -21,5 +21,5 @@ def report(
     """Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone."""
     trace = load(file)
     path = output_path(output, file, ".html", force)
-    write_report(trace, path, force)
+    reports.write_report(trace, path, force)
     typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")

@@ -1,10 +1,16 @@
-"""What memlane knows, for people and for programs. Inside: numbers <- table <- terminal; json and spreadsheet stand alone; `html` is the page."""
+"""What memlane knows, for people and for programs. Inside: numbers <- table <- terminal; json and spreadsheet stand alone; html is the
+page, picture and show what one access looks like."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from memlane.report.checks import render_reports, reports_document
-from memlane.report.html import write_report
 from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv
 from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
+
+if TYPE_CHECKING:
+    from memlane.report.html import write_report
 
 __all__ = [
     "counts_csv",
@@ -21,3 +27,10 @@ __all__ = [
     "to_text",
     "write_report",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The page brings a template engine, which no other command needs to load."""
+    if name != "write_report":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("memlane.report.html").write_report

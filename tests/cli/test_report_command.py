@@ -1,0 +1,43 @@
+"""`memlane report`: a page from a record file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.conftest import Command
+from tests.report.html.reading import read
+from tests.synthetic import transpose
+
+
+def test_a_page_is_written_next_to_where_one_works(memlane: Command) -> None:
+    transpose().save("transpose.parquet")
+    answer = memlane("report", "transpose.parquet")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.lines == [f"Wrote transpose.html ({Path('transpose.html').stat().st_size / 1e6:.1f} MB); open it in a browser."]
+    root = read(Path("transpose.html").read_text(encoding="utf-8"))
+    assert root.by_id("title").text == "naive, tiled"
+
+
+def test_an_older_page_is_replaced_only_when_asked(memlane: Command) -> None:
+    transpose().save("a.parquet")
+    assert memlane("report", "a.parquet", "-o", "b.html").code == 0
+    refused = memlane("report", "a.parquet", "-o", "b.html")
+    assert (refused.code, refused.err) == (1, "memlane: b.html exists; give --force (force=True in Python) to replace it\n")
+    assert memlane("report", "a.parquet", "-o", "b.html", "--force").code == 0
+
+
+def test_the_record_itself_and_what_is_none_are_refused(memlane: Command) -> None:
+    transpose().save("a.parquet")
+    assert "a.parquet is the input; name another file with --output" in memlane("report", "a.parquet", "-o", "a.parquet", "--force").err
+    Path("b.html").write_text("<p>no record</p>")
+    answer = memlane("report", "b.html", "-o", "c.html")
+    assert answer.code == 1
+    assert "b.html" in answer.err
+    assert not Path("c.html").exists()
+
+
+def test_other_commands_do_not_load_the_template_engine() -> None:
+    code = "import sys, memlane.cli.app; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
