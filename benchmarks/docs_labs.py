@@ -130,8 +130,10 @@ def volume_shapes(document: Document) -> str:
     for (case, metric), row in values.items():
         if metric != "frame rate":
             continue
-        hits = values[case, "hit rate of the texture cache"]["value"]
-        cells = [cell(row["value"]), "-" if hits is None else f"{100 * hits:.1f} %"]
+        hits = values[case, "hit rate of the texture cache"]
+        sectors = hits["peer"].get("sectors looked up")
+        cells = [cell(row["value"]), "-" if hits["value"] is None else f"{100 * hits['value']:.1f} %"]
+        cells += [cell(None if sectors is None else sectors / 1e6)]
         for scheme in ("dependent", "simple"):
             seen = values[f"{case}, {scheme}", "access frequency"]["peer"]
             share = values.get((f"{case}, {scheme}", "share of the warps' time in accesses"))
@@ -139,7 +141,18 @@ def volume_shapes(document: Document) -> str:
             cells += [cell(seen.get("access time, cycles")) + within, "-" if share is None else f"{100 * share['value']:.1f} %"]
         lines.append([case, *cells])
     columns = [f"`{scheme}`: {what}" for scheme in ("dependent", "simple") for what in ("access time, cycles", "of the time")]
-    return table(["view, shape", "frames/s", "hit rate", *columns], lines)
+    return table(["view, shape", "frames/s", "hit rate", "sectors looked up, millions", *columns], lines) + _volume_probes(document)
+
+
+def _volume_probes(document: Document) -> str:
+    """What the probes took of a multiprocessor."""
+    said = {}
+    for row in document["rows"]:
+        scheme, peer = row["case"].rpartition(", ")[2], row["peer"]
+        if "blocks, traced" in peer:
+            pairs = [f"{number(peer[f'{what}, original'])} → {number(peer[f'{what}, traced'])}" for what in ("registers", "blocks")]
+            said[scheme] = f"`{scheme}` {pairs[0]} and {pairs[1]}"
+    return f"\nRegisters of a thread and resident blocks of an SM, without and with probes: {'; '.join(said.values())}.\n" if said else ""
 
 
 def volume_correlations(document: Document) -> str:
@@ -149,6 +162,8 @@ def volume_correlations(document: Document) -> str:
         if row["metric"] in ("Pearson's r", "Spearman's rho"):
             peer, value = row["peer"], row["value"]
             said = "-" if value is None else f"{value:+.2f} ({peer['low']:+.2f} to {peer['high']:+.2f})"
+            if "least without a shape" in peer:
+                said += f"; without one shape {peer['least without a shape']:+.2f} to {peer['most without a shape']:+.2f}"
             found.setdefault(row["case"], {"remark": row["note"]})[row["metric"]] = said
     lines = [[case, one["Pearson's r"], one["Spearman's rho"], one["remark"]] for case, one in found.items()]
     return table(["over the shapes", "Pearson's r", "Spearman's rho", "remark"], lines)

@@ -58,7 +58,20 @@ def test_every_benchmark_names_the_sources_that_it_measures(script: Path) -> Non
 
 
 def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
-    names = ["accuracy", "counts", "emulator", "export", "findings", "latency", "layouts", "overhead", "relayout", "shift", "stamps", "volume"]
+    names = [
+        "accuracy",
+        "counts",
+        "emulator",
+        "export",
+        "findings",
+        "latency",
+        "layouts",
+        "overhead",
+        "relayout",
+        "shift",
+        "stamps",
+        "volume",
+    ]
     assert [path.stem for path in docs.pages()] == names
     for path in docs.pages():
         text = path.read_text(encoding="utf-8")
@@ -173,7 +186,7 @@ def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp
         Row("fig. 5: memory is the limit", "found in 2012", 0.3, "", note="no: 30 %: less"),
     )
     write_result(tmp_path, "volume-shapes", *rows)
-    assert "| (0, 0, 0), 8x16 | 250 | - | 500 ± 12.5 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
+    assert "| (0, 0, 0), 8x16 | 250 | - | - | 500 ± 12.5 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
     assert "| +0.91 (+0.50 to +0.99) | - |" in docs.content("volume-correlations", tmp_path)
     assert "| fig. 5 | memory is the limit | 30 %: less | **no** |" in docs.content("volume-claims", tmp_path)
 

@@ -17,7 +17,7 @@ from memlane.lab.volume import reference
 from memlane.lab.volume.claims import Claim, claims
 from memlane.lab.volume.correlation import pearson, ranks, spearman
 from memlane.lab.volume.frames import Frames, Measured
-from memlane.lab.volume.hits import HITS, MISSES, counted, rate_of
+from memlane.lab.volume.hits import HITS, MISSES, Hits, counted, hits_of
 from memlane.lab.volume.observe import Observed
 from memlane.lab.volume.plots import figures, read
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene
@@ -77,7 +77,7 @@ def frames(
     for view in (FRONT, TURNED):
         for number, shape in enumerate(SHAPES):
             both = {"dependent": seen(1e4 / ours[number], shares[0]), "simple": seen(1e4 / theirs[number], shares[1])}
-            of[view, shape] = Measured(rates[number], None if hits is None else hits[number], both)
+            of[view, shape] = Measured(rates[number], None if hits is None else Hits(hits[number], 1e6), both)
     return Frames(of, 1, "" if hits else "ncu was not found on PATH")
 
 
@@ -97,6 +97,11 @@ def test_a_machine_like_that_of_2012_agrees() -> None:
 def test_a_machine_where_stamps_that_wait_mislead_does_not() -> None:
     found = held(frames(RISING, RISING[::-1], RISING, [0.1 * rate / 100 for rate in RISING]))
     assert [found[figure] for figure in ("6a", "6b", "7a", "7b", "7", "8b", "9a", "9b", "9")] == ["no"] * 9
+
+
+def test_a_coefficient_that_may_be_0_is_right_by_its_sign_alone() -> None:
+    found = held(frames(RISING, RISING, [1, 2, 3, 5, 7, 9, 5, 4], [0.1 * rate / 100 for rate in RISING]))
+    assert (found["6b"], found["7b"]) == ("by its sign; the interval has 0 in it",) * 2
 
 
 def test_frame_rates_that_hardly_differ_are_named_instead_of_a_correlation() -> None:
@@ -154,7 +159,7 @@ def test_shares_of_time_are_judged_by_the_half() -> None:
 
     assert [claim.holds for claim in five((0.8, 0.1))] == ["yes", "yes", "yes"]
     assert [claim.holds for claim in five((0.4, 0.6))] == ["no", "no", "yes"]
-    assert five((0.8, 0.1))[1].here == "dependent: 80 % and 80 %"
+    assert five((0.8, 0.1))[1].here == "dependent: 80 % (1x128) and 80 % (128x1)"
 
 
 class Warps(Observed):
@@ -238,9 +243,9 @@ the program says something
 
 def test_counters_are_read_from_the_table_of_the_profiler() -> None:
     launches = profiler.read(TABLE)
-    assert [rate_of(one) for one in launches] == [0.75, 0.5]
-    assert rate_of({"l1tex__t_sector_hit_rate.pct": 87.5}) == 0.875
-    assert rate_of({}) is None
+    assert [hits_of(one) for one in launches] == [Hits(0.75, 4000), Hits(0.5, 2000)]
+    assert hits_of({"l1tex__t_sector_hit_rate.pct": 87.5}) == Hits(0.875)
+    assert hits_of({}) is None
     assert profiler.read("==ERROR== nothing") == []
 
 
@@ -254,7 +259,7 @@ def fake_profiler(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> N
 def test_hit_rates_come_from_the_profiler_in_the_order_of_the_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_profiler(tmp_path, monkeypatch, TABLE)
     frames = [(FRONT, "1x128"), (FRONT, "8x16")]
-    assert counted(FakeTarget(), Scene(16, 16), frames) == ({frames[0]: 0.75, frames[1]: 0.5}, "")
+    assert counted(FakeTarget(), Scene(16, 16), frames) == ({frames[0]: Hits(0.75, 4000), frames[1]: Hits(0.5, 2000)}, "")
     assert counted(FakeTarget(), Scene(16, 16), frames[:1]) == ({}, "ncu saw 2 launches of 1")
 
 
@@ -263,7 +268,7 @@ def test_a_profiler_that_knows_no_textures_is_asked_for_all_accesses(tmp_path: P
     fake_profiler(tmp_path, monkeypatch, "")
     refusal = f"case $* in *{HITS}*) echo '==ERROR== Failed to find metric {HITS}'; exit 1;; esac"
     (tmp_path / "ncu").write_text(f"#!/bin/sh\n{refusal}\ncat <<'END'\n{table}END\n")
-    assert counted(FakeTarget(), Scene(16, 16), [(FRONT, "1x128")]) == ({(FRONT, "1x128"): 0.875}, "")
+    assert counted(FakeTarget(), Scene(16, 16), [(FRONT, "1x128")]) == ({(FRONT, "1x128"): Hits(0.875)}, "")
 
 
 def test_why_there_are_no_counters_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ PAIR = ("2x64", "8x16")
 RATE, HIT = "frame rate", "hit rate"
 ALL_SAME = "access times are the same with every shape, to 1 %"
 ALIKE_TIMES = "access times are alike, to 1 %"
+BY_SIGN = "by its sign; the interval has 0 in it"
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 
 
@@ -105,7 +106,7 @@ def _shares(frames: Frames) -> list[Claim]:
         if len(shares) < len(ends):
             found.append(Claim("5", text, "no fetch was recorded", None, UNKNOWN))
             continue
-        here = f"{scheme}: {100 * shares[0]:.0f} % and {100 * shares[1]:.0f} %"
+        here = f"{scheme}: {100 * shares[0]:.0f} % ({SLOW}) and {100 * shares[1]:.0f} % ({FAST})"
         found.append(Claim("5", text, here, max(shares) if scheme == SIMPLE else min(shares), _word(all(map(tests[scheme], shares)))))
     faster = ends[1].per_second / ends[0].per_second
     here = f"128x1 has {faster:.2f} times the frame rate of 1x128"
@@ -141,7 +142,7 @@ def _decided(
     figure: str,
     text: str,
     shapes: tuple[str, ...],
-    test: Callable[[Coefficient], bool],
+    test: Callable[[Coefficient], str],
 ) -> Claim:
     coefficient = correlation(frames, view, scheme, against, shapes)
     apart = spread(frames, view)
@@ -151,19 +152,21 @@ def _decided(
     here = f"r = {coefficient.value:+.2f} ({coefficient.low:+.2f} to {coefficient.high:+.2f}), {coefficient.count} shapes"
     if against == RATE and apart < ALIKE:
         return Claim(figure, text, here, coefficient.value, f"frame rates hardly differ ({100 * apart:.1f} %)")
-    return Claim(figure, text, here, coefficient.value, _word(test(coefficient)))
+    return Claim(figure, text, here, coefficient.value, test(coefficient))
 
 
 def _strong(frames: Frames, view: View, against: str, figure: str, text: str) -> Claim:
-    return _decided(frames, view, DEPENDENT, against, figure, text, SHAPES, lambda one: one.value >= STRONG and one.low > 0)
+    return _decided(frames, view, DEPENDENT, against, figure, text, SHAPES, lambda one: _word(one.value >= STRONG and one.low > 0))
 
 
 def _weak(frames: Frames, view: View, scheme: str, against: str, figure: str, text: str) -> Claim:
-    return _decided(frames, view, scheme, against, figure, text, SHAPES, lambda one: one.value < STRONG)
+    return _decided(frames, view, scheme, against, figure, text, SHAPES, lambda one: _word(one.value < STRONG))
 
 
 def _opposite(frames: Frames, view: View, against: str, figure: str, text: str) -> Claim:
-    return _decided(frames, view, SIMPLE, against, figure, text, WIDE, lambda one: one.value < 0)
+    return _decided(
+        frames, view, SIMPLE, against, figure, text, WIDE, lambda one: BY_SIGN if one.value < 0 < one.high else _word(one.value < 0)
+    )
 
 
 def _better(frames: Frames, view: View, figure: str) -> Claim:

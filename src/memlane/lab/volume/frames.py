@@ -9,7 +9,7 @@ import numpy as np
 
 from memlane.lab.seam import Request
 from memlane.lab.volume import reference
-from memlane.lab.volume.hits import Frame, counted, modelled
+from memlane.lab.volume.hits import Frame, Hits, counted, modelled
 from memlane.lab.volume.observe import Observed, watch
 from memlane.lab.volume.reference import Picture
 from memlane.lab.volume.renderer import Renderer
@@ -33,10 +33,15 @@ class Measured:
 
     per_second: float
     """Frames per second, of launches without probes."""
-    hit_rate: float | None
-    """A share; None where it is not known."""
+    hits: Hits | None
+    """None where they are not known."""
     observed: Mapping[str, Observed | None]
     """By scheme; None where no fetch was recorded."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """A share; None where it is not known."""
+        return self.hits.rate if self.hits else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ VIEW;VIEW SHAPE;SHAPE TARGET`, where a view is `0,0,0`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from memlane.lab.profiler import profile
 from memlane.lab.volume.reference import Picture
@@ -25,8 +26,18 @@ TIMEOUT_S = 75.0
 Frame = tuple[View, str]
 
 
-def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, float], str]:
-    """The hit rate of each frame as a share, from the profiler; and why there is none where there is none."""
+@dataclass(frozen=True)
+class Hits:
+    """What the texture cache had."""
+
+    rate: float
+    """A share of the sectors that were looked up."""
+    sectors: float | None = None
+    """So many were looked up in a frame; None where that is not known."""
+
+
+def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, Hits], str]:
+    """The hit rate of each frame from the profiler; and why there is none where there is none."""
     views, shapes = list(dict.fromkeys(view for view, _ in frames)), list(dict.fromkeys(shape for _, shape in frames))
     said = ";".join(f"{view.alpha!r},{view.beta!r},{view.gamma!r}" for view in views)
     program = ["-m", "memlane.lab.volume", "render", str(scene.size), str(scene.image), said, ";".join(shapes), target.name]
@@ -38,24 +49,26 @@ def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict
     rendered = [(view, shape) for view in views for shape in shapes]
     if len(found.launches) != len(rendered):
         return {}, f"ncu saw {len(found.launches)} launches of {len(rendered)}"
-    rates = {frame: rate_of(metrics) for frame, metrics in zip(rendered, found.launches, strict=True)}
+    rates = {frame: hits_of(metrics) for frame, metrics in zip(rendered, found.launches, strict=True)}
     known = {frame: rate for frame, rate in rates.items() if rate is not None and frame in frames}
     return known, "" if len(known) == len(frames) else f"ncu knows neither {HITS} nor {ALL} here"
 
 
-def rate_of(metrics: Mapping[str, float]) -> float | None:
-    """A hit rate, as a share, of the counters of a launch."""
-    if metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0) > 0:
-        return metrics.get(HITS, 0.0) / (metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0))
-    return metrics[ALL] / 100.0 if ALL in metrics else None
+def hits_of(metrics: Mapping[str, float]) -> Hits | None:
+    """The hit rate by the counters of a launch."""
+    sectors = metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0)
+    if sectors > 0:
+        return Hits(metrics.get(HITS, 0.0) / sectors, sectors)
+    return Hits(metrics[ALL] / 100.0) if ALL in metrics else None
 
 
-def modelled(target: Target, renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture]) -> dict[Frame, float]:
+def modelled(target: Target, renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture]) -> dict[Frame, Hits]:
     """The hit rate of each frame by `texture_cache`."""
     kernel = renderer.loaded["render"]
     resident = target.resident_blocks(kernel, 128, 0)
     return {
-        (view, shape): modelled_rate(target.chip, renderer.scene, view, shape, pictures[view].fetched, resident) for view, shape in frames
+        (view, shape): Hits(modelled_rate(target.chip, renderer.scene, view, shape, pictures[view].fetched, resident))
+        for view, shape in frames
     }
 
 

@@ -36,7 +36,8 @@ def rows(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim]) -
 def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
     yield Row(case, FRAME_RATE, _rounded(one.per_second), "frames/s", better="higher")
     reason = "" if one.hit_rate is not None else f"unknown: {frames.hits_unknown}"
-    yield Row(case, HIT_RATE, None if one.hit_rate is None else _rounded(one.hit_rate), "share", better="higher", note=reason)
+    sectors = {"sectors looked up": _rounded(one.hits.sectors)} if one.hits and one.hits.sectors else {}
+    yield Row(case, HIT_RATE, None if one.hit_rate is None else _rounded(one.hit_rate), "share", None, "higher", sectors, reason)
     for scheme, seen in one.observed.items():
         if seen is None:
             yield Row(f"{case}, {scheme}", FREQUENCY, None, "", note="no fetch was recorded")
