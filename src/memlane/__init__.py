@@ -116,6 +116,11 @@ def load_ipython_extension(shell: object) -> None:
     import_module("memlane.notebook").load_ipython_extension(shell)
 
 
+def unload_ipython_extension(shell: object) -> None:
+    """What `%unload_ext memlane` does."""
+    import_module("memlane.notebook").unload_ipython_extension(shell)
+
+
 def _show_in_notebook() -> None:
     """Where IPython runs already, let traces, counts and findings show themselves there. Elsewhere it loads nothing."""
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)

@@ -1,0 +1,139 @@
+"""`%%memlane`: a cell whose launches are traced, or counted."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from memlane.errors import CommandError, MemlaneError
+
+_USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What stands behind `%%memlane`."""
+
+    target: str
+    scheme: str
+    counts: bool
+    only_count: bool
+    show: str
+    into: str
+
+
+def magic_of(shell: Any) -> Callable[[str, str], None]:
+    """The cell magic for one InteractiveShell."""
+
+    def memlane(line: str, cell: str) -> None:
+        """Trace the launches of the cell, and show the table and the findings.
+
+        --target NAME     where to run: cuda:0, emulator:h200, ...
+        --scheme NAME     the probe
+        --counts          on a GPU, count transactions too
+        --only-count      count transactions, and trace nothing
+        --show FILE:LINE  draw the costliest access of a source line as well (on the emulator)
+        --into NAME       keep the trace (or the counts) in this variable
+        """
+        _run(shell, _parse(line), cell)
+
+    return memlane
+
+
+def _run(shell: Any, options: _Options, cell: str) -> None:
+    from memlane.launch import observing
+    from memlane.measure import Counter, Tracer
+    from memlane.targets import override
+
+    watcher: Any = Counter() if options.only_count else Tracer(_trace_options(options.scheme), counts=options.counts)
+    with override(options.target or None, everywhere=True), observing(watcher, everywhere=True):
+        outcome = shell.run_cell(cell)
+    if not watcher.seen:
+        if outcome.success:
+            _refuse("the cell launched no kernel through memlane, so there is nothing to show")
+        return
+    try:
+        found = watcher.finish()
+    except MemlaneError as error:
+        if not outcome.success:  # What the cell said is on the screen already.
+            return
+        raise _usage_error(str(error)) from None
+    _show(shell, options, found, getattr(watcher, "sources", {}))
+
+
+def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
+    from IPython.display import display
+
+    from memlane.diagnose import explain
+
+    for one in found if options.only_count else [found]:
+        display(one)
+    display(explain(found, sources) if options.only_count else explain(found))
+    if options.show:
+        display(_picture(found, options.show))
+    if options.into:
+        shell.user_ns[options.into] = found
+
+
+def _picture(trace: Any, place: str) -> Any:
+    from IPython.display import SVG
+
+    from memlane.report.show import SourcePlace, drawn, examples_at
+
+    try:
+        return SVG(drawn(trace, examples_at(trace, SourcePlace.parse(place))[0]))
+    except CommandError as error:
+        raise _usage_error(str(error)) from None
+
+
+def _trace_options(scheme: str) -> Any:
+    from memlane.instrument import TraceOptions
+
+    try:
+        return TraceOptions(scheme)
+    except (MemlaneError, ValueError) as error:
+        raise _usage_error(str(error)) from None
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that tells IPython what is wrong, and does not end it."""
+
+    def error(self, message: str) -> NoReturn:
+        _refuse(f"{message}; {_USAGE}")
+
+
+def _parse(line: str) -> _Options:
+    parser = _Parser(prog="%%memlane", add_help=False, allow_abbrev=False)
+    for name in ("--target", "--show", "--into"):
+        parser.add_argument(name, default="")
+    parser.add_argument("--scheme", default="dependent")
+    for flag in ("--counts", "--only-count"):
+        parser.add_argument(flag, action="store_true")
+    options = _Options(**vars(parser.parse_args(_words(line))))
+    if options.into and not options.into.isidentifier():
+        _refuse(f"--into {options.into}: that is no name of a variable")
+    if options.only_count and (options.show or options.counts):
+        _refuse("--only-count counts and traces nothing; leave out --show and --counts")
+    return options
+
+
+def _words(line: str) -> Sequence[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        _refuse(f"{error}; {_USAGE}")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise _usage_error(message)
+
+
+def _usage_error(message: str) -> Exception:
+    """What IPython shows as one line."""
+    from IPython.core.error import UsageError
+
+    error: Exception = UsageError(message)
+    return error
