@@ -1,4 +1,4 @@
-"""`memlane trace` of a part of a launch, and `memlane explain` of what it wrote."""
+"""`memlane trace` of a part of a launch and of stores that others see, and `memlane explain` of what it wrote."""
 
 from __future__ import annotations
 
@@ -48,6 +48,23 @@ def test_windows_of_all_kinds(memlane: Command) -> None:
 def test_windows_that_make_no_sense_are_refused_before_anything_runs(memlane: Command, options: tuple[str, ...], message: str) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, *options)
     assert (answer.code, answer.err, answer.out) == (1, message, "")
+
+
+def test_stores_are_timed_until_others_see_them(memlane: Command) -> None:
+    answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--stores", "device", "--kind", "store")
+    assert (answer.code, answer.err) == (0, "")
+    stored = load("transpose.parquet")
+    assert {site.space: site.completeness for site in stored.sites} == {"global": "device-visible", "shared": "block-visible"}
+    rows = [line for line in answer.lines if line.startswith("  st.")]
+    assert len(rows) == 2
+    assert all(" visible " in row for row in rows)
+    assert "Timed until every thread of the device sees what they store" in answer.out
+
+
+def test_stores_that_nobody_can_wait_for_are_refused(memlane: Command) -> None:
+    answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--stores", "device", "--scheme", "simple")
+    assert answer.code == 1
+    assert "the scheme simple does not wait for anything, so it cannot time stores until device; choose among dependent" in answer.err
 
 
 def test_a_window_beside_every_launch(memlane: Command) -> None:
