@@ -31,6 +31,8 @@ RATE, HIT = "frame rate", "hit rate"
 ALL_SAME = "access times are the same with every shape, to 1 %"
 ALIKE_TIMES = "access times are alike, to 1 %"
 BY_SIGN = "by its sign; the interval has 0 in it"
+MODELLED = "a model cannot tell"
+"""Of an emulator's times, in which every fetch of a texture takes as long as any other."""
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 
 

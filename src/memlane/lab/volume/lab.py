@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from memlane.errors import MemlaneError
+from memlane.errors import CommandError, MemlaneError
 from memlane.lab.result import Result, Row
 from memlane.lab.seam import Lab, Request
-from memlane.lab.volume.claims import PAIR, claims
+from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
 from memlane.lab.volume.observe import Observed, watch
 from memlane.lab.volume.plots import figures
@@ -26,6 +27,7 @@ SOURCES = [
     "src/memlane/lab/profiler.py",
 ]
 CASES = ("image", "share", "frequency", "warps")
+ENDS = (SHAPES[0], SHAPES[-1])
 SM = "0"
 """The multiprocessor whose warps are looked at one by one."""
 
@@ -39,6 +41,9 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     """Render, and measure what is wanted: `image` compares with NumPy, `share` is figure 5 of the publication, `frequency` figures 6 to 9,
     `warps` figures 10 and 11."""
     chosen = request.chosen(CASES)
+    for case, shapes in (("share", ENDS), ("warps", PAIR)):
+        if case in request.only and not set(shapes) <= set(settings.shapes):
+            raise CommandError(f"--only {case} compares {' with '.join(shapes)}; leave --shape out, or name both")
     request.tell("the volume")
     renderer = Renderer(target, settings.scene(target, request.quick))
     views = settings.views
@@ -49,6 +54,8 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     frames = measure(renderer, _wanted(chosen, settings), pictures, request)
     warps, failed = _along_an_sm(renderer, settings, request) if "warps" in chosen else ({}, [])
     said = claims(frames, warps if views[-1] == TURNED else {})
+    if target.modelled:
+        said = [replace(claim, holds=MODELLED) for claim in said]
     made = tables(frames, warps, views[-1], said)
     return Result("volume", (*found, *rows(frames, warps, said), *failed), made, figures(made), shots)
 
@@ -62,8 +69,7 @@ def _wanted(chosen: Sequence[str], settings: Settings) -> list[tuple[View, str]]
     """The frames to time and to trace: all of them, or those of figure 5."""
     if "frequency" in chosen:
         return [(view, shape) for view in settings.views for shape in settings.shapes]
-    ends = [shape for shape in (SHAPES[0], SHAPES[-1]) if shape in settings.shapes]
-    return [(settings.views[0], shape) for shape in ends] if "share" in chosen else []
+    return [(settings.views[0], shape) for shape in ENDS if shape in settings.shapes] if "share" in chosen else []
 
 
 def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tuple[dict[str, Observed], list[Row]]:
