@@ -190,7 +190,8 @@ def _records(
     row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
     place = np.concatenate([_counting(led), others[1]])
     raw = places[row, place]
-    if len(others[0]):
+    if len(others[0]) or ((raw["start"][1:] < raw["start"][:-1]) & (row[1:] == row[:-1])).any():
+        # What others than lane 0 led comes behind; and a window that closes in front of a consumer is recorded when it closes.
         order = _by_row_and_start(row, raw["start"])
         raw, row = raw[order], row[order]
     records = np.zeros(len(raw), ACCESS_DTYPE)

@@ -1,0 +1,220 @@
+"""What the consumers of loads wait, as the emulator's clock has it: kernels whose overlap is known by construction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from memlane.instrument import Decoded, Selection, TraceOptions, buffer_layout, trace
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.instrument.running import Run
+from tests.instrument.test_traced_runs import EARLY, LOOP, WITHOUT_LANE_0
+
+HEAD = """
+    .reg .u32 %i, %n, %s, %v<9>; .reg .u64 %a, %o; .reg .pred %q<3>;
+    ld.param.u64 %a, [p];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %a, %a, %o;
+    mov.u32 %s, 0;
+"""
+DRAM = 600
+"""Less than a load from DRAM takes on the chip of the tests, by its file."""
+WINDOW = 30
+"""More than the wait for a value that is there; with an instruction for each line of the probe, as it is modelled."""
+
+
+@lru_cache
+def run(body: str) -> Run:
+    return Run(kernel(HEAD + body), "k", 1, 32, (np.arange(1 << 16, dtype=np.uint32),))
+
+
+def loads(body: str, scheme: str = "exposed") -> npt.NDArray[Any]:
+    """The records of the loads, with their `cycles`; the outcome is that of the plain kernel."""
+    launch = run(body)
+    result, decoded, _ = launch.traced(scheme, buffer_layout(1, 64), Selection(kinds={"load"}))
+    assert np.array_equal(result, launch.plain())
+    assert decoded.lost == 0
+    return decoded.records
+
+
+def cycles(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.asarray(records["end"] - records["start"])
+
+
+def test_independent_loads_overlap_and_the_first_consumer_waits_for_all() -> None:
+    body = "".join(f"ld.global.u32 %v{n}, [%a+{4096 * n}];" for n in range(6))
+    body += "".join(f"add.u32 %s, %s, %v{n};" for n in range(6)) + "st.global.u32 [%a], %s; ret;"
+    found = loads(body)
+    assert found["site"].tolist() == list(range(6))
+    assert (cycles(found) > DRAM).all()
+    assert 0 < found["exposed"][0] < cycles(found)[0], "the others were sent out in the meantime"
+    assert (found["exposed"][1:] < WINDOW).all(), "they came while the first consumer waited"
+    assert found["end"].max() - found["start"].min() < 2 * DRAM
+    apart = loads(body, "dependent")
+    assert apart["end"].max() - apart["start"].min() > 6 * DRAM, "one by one, with a wait behind each"
+    assert not apart["exposed"].any()
+
+
+def test_in_a_chain_everything_is_exposed() -> None:
+    found = loads("""
+        ld.global.u32 %v1, [%a]; and.b32 %v1, %v1, 1; mul.wide.u32 %o, %v1, 4096; add.u64 %a, %a, %o;
+        ld.global.u32 %v2, [%a+65536]; and.b32 %v2, %v2, 1; mul.wide.u32 %o, %v2, 4096; add.u64 %a, %a, %o;
+        ld.global.u32 %v3, [%a+131072]; st.global.u32 [%a], %v3; ret;""")
+    assert len(found) == 3
+    assert (cycles(found) > DRAM).all()
+    assert (cycles(found) - found["exposed"] < WINDOW).all()
+
+
+def test_long_arithmetic_hides_a_load() -> None:
+    """600 multiplications, each needing the one before, take longer than the load, which nobody then waits for."""
+    found = loads("ld.global.u32 %v1, [%a];" + "mad.lo.u32 %i, %i, %i, 7;" * 600 + "add.u32 %v1, %v1, %i; st.global.u32 [%a], %v1; ret;")
+    assert cycles(found)[0] > 600 * 4
+    assert found["exposed"][0] < WINDOW
+
+
+def test_half_of_a_load_is_hidden() -> None:
+    """What the arithmetic between takes by its own two clock reads is missing from the wait."""
+    between = "mad.lo.u32 %i, %i, %i, 7;" * 60
+    rest = "add.u32 %v1, %v1, %i; st.global.u32 [%a], %v1; ret;"
+    bare, filled = (loads(f"ld.global.u32 %v1, [%a];{text}{rest}")[0] for text in ("", between))
+    assert 59 * 4 <= bare["exposed"] - filled["exposed"] <= 60 * 5
+    assert abs((filled["end"] - filled["start"]) - (bare["end"] - bare["start"])) < WINDOW, "the load itself took as long"
+
+
+def test_moves_hand_a_value_on_and_do_not_consume_it() -> None:
+    rest = "mad.lo.u32 %i, %i, %i, 7;" * 600 + "add.u32 %v2, %v2, %i; st.global.u32 [%a], %v2; ret;"
+    assert loads("ld.global.u32 %v1, [%a]; mov.u32 %v2, %v1;" + rest)["exposed"][0] < WINDOW
+
+
+def test_where_nothing_consumes_the_value_nothing_is_exposed() -> None:
+    """All lanes go the way on which nothing reads it."""
+    found = loads("""
+        ld.global.u32 %v1, [%a]; setp.lt.u32 %q1, %i, 100; @%q1 bra over;
+        add.u32 %v1, %v1, 1; st.global.u32 [%a], %v1;
+    over:
+        ret;""")
+    assert (found["site"].tolist(), found["exposed"].tolist()) == ([0], [0])
+    assert cycles(found)[0] > DRAM, "and its end is complete even so"
+
+
+def test_a_value_from_either_of_two_loads_is_waited_for_once() -> None:
+    """Half of the warp loads here, half there, and one instruction reads what either brought: a record for each half."""
+    found = loads("""
+        setp.lt.u32 %q1, %i, 16; @%q1 bra low;
+        ld.global.u32 %v1, [%a+4096]; bra both;
+    low:
+        ld.global.u32 %v1, [%a+65536];
+    both:
+        add.u32 %v1, %v1, 1; st.global.u32 [%a], %v1; ret;""")
+    assert Counter(found["active_mask"].tolist()) == {0xFFFF: 1, 0xFFFF0000: 1}
+    assert len(set(found["end"].tolist())) == 1
+    assert len(set(found["exposed"].tolist())) == 1
+    assert found["exposed"][0] > DRAM // 2
+
+
+BODIES = {
+    "guarded load": """
+        setp.lt.u32 %q1, %i, 7; mov.u32 %v1, 3; @%q1 ld.global.u32 %v1, [%a]; add.u32 %v1, %v1, 1; st.global.u32 [%a], %v1; ret;""",
+    "lanes leave with the value": """
+        ld.global.u32 %v1, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 exit; add.u32 %v1, %v1, 1; st.global.u32 [%a], %v1; ret;""",
+    "loaded before the loop": """
+        ld.global.u32 %v1, [%a]; mov.u32 %n, 0;
+    again:
+        add.u32 %s, %s, %v1; ld.global.u32 %v2, [%a+4096]; add.u32 %s, %s, %v2; add.u32 %n, %n, 1; setp.lt.u32 %q1, %n, %i;
+        @%q1 bra again;
+        st.global.u32 [%a], %s; ret;""",
+    "fetched ahead": """
+        ld.global.u32 %v1, [%a]; mov.u32 %n, 0;
+    again:
+        add.u32 %s, %s, %v1; ld.global.u32 %v1, [%a+4096]; add.u64 %a, %a, 128; add.u32 %n, %n, 1; setp.lt.u32 %q1, %n, 9;
+        @%q1 bra again;
+        st.global.u32 [%a], %s; ret;""",
+    "read in one branch only": """
+        ld.global.u32 %v1, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 bra over; add.u32 %s, %s, %v1;
+    over:
+        st.global.u32 [%a], %s; ret;""",
+    "overwritten before it is read": """
+        ld.global.u32 %v1, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 bra over; add.u32 %s, %s, %v1;
+    over:
+        mov.u32 %v1, 5; add.u32 %s, %s, %v1; st.global.u32 [%a], %s; ret;""",
+    "halves": WITHOUT_LANE_0.replace("[out]", "[p]"),
+    "loop": LOOP.replace("[out]", "[p]"),
+    "early": EARLY.replace("[out]", "[p]"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_there_is_a_record_for_every_access_as_with_a_wait_behind_it(name: str) -> None:
+    launch = run(BODIES[name]) if "[%a" in BODIES[name] else Run(kernel(BODIES[name]), "k", 1, 32, (np.arange(64, dtype=np.uint32),))
+    expected = launch.plain()
+
+    def accesses(scheme: str, room: int) -> tuple[Counter[tuple[int, int]], int]:
+        result, decoded, _ = launch.traced(scheme, buffer_layout(1, room, 200))
+        assert np.array_equal(result, expected)
+        rows = decoded.records
+        assert (rows["end"] >= rows["start"]).all()
+        return Counter(zip(rows["site"].tolist(), rows["active_mask"].tolist(), strict=True)), decoded.lost
+
+    told, lost = accesses("dependent", 200)
+    assert (accesses("exposed", 200), lost) == ((told, 0), 0)
+    _, lost_apart = accesses("dependent", 1)
+    assert accesses("exposed", 1)[1] == lost_apart, "losses as well"
+
+
+def test_the_rows_of_a_warp_come_by_start() -> None:
+    """The first load closes last."""
+    found = loads("""
+        ld.global.u32 %v1, [%a]; ld.global.u32 %v2, [%a+4096]; ld.global.u32 %v3, [%a+8192];
+        add.u32 %s, %s, %v3; add.u32 %s, %s, %v2; add.u32 %s, %s, %v1; st.global.u32 [%a], %s; ret;""")
+    assert found["site"].tolist() == [0, 1, 2]
+    assert (np.diff(found["start"]) > 0).all()
+    assert (np.diff(found["end"]) < 0).all()
+    assert found["exposed"].argmax() == 2, "the first consumer waits"
+
+
+def test_a_matrix_product_is_the_same_to_the_bit() -> None:
+    module = example(next(path for path in EXAMPLES if path.stem == "matmul"))
+    symbol = next(iter(module.kernels))
+    values = np.random.default_rng(5).random((2, 32, 32), "f4")
+    launch = Run(module, symbol, (2, 2), (16, 16), (np.zeros((32, 32), "f4"), values[0], values[1], 32))
+    result, decoded, traced = launch.traced("exposed", buffer_layout(32, 400), Selection(kinds={"load"}))
+    assert np.array_equal(result, launch.plain())
+    assert decoded.lost == 0
+    followed = {site for closings in traced.closings.values() for site in closings}
+    assert set(decoded.records["site"].tolist()) <= followed == {site.id for site in traced.sites if site.kind == "load"}
+
+
+def sites(body: str) -> list[tuple[str, str]]:
+    found = trace(kernel(HEAD + body), TraceOptions("exposed", Selection(kinds={"load", "store"}))).sites
+    return [(site.scheme, site.fallback) for site in found if site.kind == "load" or site.scheme == "exposed"]
+
+
+def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason() -> None:
+    again = """
+        ld.global.u32 %v1, [%a];
+    again:
+        ld.global.u32 %v2, [%a+4096]; add.u32 %s, %s, %v1; mov.u32 %v1, %v2; add.u64 %a, %a, 128; add.u32 %i, %i, 1;
+        setp.lt.u32 %q1, %i, 9; @%q1 bra again;
+        st.global.u32 [%a], %s; ret;"""
+    assert sites(again) == [("exposed", ""), ("dependent", "it may be executed again before what it loads is read")]
+    many = "".join(f".reg .u32 %w{n}; ld.global.u32 %w{n}, [%a+{4 * n}];" for n in range(10))
+    many += "".join(f"add.u32 %s, %s, %w{n};" for n in range(10)) + "st.global.u32 [%a], %s; ret;"
+    crowded = ("dependent", "more than 8 loads are under way there")
+    assert sites(many) == [("exposed", "")] * 8 + [crowded] * 2
+    hidden = """
+        { .reg .u32 %t; ld.global.u32 %t, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 bra over; add.u32 %s, %s, %t; }
+    over:
+        st.global.u32 [%a], %s; ret;"""
+    assert sites(hidden) == [("dependent", "what it loads is out of sight where no instruction reads it any more")]
+    assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
+
+
+def test_other_schemes_record_nothing_exposed() -> None:
+    decoded: Decoded = run("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %v1; ret;").traced("consume", buffer_layout(1, 8))[1]
+    assert decoded.records["exposed"].tolist() == [0, 0]
