@@ -1,10 +1,10 @@
 """Passes that give kernels other addresses for what they compute anyway: valid module in, valid module out.
 
-arrays        the arrays in shared memory of a module, and which of them a name means
-provenance    which registers hold addresses of which array, instruction by instruction
-emit          the steps of an index map as PTX
-placement     a layout as a map of byte offsets of one array: what it gives for constants, what it tears, what it costs
-relayout      every access to one array through a layout
+    arrays                  the arrays in shared memory of a module, and which of them a name means
+    values <- arithmetic    what a register may hold, and what instructions make of that
+    provenance              which registers hold addresses of which array, instruction by instruction
+    placement, emit         a layout as a map of the bytes of an array: what it gives for constants and what it tears; the map as PTX
+    writer <- relayout      a function written anew with other addresses; what may be done, the tables, the room
 """
 
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays

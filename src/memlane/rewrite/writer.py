@@ -28,7 +28,8 @@ from memlane.ptx import (
 from memlane.rewrite.arrays import SharedArray
 from memlane.rewrite.emit import LookUp, emit
 from memlane.rewrite.placement import Placement
-from memlane.rewrite.provenance import ArrayAccess, Pointer
+from memlane.rewrite.provenance import ArrayAccess
+from memlane.rewrite.values import Pointer
 
 
 def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None:

@@ -1,0 +1,164 @@
+"""What instructions make of addresses and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memlane.ptx import SCALAR_TYPES, Instruction, Operand, Register
+from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, merged, multiple
+
+
+def reason(one: Instruction) -> str:
+    effect = one.form.effect
+    if effect == "call":
+        return "its address is passed to a call"
+    if effect in ("store", "atomic", "reduction"):
+        space = next(iter(one.form.addresses.values()), "")
+        return "its address is passed to a call" if space == "param" else "its address is stored to memory"
+    if effect == "warp":
+        return "its address is given to other lanes"
+    if one.opcode in ("setp", "set"):
+        return "its address is compared with something else than its own addresses and 0"
+    return f"`{one.name}` computes with its address in a way that is not followed"
+
+
+# Each rule takes an instruction with its source operands and their values, at least one of them a pointer and none mixed. It gives the
+# value of the result in a tuple, or None where it does not follow.
+
+_Found = tuple[Value] | None
+
+
+def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    value = values[0]
+    if not isinstance(value, Pointer) or not isinstance(one.operands[one.form.operands["d"]], Register):
+        return None
+    return (replace(value, bits=_bits(one)),)
+
+
+def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    """An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
+    value, bits = values[0], _bits(one)
+    kind = one.form.types.get("d", "")
+    if not isinstance(value, Pointer) or kind[:1] not in "us" or bits < 32 or (value.generic and bits < 64):
+        return None
+    source = one.form.types.get("a", "")
+    return None if SCALAR_TYPES[source].bits < 32 else (replace(value, bits=bits),)
+
+
+def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    value = values[0]
+    if not isinstance(value, Pointer) or (one.slot("space") or "").partition("::")[0] != "shared":
+        return None
+    to_shared = one.has("to")
+    return (replace(value, generic=not to_shared, bits=_bits(one)),) if value.generic == to_shared else None
+
+
+def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    first, second = values
+    if isinstance(first, Pointer) and isinstance(second, Number):
+        return _moved(one, first, constant(operands[1]), second.multiple)
+    if isinstance(second, Pointer) and isinstance(first, Number):
+        return _moved(one, second, constant(operands[0]), first.multiple)
+    return None
+
+
+def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    first, second = values
+    if isinstance(first, Pointer) and isinstance(second, Pointer):
+        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
+    number = constant(operands[1])
+    return _moved(one, first, None if number is None else -number, multiple(second)) if isinstance(first, Pointer) else None
+
+
+def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    a, b, c = values
+    if one.has("hi") or not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(c, Pointer):
+        return None
+    factors = constant(operands[0]), constant(operands[1])
+    known = None if factors[0] is None or factors[1] is None else factors[0] * factors[1]
+    return _moved(one, c, known, min(MOST, a.multiple * b.multiple))
+
+
+def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    """Where only bits below the alignment of the array change, those of the address are those of the offset."""
+    place = next(place for place, value in enumerate(values) if isinstance(value, Pointer))
+    value, number = values[place], constant(operands[1 - place])
+    if not isinstance(value, Pointer) or number is None:
+        return None
+    changed = ~number if one.opcode == "and" else number
+    if not 0 <= changed & (1 << _bits(one)) - 1 < value.array.align:
+        return None
+    if value.offset is None:
+        return (replace(value, bits=_bits(one), multiple=1),)
+    offset = {"and": value.offset & number, "or": value.offset | number, "xor": value.offset ^ number}[one.opcode]
+    return (replace(value, bits=_bits(one), offset=offset),)
+
+
+def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    return (merged(values[0], values[1]),)
+
+
+def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    first, second = values[:2]
+    if isinstance(first, Pointer) and isinstance(second, Pointer):
+        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
+    number = constant(operands[1] if isinstance(first, Pointer) else operands[0])
+    return (ANY,) if number == 0 else None
+
+
+def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+    return (ANY,)
+
+
+def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> _Found:
+    if pointer.generic and _bits(one) < 64:
+        return None
+    offset = None if by is None or pointer.offset is None else pointer.offset + by
+    return (replace(pointer, bits=_bits(one), offset=offset, multiple=min(multiple(pointer), steps)),)
+
+
+def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Operand]) -> int:
+    """The power of two of which the result is a multiple, all operands being numbers."""
+    known = [multiple(value) for value in values]
+    kind = one.form.types.get("d", "")
+    if one.form.effect or len(known) != len(operands) or kind[:1] not in "bus":
+        return 1
+    match one.opcode, known:
+        case (("mov" | "cvt" | "neg"), [only]) if one.form.types.get("a", kind)[:1] in "bus" and not one.has("sat"):
+            return only
+        case (("add" | "sub" | "or" | "xor"), [first, second]):
+            return min(first, second)
+        case "and", [first, second]:
+            return max(first, second)
+        case "mul", [first, second] if not one.has("hi"):
+            return min(MOST, first * second)
+        case "mad", [first, second, third] if not one.has("hi"):
+            return min(MOST, first * second, third)
+        case "selp", [first, second, _]:
+            return min(first, second)
+        case "shl", [first, _]:
+            distance = constant(operands[1])
+            return min(MOST, first << min(distance, 16)) if distance is not None else 1
+    return 1
+
+
+def _bits(one: Instruction) -> int:
+    return SCALAR_TYPES[one.form.types["d"]].bits
+
+
+RULES = {
+    "mov": _copied,
+    "cvt": _converted,
+    "cvta": _between_spaces,
+    "add": _added,
+    "sub": _subtracted,
+    "mad": _multiplied_and_added,
+    "and": _low_bits,
+    "or": _low_bits,
+    "xor": _low_bits,
+    "selp": _chosen,
+    "setp": _compared,
+    "set": _compared,
+    "isspacep": _asked_for_space,
+}
