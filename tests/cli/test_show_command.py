@@ -90,3 +90,13 @@ def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorde
         "memlane: --warp needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "
         "place, as memlane show transpose.cu:18 PROGRAM --warp ...\n"
     )
+
+
+@pytest.mark.parametrize(("line", "name"), [(18, "uncoalesced"), (33, "conflict")])
+def test_the_figures_of_the_docs_are_what_it_draws(memlane: Command, line: int, name: str, request: pytest.FixtureRequest) -> None:
+    """Run with --update-golden to draw them anew."""
+    figure = EXAMPLES.parent / "docs" / "figures" / "show" / f"{name}.svg"
+    assert memlane("show", f"transpose.cu:{line}", SCRIPT, "--svg", "drawn.svg", "--", "64").code == 0
+    if request.config.getoption("--update-golden"):
+        figure.write_bytes(Path("drawn.svg").read_bytes())
+    assert figure.read_bytes() == Path("drawn.svg").read_bytes()
