@@ -1,0 +1,124 @@
+"""The proof of windows that close in front of a consumer, and code that was changed or arranged so that the wait is not what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from memlane.instrument import Selection, SiteProof, Traced, TraceOptions, prove, trace
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.exposure import ApartWindow, ExposedWindows
+from memlane.instrument.probes import probes
+from memlane.record import COMPLETE, ISSUE_ONLY
+from memlane.sass import disassemble, waits_for
+from tests.instrument.kernels import EXAMPLES, example, kernel
+from tests.sass.code import cubin_of, mutated, nop_of, with_write_scoreboard, without_wait
+
+BY_NAME = {path.stem: path for path in EXAMPLES}
+EXPOSED = TraceOptions("exposed", Selection(kinds={"load"}))
+
+
+@cache
+def proved_example(name: str) -> tuple[Traced, bytes, tuple[SiteProof, ...]]:
+    found = trace(example(BY_NAME[name]), EXPOSED)
+    data = cubin_of(found.module)
+    return found, data, prove(found, data)
+
+
+@pytest.mark.parametrize("name", ["chase", "copies", "histogram", "rotation", "spmv", "transpose"])
+def test_loads_of_the_examples_are_complete(name: str) -> None:
+    found, _, proofs = proved_example(name)
+    followed = {site for closings in found.closings.values() for site in closings}
+    assert followed
+    assert {(proof.completeness, proof.reason) for proof in proofs if proof.site in followed} == {(COMPLETE, "")}
+    assert all(proof.copies for proof in proofs)
+
+
+def test_a_value_that_the_assembler_moves_before_it_is_consumed_is_caught() -> None:
+    """In front of a loop it moves the first plane to where the loop wants it, and the move waits."""
+    found, _, proofs = proved_example("stencil")
+    reasons = [proof.reason for proof in proofs if proof.completeness != COMPLETE]
+    assert len(reasons) <= 1
+    assert all(reason.startswith("the value is read at 0x") for reason in reasons)
+    assert len(proofs) == len([site for site in found.sites if site.kind == "load"])
+
+
+INDEPENDENT = """
+    .reg .u32 %i, %v, %w; .reg .u64 %a, %o;
+    ld.param.u64 %a, [p];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %a, %a, %o;
+    ld.global.u32 %v, [%a];
+    ld.global.u32 %w, [%a+4096];
+    mad.lo.u32 %i, %i, %i, %v;
+    mad.lo.u32 %i, %i, %i, %w;
+    st.global.u32 [%a], %i;
+    ret;
+"""
+
+
+def test_loads_overlap_in_the_assembled_code() -> None:
+    found = trace(kernel(INDEPENDENT), EXPOSED)
+    code = Assembled(found.module, disassemble(cubin_of(found.module)))
+    windows = ExposedWindows(code, "k")
+    first, second = (windows.window(found.sites[site], probe) for site, probe in sorted(probes(found)["k"].items()))
+    assert isinstance(first, ApartWindow)
+    assert isinstance(second, ApartWindow)
+    assert max(second.accesses) < min(first.waits), "the second is on its way before anybody waits for the first"
+    assert max(first.ends) < min(second.waits)
+    # The clock read before the wait, what waits, and the second clock read: nothing stands between.
+    (wait,), (end,), (access,) = first.waits, first.ends, first.accesses
+    board = windows.nodes[access].control.write_scoreboard
+    assert [board in waits_for(windows.nodes[node]) for node in range(wait, end + 1)] == [False, True, False]
+
+
+def changes(found: Traced, data: bytes) -> Iterator[tuple[str, int, dict[int, int]]]:
+    """What the proof of the first load of a kernel `k` must not survive: label, site, and by index in the kernel another encoding."""
+    code = Assembled(found.module, disassemble(data))
+    windows, nodes = ExposedWindows(code, "k"), code.flow.nodes
+    window = windows.window(found.sites[0], probes(found)["k"][0])
+    assert isinstance(window, ApartWindow)
+    (start,), (access,), (wait,), (end,) = window.starts, window.accesses, window.waits, window.ends
+    board, nop = nodes[access].control.write_scoreboard, nop_of(code.program.functions["k"])
+    assert board is not None
+    waiter = next(node for node in range(wait, end) if board in waits_for(nodes[node]))
+    yield "wait cleared", 0, {waiter: without_wait(nodes[waiter], board)}
+    yield "access without a scoreboard", 0, {access: with_write_scoreboard(nodes[access], None)}
+    yield "access removed", 0, {access: nop}
+    for name, node in (("first clock read", start), ("clock read before the wait", wait), ("second clock read", end)):
+        yield f"{name} removed", 0, {node: nop}
+    yield "second clock read before the wait", 0, {waiter: nodes[end].encoding, end: nodes[waiter].encoding}
+    yield "wait before its clock read", 0, {wait: nodes[waiter].encoding, waiter: nodes[wait].encoding}
+    yield "clock read before the access", 0, {access: nodes[wait].encoding, wait: nodes[access].encoding}
+    yield "first clock read behind the access", 0, {access: nodes[start].encoding, start: nodes[access].encoding}
+    # Awaited by an instruction that has nothing to do with it, in front of the clock read.
+    early = next(node for node in range(access + 1, wait) if not nodes[node].control.waits and nodes[node].control.write_scoreboard is None)
+    yield "awaited early", 0, {early: nodes[early].encoding | 1 << (64 + 52 + board)}
+
+
+def test_changed_code_is_caught() -> None:
+    found = trace(kernel(INDEPENDENT), EXPOSED)
+    data = cubin_of(found.module)
+    function = disassemble(data).functions["k"]
+    assert next(iter(prove(found, data))).completeness == COMPLETE
+    caught = {}
+    for label, site, changed in changes(found, data):
+        proof = next(one for one in prove(found, mutated(data, function, changed)) if one.site == site)
+        assert proof.completeness == ISSUE_ONLY, label
+        caught[label] = proof.reason
+    assert len(caught) == 11
+    assert all(caught.values())
+    assert "is awaited at" in caught["awaited early"]
+
+
+def test_a_load_that_shares_its_scoreboard_says_so() -> None:
+    """There are six scoreboards: of eight loads under way some share one, and who waits for the first of them waits for both."""
+    body = INDEPENDENT.partition("ld.global")[0] + "".join(f".reg .u32 %x{n}; ld.global.u32 %x{n}, [%a+{4096 * n}];" for n in range(8))
+    body += "".join(f"mad.lo.u32 %i, %i, %i, %x{n};" for n in range(8)) + "st.global.u32 [%a], %i; ret;"
+    found = trace(kernel(body), EXPOSED)
+    proofs = prove(found, cubin_of(found.module))
+    assert {(proof.completeness, proof.reason) for proof in proofs} == {(COMPLETE, "")}
+    assert any(proof.shared_waits for proof in proofs)
