@@ -94,3 +94,36 @@ def test_a_line_outside_the_text_has_no_source() -> None:
 
 def test_rule_ids_are_unique() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def test_records_that_disagree_with_their_sites_are_refused() -> None:
+    trace = transpose()
+    moved = replace(trace, sites=(replace(trace.sites[0], line=5), *trace.sites[1:]))
+    message = r"^the trace contradicts itself: row 0 is of line 4 in a launch of naive\(.*\), but its site 0 is at line 5 of naive\(.*\); record it"
+    with pytest.raises(RecordError, match=message):
+        explain(moved)
+    fewer = replace(trace, launches=trace.launches[:1])
+    with pytest.raises(RecordError, match="^the trace contradicts itself: a row names launch 1, but there are 1; record it again$"):
+        explain(fewer)
+
+
+def test_what_a_finding_costs_is_said_with_bounds_and_method() -> None:
+    (first, *_) = explain(transpose(chip="h200"))
+    assert first.rule == "bank-conflict"
+    assert first.cost_low <= first.cost_cycles <= (first.cost_high or 0)
+    # By hand: 496 cycles of the mean access without the window (500 to 504, 6); 20 requests; warps live 10,000 cycles, four of them.
+    assert first.cost_cycles <= 20 * 496
+    assert first.cost_share == pytest.approx(first.cost_cycles / 40_000)
+    assert first.cost_ns == pytest.approx(first.cost_cycles / 1.98)
+    assert first.time.startswith(
+        f"{first.cost_cycles:,.0f} warp cycles, {100 * first.cost_share:.0f} % of the time of its warps, between 620 and "
+    )
+    assert "modelled times: mean of 49" in first.time
+
+
+def test_a_rule_is_asked_only_where_it_knows_enough() -> None:
+    found = explain(counts(counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4)))
+    assert {one.rule for one in found.unexamined} == {rule.id for rule in RULES if set(rule.needs) - {"transaction counts"}}
+    (outliers,) = [one for one in found.unexamined if one.rule == "latency-outliers"]
+    assert outliers.missing == ("times", "the calibration of the chip")
+    assert "record a trace (`memlane trace`)" in str(outliers)

@@ -1,0 +1,32 @@
+"""The rule for lanes that go two ways."""
+
+from __future__ import annotations
+
+from memlane.record import BranchCounts
+from tests.diagnose.made import accesses, counted, found, site, trace
+from tests.synthetic import NAIVE
+
+BEHIND = site(0, line=8)
+HALF = 0x55555555
+BRANCH = BranchCounts(NAIVE, "transpose.cu", 7, executions=100, divergent=100)
+
+
+def test_half_of_the_lanes_are_half_of_the_time_at_the_branch() -> None:
+    made = trace([accesses(BEHIND, 1000, (1, 2, 40), HALF)], [counted(BEHIND, 80, lanes=16, sectors=2, ideal_sectors=2)], [BRANCH])
+    (one,) = found(made, "divergence")
+    assert (one.line, one.source) == (7, "__shared__ float tile[TILE][TILE];")
+    assert one.cost_cycles == 80 * 1000 / 2
+    assert "behind the branch at line 7 have 16 of 32 lanes active" in str(one)
+    assert "in 100 of 100 executions" in str(one)
+
+
+def test_branches_that_hardly_diverge_or_cost_nothing_are_no_finding() -> None:
+    entry = counted(BEHIND, 80, lanes=16, sectors=2, ideal_sectors=2)
+    seldom = BranchCounts(NAIVE, "transpose.cu", 7, executions=100, divergent=5)
+    later = BranchCounts(NAIVE, "transpose.cu", 9, executions=100, divergent=100)
+    slow, quick = accesses(BEHIND, 1000, (1, 2, 40), HALF), accesses(BEHIND, 10, (1, 2, 40), HALF)
+    assert found(trace([slow], [entry], [seldom]), "divergence") == []
+    assert found(trace([slow], [entry], [later]), "divergence") == []
+    assert found(trace([quick], [entry], [BRANCH]), "divergence") == []
+    whole = counted(BEHIND, 80, sectors=4, ideal_sectors=4)
+    assert found(trace([accesses(BEHIND, 1000, (1, 2, 40))], [whole], [BRANCH]), "divergence") == []

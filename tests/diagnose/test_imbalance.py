@@ -1,0 +1,44 @@
+"""The rule for warps and multiprocessors that do more than others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from memlane.diagnose import explain
+from memlane.record import Sample, Trace
+from tests.diagnose.made import Accesses, accesses, found, site, trace
+
+
+def uneven() -> Trace:
+    """Four warps of a block make 10 accesses of 500 cycles, and the first of them 150 more."""
+    return trace([accesses(site(0), 500, (1, 4, 10)), Accesses(site(1, line=8), np.full((1, 1, 150), 500))], lives=80_000)
+
+
+def test_one_busy_warp_of_four() -> None:
+    """By hand: 160 accesses against 10 of three others; they are done 150 accesses of 500 cycles earlier."""
+    (one,) = found(uneven(), "imbalance")
+    assert one.cost_cycles == 3 * 150 * 500
+    assert "the busiest warp of a block makes 3.37 times as many accesses as the mean" in str(one)
+    assert one.line == 8
+
+
+def test_one_busy_multiprocessor_of_four() -> None:
+    lives = np.array([[80_000], [5_000], [5_000], [5_000]])
+    usual, more = accesses(site(0), 500, (4, 1, 10)), Accesses(site(1, line=8), np.full((1, 1, 150), 500))
+    (one,) = found(trace([usual, more], lives=lives), "imbalance")
+    assert one.cost_cycles == 3 * 75_000
+    assert "the busiest multiprocessor makes 3.37 times" in str(one)
+
+
+def test_equal_work_that_takes_unequal_time_is_no_finding() -> None:
+    cycles = np.where(np.arange(4)[None, :, None] == 0, 3000, 300)
+    assert found(trace([accesses(site(0), cycles, (1, 4, 10))]), "imbalance") == []
+
+
+def test_a_sample_says_nothing_of_the_others() -> None:
+    made = uneven()
+    sampled = replace(made, launches=(replace(made.launches[0], sample=Sample(8, 4, every=2)),))
+    (missing,) = [one for one in explain(sampled).unexamined if one.rule == "imbalance"]
+    assert missing.missing == ("all warps of the launch",)

@@ -1,0 +1,37 @@
+"""The rule for few accesses that take most of the time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.diagnose.made import accesses, found, site, trace
+
+EXECUTIONS = np.arange(40)
+
+
+def test_one_in_twenty_takes_half_of_the_time() -> None:
+    """Executions 10 and 30 of 39 (the first is left out) take 1000 cycles, 960 beyond the median."""
+    cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
+    (one,) = found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=5000), "latency-outliers")
+    assert one.cost_cycles == 8 * 2 * 960
+    assert "5.1 % of the accesses take 55 % of the time: 1000 cycles against a median of 40" in str(one)
+    assert "most are served by L1, and these, by their latency, by DRAM" in str(one)
+
+
+@pytest.mark.parametrize(
+    "cycles",
+    [
+        pytest.param(np.where(EXECUTIONS == 0, 5000, 40), id="the first one"),
+        pytest.param(np.where(EXECUTIONS % 3 == 0, 1000, 40), id="a third is a second level"),
+        pytest.param(np.where(EXECUTIONS % 20 == 10, 150, 40), id="not four times the median"),
+        pytest.param(np.where(EXECUTIONS % 20 == 10, 250, 60), id="a small part of the time"),
+    ],
+)
+def test_no_finding(cycles: object) -> None:
+    assert found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=5000), "latency-outliers") == []
+
+
+def test_what_is_nothing_in_the_life_of_the_warps_is_no_finding() -> None:
+    cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
+    assert found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=1_000_000), "latency-outliers") == []

@@ -1,0 +1,25 @@
+"""The rule for local memory."""
+
+from __future__ import annotations
+
+from memlane.diagnose import explain
+from tests.diagnose.made import accesses, counted, found, site, trace
+from tests.synthetic import counts
+
+LOCAL = site(0, "ld.local.u32")
+
+
+def test_all_of_its_time_is_the_cost() -> None:
+    (one,) = found(trace([accesses(LOCAL, 40, (1, 2, 8))], [counted(LOCAL, 16, sectors=4, ideal_sectors=4)]), "local-memory")
+    assert one.cost_cycles == 16 * 40
+    assert "16 requests to local memory" in str(one)
+
+
+def test_without_times_it_is_the_latency_of_l1() -> None:
+    (one,) = explain(counts(counted(LOCAL, 16, sectors=4, ideal_sectors=4), chip="h200"))
+    assert (one.rule, round(one.cost_cycles, 1), one.cost_measured) == ("local-memory", round(16 * 34.3, 1), False)
+
+
+def test_a_little_of_it_is_no_finding() -> None:
+    rest = counted(site(1, line=8), 10_000, sectors=4, ideal_sectors=4)
+    assert explain(counts(counted(LOCAL, 16, sectors=4, ideal_sectors=4), rest)) == []

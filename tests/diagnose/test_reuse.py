@@ -1,0 +1,61 @@
+"""The rules for sectors that are loaded again: from L1, or from beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from memlane.diagnose import explain
+from memlane.record import Trace
+from tests.diagnose.made import accesses, counted, found, site, trace
+
+LOAD = site(0)
+SMALL, LARGE = "f4[1024]", "f4[131072]"
+"""4 KiB and 512 KiB; the chip has 256 KiB of L1."""
+
+
+def loads(cycles: int, requests: int, array: str, blocks: int = 1) -> Trace:
+    """Each request loads 4 sectors; an array of n floats has n / 8."""
+    each = requests // blocks
+    return trace(
+        [accesses(LOAD, cycles, (blocks, 1, min(each, 1000)))],
+        [counted(LOAD, requests, sectors=4, ideal_sectors=4)],
+        arguments=(SMALL, array, "64"),
+        lives=1000 * cycles,
+    )
+
+
+def test_a_small_array_is_loaded_ten_times_from_l1() -> None:
+    """By hand: 320 requests of 4 sectors, 128 sectors: 10 times; nine tenths of them could come from shared memory, 23.7 cycles."""
+    (one,) = found(loads(60, 320, SMALL), "sectors-reloaded")
+    assert np.isclose(one.cost_cycles, (60 - 23.7) * 320 * 0.9)
+    assert "each sector of its array is loaded 10 times or more, 100 % of the loads from L1" in str(one)
+    assert found(loads(60, 320, SMALL), "cache-thrashing") == []
+
+
+def test_a_large_array_is_loaded_three_times_from_beyond_l1() -> None:
+    """By hand: 3 x 4096 requests of 4 sectors, 16384 sectors."""
+    (one,) = found(loads(283, 3 * 4096, LARGE), "cache-thrashing")
+    assert np.isclose(one.cost_cycles, (283 - 34.3) * 3 * 4096 * 2 / 3)
+    assert "each sector is loaded 3 times or more by a multiprocessor" in str(one)
+    assert "points to L2" in str(one)
+
+
+def test_what_several_multiprocessors_load_is_not_loaded_again() -> None:
+    assert found(loads(283, 3 * 4096, LARGE, blocks=4), "cache-thrashing") == []
+
+
+def test_an_array_that_l1_holds_cannot_be_driven_out() -> None:
+    assert found(loads(283, 320, SMALL), "cache-thrashing") == []
+
+
+def test_arrays_that_are_loaded_once_are_no_finding() -> None:
+    made = loads(60, 32, SMALL)
+    assert found(made, "sectors-reloaded") == found(made, "cache-thrashing") == []
+
+
+def test_a_pointer_without_a_size_says_nothing() -> None:
+    made = loads(60, 320, SMALL)
+    bare = replace(made, launches=(replace(made.launches[0], arguments=("0x7f00", "0x7f01", "64")),))
+    assert [one.rule for one in explain(bare)] == []
