@@ -73,6 +73,36 @@ def test_without_conflicts_nothing_is_tried() -> None:
     assert fix(fine[1, (32, 32)], target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))) == ()
 
 
+def test_memory_is_put_back_where_nothing_is_tried() -> None:
+    text = """
+    extern "C" __global__ void add(int* total) {
+        __shared__ int tile[32];
+        tile[threadIdx.x] = 1;
+        __syncwarp();
+        atomicAdd(total, tile[31 - threadIdx.x]);
+    }
+    """
+    target = ml.target("emulator:h200")
+    add, total = target.load(ml.cuda(text))["add"], target.zeros(1, np.int32)
+    assert fix(add[3, 32], total) == ()
+    assert total.numpy().tolist() == [0]
+
+
+def test_results_that_depend_on_the_order_of_threads_are_told() -> None:
+    text = """
+    extern "C" __global__ void ticket(long long* out) {
+        __shared__ int tile[32][32];
+        tile[threadIdx.x][0] = 1;
+        __syncwarp();
+        out[threadIdx.x] = clock64() + tile[threadIdx.x ^ 1][0];
+    }
+    """
+    target = ml.target("emulator:h200")
+    (found,) = fix(target.load(ml.cuda(text))["ticket"][1, 32], target.zeros(32, np.int64), layouts=[XorSwizzle(32, 32)])
+    assert found.best is None
+    assert "left other bytes than the original" in found.verdict
+
+
 def test_dynamic_memory_and_vectors() -> None:
     """The compiler reads the tile of `dynamic` by four elements at once, in rows of 32: that is seen, and vectors stay whole."""
     target = kernel("dynamic").target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +30,6 @@ LAUNCHES = 3
 """Launches of each in a round; the shortest counts."""
 GAIN = 1.02
 """How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,11 @@ class Fix:
         if not self.tried:
             return f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}."
         by = ", by the emulator's model" if self.modelled else ""
+        if not any(one.same for one in self.tried):
+            return (
+                f"Every layout of {self.array.title} that was tried left other bytes than the original, as kernels do whose result depends "
+                "on the order of their threads."
+            )
         if self.best is None:
             return f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{by}."
         return (
@@ -123,18 +126,15 @@ def fix_launch(
     rows: int | None = None,
     columns: int | None = None,
     layouts: Sequence[Layout] | None = None,
-    progress: Progress | None = None,
 ) -> tuple[Fix, ...]:
     """The same for a launch, which does not happen: what it would change is put back."""
-    tell = progress or (lambda text: None)
     before = Snapshot(launch)
     with unobserved():
-        trials = _Trials(launch, before)
-        found = []
-        for array in _worth_it(trials, shared):
-            found.append(_tried(trials, array, rows, columns, layouts, tell))
+        try:
+            trials = _Trials(launch, before)
+            return tuple(_tried(trials, array, rows, columns, layouts) for array in _worth_it(trials, shared))
+        finally:
             before.restore()
-    return tuple(found)
 
 
 def _worth_it(trials: _Trials, shared: Shared) -> list[SharedArray]:
@@ -149,9 +149,7 @@ def _worth_it(trials: _Trials, shared: Shared) -> list[SharedArray]:
     return sorted((array for array, beyond in excess.items() if beyond), key=lambda array: -excess[array])
 
 
-def _tried(
-    trials: _Trials, array: SharedArray, rows: int | None, columns: int | None, layouts: Sequence[Layout] | None, tell: Progress
-) -> Fix:
+def _tried(trials: _Trials, array: SharedArray, rows: int | None, columns: int | None, layouts: Sequence[Layout] | None) -> Fix:
     launch = trials.launch
     kernel = launch.kernel
     accesses = trials.accesses(kernel, array)
@@ -164,10 +162,9 @@ def _tried(
             kernels[str(layout)] = layout, relayout(kernel, layout, shared=_name(array, launch), element_bytes=element)
         except (RelayoutError, LayoutError) as refusal:
             refused[str(layout)] = getattr(refusal, "message", str(refusal))
-    times = trials.times({"": kernel, **{name: one for name, (_, one) in kernels.items()}}, tell)
+    times = trials.times({"": kernel, **{name: one for name, (_, one) in kernels.items()}})
     tried = []
     for name, (layout, changed) in kernels.items():
-        tell(f"counting {name}")
         tried.append(trials.measured(layout, array, replace(launch, kernel=changed), (times[name], times[""])))
     whole = statistics.median(times[""])
     tried.sort(key=lambda one: -one.quicker)
@@ -267,12 +264,11 @@ class _Trials:
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
         return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, footprint(launch))
 
-    def times(self, kernels: dict[str, Kernel], tell: Progress) -> dict[str, list[float]]:
+    def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
         """Nanoseconds of each kernel, a number for each round."""
         found: dict[str, list[float]] = {name: [] for name in kernels}
         for number in range(1 if self._target.modelled else ROUNDS + 1):
             for name, kernel in kernels.items():
-                tell(f"timing {name or 'the original'}")
                 self._before.restore()
                 steps = (Step(replace(self.launch, kernel=kernel)),) * (1 if self._target.modelled else LAUNCHES)
                 timeline = self._target.run_steps(Schedule(steps))
