@@ -85,17 +85,20 @@ class Run:
         selection: Selection | None = None,
         times: int = 1,
         places: list[int] | None = None,
+        staging: str = "global",
+        shared_bytes: int | None = None,
     ) -> tuple[npt.NDArray[Any], Decoded, Traced]:
         """The result of the traced kernel, and what it recorded; with `layout` None without a buffer. `places` receives, of the first
-        slice, how many places others than lane 0 asked for."""
-        traced, loaded = self._tracing(TraceOptions(scheme, selection or Selection()))
+        slice, how many places others than lane 0 asked for. `shared_bytes`: dynamic shared memory, if not what the scheme needs."""
+        traced, loaded = self._tracing(TraceOptions(scheme, selection or Selection(), staging=staging))
         held = np.zeros(buffer_layout(1, 0).nbytes if layout is None else layout.nbytes, np.uint8)
         held[:HEADER_BYTES] = initial_header(layout or buffer_layout(1, 0))
         address, owner = self.target.allocate(held.nbytes)
         self.target.write(address, held)
         self.target.write(self.target.symbol(loaded, POINTER)[0], NO_ENTRY if layout is None else entry(address, layout))
         for _ in range(times):
-            result = self._launch(loaded, traced.extra_shared_bytes if layout is not None else 0)
+            extra = traced.extra_shared_bytes if layout is not None else 0
+            result = self._launch(loaded, extra if shared_bytes is None else shared_bytes)
         self.target.read(address, held)
         assert owner is not None
         if places is not None and layout is not None:

@@ -20,7 +20,7 @@ mov.u32 %r1, %tid.x;
 mul.wide.u32 %rd2, %r1, 4;
 add.u64 %rd3, %rd1, %rd2;
 mov.u32 %r5, %ctaid.x;
-mul.wide.u32 %rd4, %r5, 128;
+mul.wide.u32 %rd4, %r5, 512;
 add.u64 %rd4, %rd4, %rd3;
 """
 SOME = "setp.{test}.u32 %p1, %r1, {lane}; @%p1 bra $skip; {inside} $skip: st.global.u32 [%rd4+8192], %r2; ret;"
@@ -61,7 +61,7 @@ def rows(decoded: Decoded) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(decoded.records[name].tolist() for name in names), strict=True))
 
 
-def by_themselves(function: Function, prefix: str) -> Function:
+def by_themselves(function: Function, prefix: str, staged: bool) -> Function:
     return function
 
 

@@ -77,7 +77,7 @@ def test_a_target_without_assembled_code_says_so_in_the_file_alone(target: Emula
 def test_a_trace_is_not_lost_for_code_that_cannot_be_read(module: Module) -> None:
     made = traced_on(Unreadable(load("h200")), module)
     assert made.launches[0].perturbation == Perturbation(unknown="the assembler made no readable cubin")
-    line = "Without -> with probes, sum: registers and resident blocks are not known: the assembler made no readable cubin."
+    line = "Without -> with probes, sum: registers and resident blocks are not known: the assembler made no readable cubin;"
     assert line in " ".join(to_text(render_trace(replace(made, modelled=False))).split())
     assert made.table.num_rows
 
@@ -107,7 +107,7 @@ def test_reports_have_one_line_for_each_kernel_and_the_numbers(module: Module) -
     made = replace(made, launches=both, modelled=False)
     line = (
         "Without -> with probes, sum: registers 30 -> 46, local memory 0 -> 16 bytes a thread; blocks on a multiprocessor 8 -> 5; "
-        "time 2 -> 5 us (2.5 times, median of 5)."
+        "time 2 -> 5 us (2.5 times, median of 5); hit rate of L1 unknown: counters need Nsight Compute."
     )
     assert " ".join(to_text(render_trace(made)).split()).count(line) == 1
     first, second = summary_document(made)["perturbations"]

@@ -17,7 +17,7 @@ from memlane.cli.programs import Program
 from memlane.cli.progress import progress
 from memlane.cli.selected import LaunchedKernels, check_plans
 from memlane.errors import BadLaunch, CommandError, DeviceError, LaunchError, MemlaneError
-from memlane.instrument import SCHEMES, Sampling, Selection, TraceOptions
+from memlane.instrument import SCHEMES, STAGINGS, Sampling, Selection, TraceOptions
 from memlane.launch import observing
 from memlane.measure import Tracer, gone
 from memlane.record import Trace
@@ -44,6 +44,9 @@ def trace(
     stores: Annotated[
         str, typer.Option("--stores", help="Time stores until they are issued, or visible to their block, or to the device.")
     ] = "issued",
+    staging: Annotated[
+        str, typer.Option("--staging", help=f"Where records go first: {', '.join(STAGINGS)}; auto is what was measured to be quicker.")
+    ] = "auto",
     blocks: Annotated[str, typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.")] = "",
     warps: Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block.")] = "",
     sms: Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs.")] = "",
@@ -68,7 +71,8 @@ def trace(
     sampling = Sampling.of(
         blocks=blocks or None, warps=warps or None, sms=sms or None, executions=executions or None, every=every, seed=seed
     )
-    tracer = Tracer(TraceOptions(scheme, selection, sampling, stores), only_launch=launch, counts=counts, perturbation=perturbation)
+    options = TraceOptions(scheme, selection, sampling, stores, staging)
+    tracer = Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
     failure: MemlaneError | None = None
     launched = LaunchedKernels(launch)
     try:

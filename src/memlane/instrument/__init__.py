@@ -4,8 +4,10 @@ sites           which instructions access memory
 registers       the registers of a function, and names that are free in it
 insert          editing the body of a function
 sampling        which warps and executions are traced
+staging         the PTX that keeps records in shared memory first
 schemes         how the clock is read around an access, one scheme a file
 warp            the PTX of a traced warp besides its probes
+together        the pass that lets probes of a straight line reserve places together
 halves          the two bodies of a kernel of which only some warps are traced
 tracing         the pass that puts it together: `trace`
 buffer, decode  the trace buffer: its layout in bytes, and back to rows
@@ -39,12 +41,13 @@ from memlane.instrument.buffer import (
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
 from memlane.instrument.matching import SiteChange, SiteExactness, changes, exactness
-from memlane.instrument.options import CountOptions, Selection, TraceOptions
+from memlane.instrument.options import STAGINGS, CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.sampling import Chosen, Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.sites import SiteTable, place_of, site_table, uncounted
+from memlane.instrument.staging import STAGE_RECORDS, stage_bytes, unstaged_bytes
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER, WINDOW
 from memlane.instrument.widen import Widened, widen
@@ -62,6 +65,8 @@ __all__ = [
     "RECORD_DTYPE",
     "SCHEMES",
     "SLICE_DTYPE",
+    "STAGE_RECORDS",
+    "STAGINGS",
     "WINDOW",
     "Branch",
     "BufferLayout",
@@ -97,8 +102,10 @@ __all__ = [
     "records_written",
     "shared_variables",
     "site_table",
+    "stage_bytes",
     "taken_slices",
     "trace",
     "uncounted",
+    "unstaged_bytes",
     "widen",
 ]

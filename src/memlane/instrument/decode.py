@@ -190,8 +190,7 @@ def _records(
     row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
     place = np.concatenate([_counting(led), others[1]])
     raw = places[row, place]
-    if len(others[0]) or ((raw["start"][1:] < raw["start"][:-1]) & (row[1:] == row[:-1])).any():
-        # What others than lane 0 led comes behind; and a window that closes in front of a consumer is recorded when it closes.
+    if len(others[0]) or not _ascend(row, raw["start"]):
         order = _by_row_and_start(row, raw["start"])
         raw, row = raw[order], row[order]
     records = np.zeros(len(raw), ACCESS_DTYPE)
@@ -208,6 +207,12 @@ def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """0, 1, ... for each length, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> bool:
+    """Whether the starts ascend in each row. What went through a stage takes its place late, and a window that closes in front of a consumer
+    is recorded when it closes."""
+    return bool(((start[1:] >= start[:-1]) | (row[1:] != row[:-1])).all())
 
 
 def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

@@ -13,6 +13,9 @@ from memlane.record import Site
 
 SPACES = ("global", "shared", "local", "const", "tex", "surf", "generic")
 KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
+STAGINGS = ("auto", "shared", "global")
+AUTO = "global"
+"""What `auto` is. docs/overhead.md has the times of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,15 @@ class TraceOptions:
     stores: str = "issued"
     """Until when stores and reductions are timed, of `STORES`: `issued`, or until they are visible to their `block`, or to the `device`,
     each with a load or a fence of its own behind it; see `memlane.instrument.visibility`."""
+    staging: str = "auto"
+    """Where records go first, of `STAGINGS`: into `global` memory, or into `shared` memory behind the kernel's own, where that leaves as
+    many blocks on a multiprocessor (see `memlane.instrument.staging`); `auto` is what was measured to be quicker."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+        if self.staging not in STAGINGS:
+            raise MemlaneError(f"records are not staged in {self.staging!r} memory; choose among {', '.join(STAGINGS)}")
         if self.stores not in STORES:
             raise MemlaneError(f"stores are not timed until {self.stores!r}; choose among {', '.join(STORES)}")
         if self.stores != "issued" and not waits_until_visible(SCHEMES[self.scheme]):
@@ -87,15 +95,32 @@ class TraceOptions:
         every: int = 1,
         seed: int = 0,
         stores: str = "issued",
+        staging: str = "auto",
     ) -> TraceOptions:
         """With windows and samples as a user writes them; see `Sampling.of`."""
         sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
-        return cls(scheme, selection or Selection(), sampling, stores)
+        return cls(scheme, selection or Selection(), sampling, stores, staging)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
         """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
-        mine, theirs = ((one.scheme, one.selection, one.sampling.shape, one.stores) for one in (self, other))
+        mine, theirs = ((one.scheme, one.selection, one.sampling.shape, one.stores, one.stages) for one in (self, other))
         return mine == theirs
+
+    @property
+    def stages(self) -> bool:
+        """Whether kernels are made that use shared memory for their records where a launch has some to spare."""
+        return not self.no_stages
+
+    @property
+    def no_stages(self) -> str:
+        """Why no launch has its records in shared memory first; empty if one may."""
+        if (AUTO if self.staging == "auto" else self.staging) == "global":
+            return "as asked" if self.staging == "global" else "as is quicker"
+        if self.sampling.executions is not None:
+            return "a window of executions is traced"
+        if SCHEMES[self.scheme].extra_shared_bytes:
+            return f"the scheme {self.scheme} uses shared memory itself"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

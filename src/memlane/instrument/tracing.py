@@ -117,7 +117,7 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     chosen, shape = _chosen(known, kernel.name, options), options.sampling.shape
     if not chosen:
         return _TracedKernel(kernel)
-    counted, apart = "executions" in shape, bool(shape & WARP_CONDITIONS)
+    counted, apart, staged = "executions" in shape, bool(shape & WARP_CONDITIONS), options.stages
     kernel = with_plain_variables(kernel) if apart else kernel
     prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
     windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
@@ -141,16 +141,16 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
                 return (*closing, *asked(instruction, accesses[-1], questions[index], probe, prefix, site.id, counted))
             return (*closing, *_probed(instruction, accesses[-1], probe, prefix, site.id, counted))
         if instruction.form.effect in EXITS:
-            inner = (*closing, *placed(leave(prefix), instruction.location), replace(instruction, guard=None))
+            inner = (*closing, *placed(leave(prefix, staged), instruction.location), replace(instruction, guard=None))
             return under_guard(instruction.guard, f"${prefix}stays_{index}", inner, instruction.location)
         return (*closing, instruction)
 
     counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
     counters += first_questions(prefix, (chosen[index].id for index in questions))
-    epilogue = f"{leave(prefix)}ret;\n" if apart else leave(prefix)
-    function = rewrite_body(kernel, enter(prefix, scheme, number) + counters + windows.declared, rewrite, epilogue)
+    epilogue = f"{leave(prefix, staged)}ret;\n" if apart else leave(prefix, staged)
+    function = rewrite_body(kernel, enter(prefix, scheme, number, staged) + counters + windows.declared, rewrite, epilogue)
     if not counted:
-        function = together(function, prefix)
+        function = together(function, prefix, staged)
     plain: dict[int, int] = {}
     if apart:
         function = halves(kernel, function, prefix, shape)
@@ -217,7 +217,7 @@ def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Va
     if options.sampling.shape:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
-    if not scheme.extra_shared_bytes:
+    if not scheme.extra_shared_bytes and not options.stages:
         return own
     return [*own, Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
 

@@ -29,6 +29,7 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import Scheme
+from memlane.instrument.staging import STAGE_RECORDS, declare_stage, find_stage, leave_stage
 from memlane.instrument.variables import POINTER, WINDOW
 
 _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
@@ -36,19 +37,19 @@ _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()
 _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
-LARGEST_RUN = 16
+LARGEST_RUN = STAGE_RECORDS
 """The most places that a leader takes at once."""
 _NEVER = 0xFFFFFFFF
 _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[1]
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
-def enter(prefix: str, scheme: Scheme, kernel: int) -> str:
+def enter(prefix: str, scheme: Scheme, kernel: int, staged: bool = False) -> str:
     """Before the first instruction of a kernel: take a slice and describe the warp in it.
 
     Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
     is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
-    visible to the other lanes, which read `room` and `capacity`.
+    visible to the other lanes, which read `room` and `capacity`. `staged`: records may go through a stage.
     """
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
@@ -62,7 +63,7 @@ mov.u32 {r}chunk, 1;
 ld.global.v4.u32 {{{r}low, {r}high, {r}slices, {r}bytes}}, [{POINTER}];
 ld.global.v4.u32 {{{r}capacity, {r}all, {r}stride, {r}unknown}}, [{POINTER}+16];
 mov.b64 {r}buffer, {{{r}low, {r}high}};
-{scheme.declare(r)}{{
+{declare_stage(r) if staged else ""}{scheme.declare(r)}{{
 .reg .b32 {r}lanes, {r}lane, {r}number;
 .reg .pred {r}absent, {r}first, {r}own;
 setp.eq.u64 {r}absent, {r}buffer, 0;
@@ -81,7 +82,7 @@ selp.b32 {r}limit, {r}capacity, 0, {r}own;
 selp.b32 {r}limit, {r}limit, 0, {r}first;
 selp.b32 {r}ask, 0, {_NEVER}, {r}own;
 selp.b32 {r}ask, {_NEVER}, {r}ask, {r}first;
-bar.warp.sync {r}lanes;
+{find_stage(r) if staged else ""}bar.warp.sync {r}lanes;
 {label}entered:
 }}
 """
@@ -204,9 +205,9 @@ setp.eq.u32 {r}leads, {r}below, 0;
 {_in_window(r, site) if counted else ""}"""
 
 
-def place(prefix: str, site: int | str, run: int = 1) -> str:
+def place(prefix: str, site: int | str, run: int = 0) -> str:
     """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
-    With `run` more than 1, so many places, for the probes that `follow`.
+    With a `run`, so many places, for the probes that `follow`; all are taken then, and no record takes one more.
 
     Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
     place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
@@ -218,7 +219,7 @@ def place(prefix: str, site: int | str, run: int = 1) -> str:
     """
     r, label = f"%{prefix}", f"${prefix}"
     last, declared, at_least, begun, ended = f"{r}next", "", "", "", ""
-    if run > 1:
+    if run:
         last, at_least = f"{r}last", f"max.u32 {r}chunk, {r}chunk, {run};\n"
         declared = f".reg .b32 {last};\nadd.u32 {last}, {r}next, {run - 1};\n"
         begun, ended = _begin_run(r), f"mov.u64 {r}run_record, {r}record;\n@{r}leads add.u32 {r}next, {r}next, {run};\n"
@@ -286,7 +287,7 @@ def record(prefix: str, site: int, counted: bool = False, exposed: str = "0") ->
 """
 
 
-def leave(prefix: str) -> str:
+def leave(prefix: str, staged: bool = False) -> str:
     """Before every exit: the lanes that leave together move the end of the warp forward, lane 0 reports how many records it led, and the
     others how many they led that found no place."""
     r = f"%{prefix}"
@@ -300,7 +301,7 @@ mov.u32 {r}below, %lanemask_lt;
 and.b32 {r}below, {r}below, {r}active;
 setp.ne.u64 {r}first, {r}slice, 0;
 setp.eq.and.u32 {r}leads, {r}below, 0, {r}first;
-mov.u32 {r}lane, %laneid;
+{leave_stage(prefix) if staged else ""}mov.u32 {r}lane, %laneid;
 setp.eq.u32 {r}own, {r}lane, 0;
 setp.gt.u32 {r}more, {r}next, {r}limit;
 sub.u32 {r}count, {r}next, {r}limit;

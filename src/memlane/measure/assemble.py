@@ -217,6 +217,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
         perturbation=perturbation_of(launch, grid.record.probed, grid.record.times),
         failed=grid.failure,
+        staging=grid.record.probed.staging(launch),
         resident_blocks=resident_blocks_of(launch),
     )
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from memlane.errors import BadLaunch
-from memlane.instrument import Chosen, Sampling, Traced, TraceOptions
+from memlane.instrument import STAGE_RECORDS, Chosen, Sampling, Traced, TraceOptions, stage_bytes, unstaged_bytes
 from memlane.instrument import trace as instrument
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
 from memlane.ptx import Block, Function, Instruction, Label, Symbol, flatten_scopes
+from memlane.record import Staging
 
 _SLOT_ALIGNMENT = 16
 
@@ -34,7 +35,10 @@ class ProbedModule:
         return self.twin.loaded
 
     def shared_bytes(self, launch: Launch) -> int:
-        """The dynamic shared memory of the traced launch: that of the plain one, and the slot of a scheme that needs one behind it."""
+        """The dynamic shared memory of the traced launch: that of the plain one, with the stages of its warps or the slot of a scheme that
+        needs one behind it."""
+        if self.traced.options.stages:
+            return self._staging(launch)[0]
         extra = self.traced.extra_shared_bytes
         if not extra:
             return launch.shared_bytes
@@ -47,6 +51,25 @@ class ProbedModule:
                 f"leaves {max(0, room - launch.shared_bytes)}; choose another scheme"
             )
         return total
+
+    def staging(self, launch: Launch) -> Staging:
+        """Where the records of the launch go first, and why."""
+        if self.traced.options.no_stages:
+            return Staging("global", 0, self.traced.options.no_stages, self.traced.options.staging == "shared")
+        return self._staging(launch)[1]
+
+    def _staging(self, launch: Launch) -> tuple[int, Staging]:
+        """The dynamic shared memory of the traced launch, and why."""
+        kernel, own = self.loaded[launch.kernel.name], unstaged_bytes(launch.shared_bytes)
+        target, threads = kernel.target, launch.block[0] * launch.block[1] * launch.block[2]
+        asked = stage_bytes(launch.shared_bytes, launch.warps_per_block)
+        room = target.max_shared_bytes(kernel)
+        if asked > room:
+            return own, Staging("global", 0, f"a block would need {asked:,} bytes of dynamic shared memory, and has room for {room:,}")
+        before, after = (target.resident_blocks(kernel, threads, size) for size in (own, asked))
+        if after < before:
+            return own, Staging("global", 0, f"{after} blocks instead of {before} would be on a multiprocessor")
+        return asked, Staging("shared", STAGE_RECORDS, f"{before} blocks are on a multiprocessor either way")
 
     @cached_property
     def _sites(self) -> Mapping[str, tuple[int, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.errors import DeviceError, LaunchError, MemlaneError
-from memlane.instrument import Ranges, Selection, TraceOptions
+from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
@@ -159,6 +159,7 @@ def trace(
     every: int = 1,
     seed: int = 0,
     stores: str = "issued",
+    staging: str = "auto",
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
@@ -171,10 +172,11 @@ def trace(
 
     Stores are timed until they are `issued`; with `stores="block"` or `"device"` until every thread of their block, or of the device, sees
     them, which costs a load or a fence for each.
+
+    With `staging="shared"` records go into shared memory first, where a launch has some to spare without fewer blocks on a multiprocessor.
     """
-    options = TraceOptions.of(
-        scheme, selection, blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, stores=stores
-    )
+    window = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+    options = TraceOptions(scheme, selection or Selection(), window, stores, staging)
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:

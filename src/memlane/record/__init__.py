@@ -1,7 +1,7 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts, example, perturbation, sample <- schema, plain <- header <- file <- trace <- build, summary. `output` writes
-any file whole or not at all.
+Order inside: site <- counts, example, perturbation, sample, staging <- schema, plain <- header <- file <- trace <- build, summary. `output`
+writes any file whole or not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
@@ -30,6 +30,7 @@ from memlane.record.site import (
     Skipped,
     kernel_label,
 )
+from memlane.record.staging import Staging
 from memlane.record.summary import LineSummary, summarise
 from memlane.record.trace import Trace, load
 
@@ -63,6 +64,7 @@ __all__ = [
     "Skipped",
     "SmClock",
     "Span",
+    "Staging",
     "TimeAxis",
     "Totals",
     "Trace",

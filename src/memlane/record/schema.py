@@ -10,6 +10,7 @@ import pyarrow as pa
 from memlane.record.counts import BranchCounts, SiteCounts
 from memlane.record.perturbation import Perturbation
 from memlane.record.sample import Sample
+from memlane.record.staging import Staging
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -88,5 +89,7 @@ class LaunchInfo:
     """Why the launch broke off; its records are those that were made until then. Empty for one that ended."""
     sample: Sample | None = None
     """Which part of the launch was traced; None for all of it. `counts` and `branches` are of the whole launch even so."""
+    staging: Staging | None = None
+    """Where its records went first; None in files of a memlane that knew one place only."""
     resident_blocks: int | None = None
     """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""

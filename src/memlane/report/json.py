@@ -104,6 +104,11 @@ def summary_document(trace: Trace) -> Document:
         "failed_launches": [{"id": launch.id, "kernel": launch.kernel, "why": launch.failed} for launch in trace.launches if launch.failed],
         "windows_cycles": dict(trace.windows),
         "samples": samples_of(trace.launches),
+        "staging": [
+            {"launch": launch.id, "kernel": launch.kernel, **asdict(launch.staging)}
+            for launch in trace.launches
+            if launch.staging is not None
+        ],
         "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],

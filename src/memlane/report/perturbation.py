@@ -19,6 +19,12 @@ def perturbation_notes(trace: Trace) -> list[str]:
     return list(dict.fromkeys(_note(launch, found, trace.modelled) for launch, found in told))
 
 
+def staging_notes(trace: Trace) -> list[str]:
+    """Where records went first, of launches for which shared memory was asked for or used."""
+    told = [(launch, launch.staging) for launch in trace.launches if launch.staging is not None and launch.staging.considered]
+    return list(dict.fromkeys(f"Records of {kernel_label(launch.kernel)} went to {staging}." for launch, staging in told))
+
+
 def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
     facts = [_footprints(found.plain, found.probed)] if found.plain is not None and found.probed is not None else []
     if not facts:
@@ -27,6 +33,8 @@ def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
         how = "modelled" if modelled else f"median of {found.rounds}"
         ratio = "" if found.slowdown is None else f" ({number(found.slowdown)} times, {how})"
         facts.append(f"time {number(found.plain_ns / 1e3)} -> {number(found.probed_ns / 1e3)} us{ratio}")
+    if not modelled:
+        facts.append("hit rate of L1 unknown: counters need Nsight Compute")
     return f"Without -> with probes, {kernel_label(launch.kernel)}: {'; '.join(facts)}."
 
 

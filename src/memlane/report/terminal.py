@@ -28,7 +28,7 @@ from memlane.record import (
 )
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
-from memlane.report.perturbation import perturbation_notes
+from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
@@ -168,6 +168,7 @@ def _footer(trace: Trace) -> list[Text]:
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
         *perturbation_notes(trace),
+        *staging_notes(trace),
         _STALLS if _tells_of_stalls(trace) else _LIFE,
         *_alignment(trace),
         *_TRANSACTIONS,
