@@ -277,3 +277,26 @@ def test_rows_that_name_an_unknown_site(tmp_path: Path) -> None:
     save(replace(transpose(), sites=transpose().sites[:3]), tmp_path / "few.parquet")
     with pytest.raises(RecordError, match=r"few\.parquet is damaged: a row names site 5, the header has 3"):
         load(tmp_path / "few.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("line", pa.scalar(7, pa.uint32()), "row 3 has line 7, but its site 1 has 4; record again"),
+        ("op", pa.scalar("ld.param.u64"), "row 3 has op ld.param.u64, but its site 1 has st.global.f32; record again"),
+        ("completeness", pa.scalar("complete"), "row 3 has completeness complete, but its site 1 has issue-only; record again"),
+    ],
+)
+def test_rows_that_disagree_with_their_site(tmp_path: Path, name: str, value: pa.Scalar, message: str) -> None:
+    trace = transpose()
+    values = trace.table[name].to_pylist()
+    assert trace.table["site"][3].as_py() == 1
+    values[3] = value.as_py()
+    field = ACCESS_SCHEMA.field(name)
+    changed = (
+        pa.array(values, field.type.value_type).dictionary_encode() if pa.types.is_dictionary(field.type) else pa.array(values, field.type)
+    )
+    table = trace.table.set_column(ACCESS_SCHEMA.get_field_index(name), field, changed)
+    save(replace(trace, table=table), tmp_path / "odd.parquet")
+    with pytest.raises(RecordError, match=message):
+        load(tmp_path / "odd.parquet")

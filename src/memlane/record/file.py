@@ -5,8 +5,8 @@ DuckDB open without memlane. Everything else is in the key-value metadata of the
 take metadata for text:
 
     memlane_format   the format as a decimal number, now 2; files of format 1 lack the column `exposed`
-    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, modelled, sites, launches, sources, windows, skipped,
-                     examples, warps};
+    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, driver, modelled, clock_mhz, sites, launches, sources,
+                     windows, skipped, examples, warps};
                      `sites`, `launches`, `skipped` and `examples` are lists of objects with the fields of `Site`, `LaunchInfo`,
                      `Skipped` and `AccessExample`, `warps` is {rows, fields: [[name, dtype]]}
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
@@ -27,6 +27,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -48,6 +49,8 @@ _OPTIONS: dict[str, Any] = {
     "write_page_checksum": True,
 }
 _MAGIC = b"PAR1"
+_OF_SITE = ("kernel", "file", "line", "op", "space", "completeness")
+"""Columns of the rows that only repeat what their site says, for those who read the file without memlane."""
 
 
 def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
@@ -110,6 +113,26 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
             raise RecordError(f"{path} is damaged: a row names {column} {highest}, the header has {known}")
+    for name in _OF_SITE:
+        _check_site_column(path, table, name, [getattr(site, name) for site in fields["sites"]])
+
+
+def _check_site_column(path: str | os.PathLike[str], table: pa.Table, name: str, of_site: list[Any]) -> None:
+    """What a row says of its site must be what the site says: tables by line and tables by site would tell different stories."""
+    if not table.num_rows:
+        return
+    column = table[name].combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        codes = {text: code for code, text in enumerate(column.dictionary.to_pylist())}
+        said, wanted = column.indices.to_numpy(), np.array([codes.get(text, -1) for text in of_site], np.int64)
+    else:
+        said, wanted = column.to_numpy(), np.array(of_site, np.int64)
+    sites = table["site"].to_numpy()
+    differs = said != wanted[sites]
+    if differs.any():
+        row = int(np.argmax(differs))
+        told, site = table[name][row].as_py(), int(sites[row])
+        raise RecordError(f"{path} is damaged: row {row:,} has {name} {told}, but its site {site} has {of_site[site]}; record again")
 
 
 def _said(error: Exception) -> str:

@@ -346,3 +346,34 @@ def test_many_findings_are_folded_and_none_is_left_out(monkeypatch: pytest.Monke
     assert folded.all("summary")[0].text == "1 more, which cost less"
     assert [one.attributes["id"] for one in section.all("li")] == ["finding-1", "finding-2"]
     assert [one.attributes["id"] for one in folded.all("li")] == ["finding-2"]
+
+
+# -- exposed cycles ----------------------------------------------------------------------------------------------------------------
+
+
+def half_exposed() -> Trace:
+    """Of each access at the first site half of the cycles were waited for; of the others that is not known."""
+    trace = transpose()
+    cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    exposed = pa.array((cycles // 2).astype(np.uint32), pa.uint32(), mask=trace.table["site"].to_numpy() != 0)
+    place = ACCESS_SCHEMA.get_field_index("exposed")
+    return replace(trace, table=trace.table.set_column(place, ACCESS_SCHEMA.field("exposed"), exposed))
+
+
+def test_exposed_cycles_are_told_and_heat_is_of_what_was_waited_for() -> None:
+    trace = half_exposed()
+    root = read(render_page(trace))
+    lines, sites = (trace.table[name].to_numpy() for name in ("line", "site"))
+    cycles = (trace.table["end"].to_numpy() - trace.table["start"].to_numpy()).astype(float)
+    cycles[sites == 0] //= 2
+    assert root.all("tr", "hot")[0].all("td", "heat")[0].text == percent(float(cycles[lines == 4].sum() / cycles.sum()))
+    facts = dict(data_of(root)["operations"][0]["facts"])
+    assert facts["exposed cycles"] == "p50 51, mean 50.8, 50 % of all: what the first consumer waited"
+    assert "exposed cycles" not in dict(data_of(root)["operations"][1]["facts"])
+
+
+def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
+    columns = columns_of(read(render_page(half_exposed())))
+    operation, cycles, exposed = (columns[f"0/access.{name}"] for name in ("operation", "cycles", "exposed"))
+    assert np.array_equal(exposed, np.where(operation == 0, cycles // 2, 0xFFFFFFFF))
+    assert "0/access.exposed" not in columns_of(read(render_page(transpose())))

@@ -72,6 +72,7 @@ def render_page(trace: Trace) -> str:
         most_findings=FINDINGS,
         sources=sources,
         anchors=_anchors(sources),
+        exposed=trace.table["exposed"].null_count < trace.table.num_rows,
         several=len({one.kernel for one in operations}) > 1,
         bins=bins,
         pictured=bool(pictures),

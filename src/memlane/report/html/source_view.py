@@ -15,7 +15,7 @@ from memlane.record import LineSummary, Place, Site, SiteCounts, Trace, kernel_l
 from memlane.report.html.histogram import Bins
 from memlane.report.html.levels import chip_of, levels_of
 from memlane.report.html.model import Operation, SourceFile, SourceLine, Stretch
-from memlane.report.numbers import number, percent
+from memlane.report.numbers import number, percent, short
 
 NEAR = 8
 """Lines around an access that are shown at first."""
@@ -65,8 +65,9 @@ def _place(entry: LineSummary) -> Place:
 
 
 def _estimated_cycles(entry: LineSummary) -> float:
-    """Of all warps in the window of the trace, those that were not traced among them."""
-    return max(0.0, (entry.cycles_mean or 0.0) * entry.accesses_estimated)
+    """Of all warps in the window of the trace, those that were not traced among them; where it is known, only what was waited for."""
+    mean = entry.cycles_mean if entry.exposed_mean is None else entry.exposed_mean
+    return max(0.0, (mean or 0.0) * entry.accesses_estimated)
 
 
 _KEPT = ("file", "line", "op", "space", "accesses", "accesses_estimated", "requests", "lifetime_share")
@@ -90,6 +91,9 @@ def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None)
     """What stands beside the histogram of an operation."""
     cycles = [("mean", number(entry.cycles_mean)), ("longest", number(entry.cycles_max))] if entry.accesses else []
     facts = [("cycles", ", ".join(f"{name} {value}" for name, value in cycles))] if cycles else []
+    if entry.exposed_mean is not None:
+        exposed = f"p50 {short(entry.exposed_p50)}, mean {number(entry.exposed_mean)}, {percent(entry.exposed_share)} of all"
+        facts.append(("exposed cycles", f"{exposed}: what the first consumer waited"))
     if entry.lifetime_share is not None:
         facts.append(("share of warp life", percent(entry.lifetime_share)))
     if entry.accesses_estimated != entry.accesses:

@@ -22,7 +22,8 @@ BINS = 240
 """Columns of the overview."""
 TICKS = 1 << 31
 """Times are whole numbers of ticks, so many at most in a launch; a tick is never less than a sixteenth of a nanosecond."""
-UNKNOWN = 0xFFFF
+UNKNOWN, NOBODY_KNOWS = 0xFFFF, 0xFFFFFFFF
+"""In columns of 16 and of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ class _Accesses:
         self.cycles = (table["end"].to_numpy() - table["start"].to_numpy())[order]
         self.operation = operations[table["site"].to_numpy()[order]] if len(order) else np.zeros(0, np.int64)
         self.known = {name: table[name].fill_null(UNKNOWN).to_numpy()[order] for name in ("sectors", "wavefronts")}
+        exposed = table["exposed"]
+        self.exposed = exposed.fill_null(NOBODY_KNOWS).to_numpy()[order] if exposed.null_count < len(exposed) else None
         lives = len(self.lives.sm)
         self.counts = np.bincount(self.life, minlength=lives)
         self.firsts = np.cumsum(self.counts) - self.counts
@@ -180,6 +183,8 @@ def _add_rows(prefix: str, of: _Accesses, rows: Ints, begin: float, tick: float,
     columns.add(f"{prefix}access.lane", np.minimum(of.lane[rows], 255), "u1")
     for name, values in of.known.items():
         columns.add(f"{prefix}access.{name}", values[rows], "u2")
+    if of.exposed is not None:
+        columns.add(f"{prefix}access.exposed", of.exposed[rows], "u4")
 
 
 def _ticks(ns: npt.NDArray[np.float64], begin: float, tick: float) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 const arrays = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
 const byId = (id) => document.getElementById(id);
+const UNKNOWN = 0xffffffff; // in columns of 32 bits
 let packed = null;
 let unpacked = null; // a promise: `packed` is there
 
@@ -81,6 +82,8 @@ function smallest(values) {
 }
 
 const grouped = (value) => Math.round(value).toLocaleString("en-US");
+
+const plural = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 function three(value) {
   if (Math.abs(value) >= 999.5 || Math.abs(value - Math.round(value)) < 0.0005) return grouped(value);

@@ -1,5 +1,7 @@
 // Drawing the time line: an overview of all multiprocessors, or the slots of one with every access.
 
+const PALE = 0.4;
+
 function drawLines() {
   const canvas = byId("lanes");
   if (!canvas || !now.launch) return;
@@ -112,9 +114,14 @@ function drawAccesses(pen, width, life, y, high, paint, drawnTo) {
     const end = Math.min(width, xOf(until, width));
     if (end > drawnTo || lanes > 1) {
       const colour = paint(i);
-      pen.globalAlpha = colour.alpha;
+      const top = y + 1 + Math.min(access.lane[i], LANES - 1) * tall;
+      const last = end - (end - x > 3 ? 0.6 : 0);
+      const waited = waitedFrom(i, x, width);
       pen.fillStyle = colour.fill;
-      pen.fillRect(x, y + 1 + Math.min(access.lane[i], LANES - 1) * tall, Math.max(0.8, end - x - (end - x > 3 ? 0.6 : 0)), tall - 0.3);
+      pen.globalAlpha = colour.alpha * (waited > x ? PALE : 1);
+      pen.fillRect(x, top, Math.max(0.8, last - x), tall - 0.3);
+      pen.globalAlpha = colour.alpha;
+      if (waited > x && waited < last) pen.fillRect(waited, top, last - waited, tall - 0.3);
       drawnTo = Math.max(drawnTo, Math.floor(end));
     }
     // Where accesses follow one another, only the last that begins within a pixel reaches out of it: on to that one.
@@ -123,6 +130,13 @@ function drawAccesses(pen, width, life, y, high, paint, drawnTo) {
   pen.globalAlpha = 1;
   if (life === now.life && now.access >= 0) frameAccess(pen, width, y, high);
   return drawnTo;
+}
+
+// Where an access begins to be waited for; before, the warp did other things. `x` where that is not known.
+function waitedFrom(index, x, width) {
+  const { access, ticksACycle } = now.launch;
+  if (!access.exposed || access.exposed[index] === UNKNOWN) return x;
+  return Math.max(x, xOf(accessEnd(index) - access.exposed[index] * ticksACycle, width));
 }
 
 function frameAccess(pen, width, y, high) {
@@ -171,6 +185,7 @@ function drawLegend() {
     dot.style.background = hue(id);
     legend.append(html("span", {}, dot, html("code", {}, one.op), ` line ${one.line}`));
   }
+  if (now.launch.access.exposed) legend.append(html("span", {}, "pale: under way; full: the warp waits for it"));
 }
 
 function rampOf() {

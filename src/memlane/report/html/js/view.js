@@ -69,8 +69,9 @@ const place = (life) => `block ${now.launch.life.block[life]}, warp ${now.launch
 function toldAccess(index, life) {
   const { access, tick_ns, firsts } = now.launch;
   const costs = [];
-  if (access.sectors[index] !== 0xffff) costs.push(`${access.sectors[index]} sectors`);
-  if (access.wavefronts[index] !== 0xffff) costs.push(`${access.wavefronts[index]} wavefronts`);
+  if (access.exposed && access.exposed[index] !== UNKNOWN) costs.push(`${grouped(access.exposed[index])} of them exposed`);
+  if (access.sectors[index] !== 0xffff) costs.push(plural(access.sectors[index], "sector"));
+  if (access.wavefronts[index] !== 0xffff) costs.push(plural(access.wavefronts[index], "wavefront"));
   return [
     operationName(access.operation[index]),
     `${grouped(access.cycles[index])} cycles${costs.length ? `, ${costs.join(", ")}` : ""}`,

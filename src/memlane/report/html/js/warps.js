@@ -78,13 +78,14 @@ function fillRows() {
   const first = firsts[now.life];
   const end = Math.min(firsts[now.life + 1], first + MOST_ROWS);
   const unknown = (value) => (value === 0xffff ? "-" : String(value));
-  const head = html("tr", {}, ...["access", "operation", "start (ns)", "cycles", "sectors", "wavefronts"].map((text, index) => html("th", index === 1 ? { class: "text", scope: "col" } : { scope: "col" }, text)));
+  const head = html("tr", {}, ...["access", "operation", "start (ns)", "cycles", "sectors", "wavefronts", ...(access.exposed ? ["exposed cycles"] : [])].map((text, index) => html("th", index === 1 ? { class: "text", scope: "col" } : { scope: "col" }, text)));
   const rows = [];
   for (let i = first; i < end; i++) {
     const cells = [grouped(i - first + 1), operationName(access.operation[i]), three(access.start[i] * tick_ns), grouped(access.cycles[i]), unknown(access.sectors[i]), unknown(access.wavefronts[i])];
+    if (access.exposed) cells.push(access.exposed[i] === UNKNOWN ? "-" : grouped(access.exposed[i]));
     rows.push(html("tr", {}, ...cells.map((text, index) => html("td", index === 1 ? { class: "text" } : {}, text))));
   }
   const left = firsts[now.life + 1] - end;
-  if (left > 0) rows.push(html("tr", {}, html("td", { colspan: 6, class: "text" }, `and ${grouped(left)} more`)));
+  if (left > 0) rows.push(html("tr", {}, html("td", { colspan: 7, class: "text" }, `and ${grouped(left)} more`)));
   byId("rows").querySelector("table").replaceChildren(html("thead", {}, head), html("tbody", {}, ...rows));
 }
