@@ -12,12 +12,18 @@ from memlane.launch import LoadedModule, Target
 from memlane.measure import count, trace
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, ISSUE_ONLY, PROVED, Trace
 from tests.instrument.kernels import kernel
-from tests.instrument.test_kinds import BARRIER, COPIES, MATRICES, OUTWARD, SURFACES, module
+from tests.instrument.test_kinds import BARRIER, COPIES, FRAGMENTS, MATRICES, OUTWARD, SURFACES, module
 from tests.instrument.test_visibility import BODY
 
 pytestmark = pytest.mark.gpu
 
-BODIES = {"matrices": (MATRICES, 32), "copies": (COPIES, 32), "barrier": (BARRIER, 128), "outward": (OUTWARD, 32)}
+BODIES = {
+    "matrices": (MATRICES, 32),
+    "copies": (COPIES, 32),
+    "barrier": (BARRIER, 128),
+    "outward": (OUTWARD, 32),
+    "fragments": (FRAGMENTS, 32),
+}
 
 
 @cache
@@ -29,7 +35,7 @@ def both(name: str, where: Target, stride: int = 16) -> tuple[list[int], list[in
     """What the plain and the traced kernel give, and the trace."""
     body, block = BODIES[name]
     call = where.load(module(body))["k"][1, block]
-    plain, traced, source = where.zeros(4 * block, np.uint32), where.zeros(4 * block, np.uint32), where.array(data())
+    plain, traced, source = where.zeros(512, np.uint32), where.zeros(512, np.uint32), where.array(data())
     call(plain, source, np.uint32(stride))
     made = trace(call, traced, source, np.uint32(stride))
     return plain.numpy().tolist(), traced.numpy().tolist(), made
@@ -38,10 +44,14 @@ def both(name: str, where: Target, stride: int = 16) -> tuple[list[int], list[in
 @pytest.mark.parametrize("name", BODIES)
 def test_traced_kernels_compute_what_they_did_and_what_the_emulator_does(name: str, gpu: Device, emulator: Target) -> None:
     plain, traced, made = both(name, gpu)
-    assert plain == traced == both(name, emulator)[0]
+    assert plain == traced
+    if name != "fragments":  # Tensor cores round on the way.
+        assert plain == both(name, emulator)[0]
     assert made.lost == 0
     assert {site.evidence for site in made.sites} == {PROVED}
     for site in made.sites:
+        if site.op.startswith("wmma.load"):
+            continue  # Where the assembler works out its addresses is not the test's to say.
         wanted = COMPLETE if site.kind in ("load", "wait") else ISSUE_ONLY
         assert site.completeness == wanted, f"{site.op}: {site.reason}"
 

@@ -113,6 +113,26 @@ OUTWARD = f"""{START}
 """
 
 
+REGISTERS_OF = {letter: ", ".join(f"%{letter}{number}" for number in range(8)) for letter in "abc"}
+FRAGMENTS = f"""{START}
+    .reg .b32 %a<8>, %b<8>; .reg .f32 %c<8>;
+    mad.lo.u32 %r4, %r1, 16, %r2;
+    ld.global.v4.u32 {{%r5, %r6, %r7, %r8}}, [%rd5];
+    and.b32 %r5, %r5, 0x3bff3bff; and.b32 %r6, %r6, 0x3bff3bff; and.b32 %r7, %r7, 0x3bff3bff; and.b32 %r8, %r8, 0x3bff3bff;
+    st.shared.v4.u32 [%r4], {{%r5, %r6, %r7, %r8}};
+    st.global.v4.u32 [%rd4], {{%r8, %r6, %r7, %r5}};
+    bar.sync 0;
+    wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {{{REGISTERS_OF["a"]}}}, [%r2], 16;
+    wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {{{REGISTERS_OF["b"]}}}, [%rd1], 16;
+    wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {{{REGISTERS_OF["c"]}}}, [%rd1+1024], 16;
+    wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {{{REGISTERS_OF["c"]}}},
+        {{{REGISTERS_OF["a"]}}}, {{{REGISTERS_OF["b"]}}}, {{{REGISTERS_OF["c"]}}};
+    wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1+1024], {{{REGISTERS_OF["c"]}}}, 16;
+    ret;
+"""
+"""A product of matrices of 16 by 16, whose fragments come by as many accesses as the assembler likes."""
+
+
 @cache
 def module(body: str) -> Module:
     return kernel(body, OUT, SHARED)
@@ -121,10 +141,16 @@ def module(body: str) -> Module:
 @cache
 def run(body: str, block: int = 32, stride: int = 16) -> Run:
     threads = np.random.default_rng(5).integers(0, 1 << 32, 4096, dtype=np.uint32)
-    return Run(module(body), "k", 1, block, (np.zeros(4 * block, np.uint32), threads, stride))
+    return Run(module(body), "k", 1, block, (np.zeros(max(512, 4 * block), np.uint32), threads, stride))
 
 
-BODIES = {"matrices": (MATRICES, 32), "copies": (COPIES, 32), "barrier": (BARRIER, 128), "outward": (OUTWARD, 32)}
+BODIES = {
+    "matrices": (MATRICES, 32),
+    "copies": (COPIES, 32),
+    "barrier": (BARRIER, 128),
+    "outward": (OUTWARD, 32),
+    "fragments": (FRAGMENTS, 32),
+}
 
 
 @pytest.mark.parametrize(("name", "scheme"), [*((name, "dependent") for name in BODIES), ("matrices", "consume")])
@@ -140,7 +166,7 @@ def test_the_outcome_is_that_of_the_plain_kernel(name: str, scheme: str) -> None
 def sites_of(body: str, scheme: str = "dependent") -> list[tuple[str, str, str, int, str]]:
     found = trace(module(body), TraceOptions(scheme))
     assert not found.skipped
-    words = ("matrix", "copy", "wait", "bulk", "async")
+    words = ("ldmatrix", "stmatrix", "copy", "wait", "bulk", "async")
     return [
         (one.op.split(".m8n8")[0], one.kind, one.space, one.nbytes, one.completeness)
         for one in found.sites
@@ -360,6 +386,14 @@ def test_waits_that_do_not_wait_are_caught() -> None:
     assert board is not None
     answered = next(index for index in range(question + 1, len(code)) if board in code[index].control.waits)
     assert reason_of_wait(barrier, mutated(asked, function, {answered: without_wait(code[answered], board)}))
+
+
+def test_a_fragment_is_there_when_all_of_its_accesses_are() -> None:
+    found = trace(module(FRAGMENTS))
+    assert [site.completeness for site in found.sites if site.op.startswith("wmma")] == [COMPLETE] * 3 + [ISSUE_ONLY]
+    proofs = {found.sites[proof.site].op[:11]: proof for proof in prove(found, cubin_of(found.module))}
+    of_global = [proofs["wmma.load.b"], proofs["wmma.load.c"]]
+    assert [(one.completeness, one.copies > 1) for one in of_global] == [(COMPLETE, True)] * 2
 
 
 def test_counts_of_matrices_and_copies_are_exact() -> None:

@@ -29,11 +29,15 @@ from memlane.record import Site, Skipped
 _KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
 _OPCODES = {"ldmatrix": "load", "stmatrix": "store", "suld": "load", "sust": "store", "sured": "reduction"}
 """Kinds of the accesses of which only the opcode tells the direction."""
-_BESIDE = {
-    "matrix": "of a wmma load or store the assembler makes as many accesses as it likes",
-    "prefetch": "a prefetch returns nothing",
-}
+_BESIDE = {"prefetch": "a prefetch returns nothing"}
 """Kinds of access that are no sites, with the reason."""
+_OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
+_UNCOUNTED = {
+    "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
+    "load": _OF_FRAGMENTS,
+    "store": _OF_FRAGMENTS,
+}
+"""Why no transactions are counted of a site that has them, by its kind."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,12 @@ def site_table(module: Module) -> SiteTable:
 
 def uncounted(table: SiteTable) -> tuple[Skipped, ...]:
     """The accesses of which no transactions are counted, with the reason: those that are no sites, and bulk copies."""
-    bulk = (site for site in table.sites if site.kind == "copy" and not site.is_counted)
-    reason = "the transactions of a bulk copy are not those of its lanes, and are not counted"
-    return (*table.skipped, *(Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,)) for site in bulk))
+    found = [
+        Skipped(site.kernel, site.op, site.file, site.line, _UNCOUNTED[site.kind], (site.kernel,))
+        for site in table.sites
+        if not site.is_counted and site.kind in _UNCOUNTED
+    ]
+    return (*table.skipped, *found)
 
 
 def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
@@ -93,7 +100,8 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     elif access is None or access.space == "param":
         return ""
     else:
-        kind, space, nbytes = _kind(instruction, access), _space(access), 0 if is_bulk(instruction) else access.nbytes
+        kind, space = _kind(instruction, access), _space(access)
+        nbytes = 0 if is_bulk(instruction) or instruction.opcode == "wmma" else access.nbytes
     if not kind and access is not None:
         return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
     if nbytes is None:
@@ -109,6 +117,8 @@ def _kind(instruction: Instruction, access: MemoryAccess) -> str:
     """Empty for an access that is no site."""
     if access.asynchronous:
         return "copy"
+    if instruction.opcode == "wmma":
+        return "load" if access.results else "store"
     return _KINDS.get(access.kind) or _OPCODES.get(instruction.opcode, "")
 
 

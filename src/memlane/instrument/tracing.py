@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from memlane.errors import MemlaneError
 from memlane.instrument.apart import ApartWindows, ClosingLines
 from memlane.instrument.asking import asked, first_questions
+from memlane.instrument.fragments import gathered
 from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
@@ -131,7 +132,13 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
         if index in chosen:
             site = chosen[index]
             access = _describe(instruction, site, scope, live.get(index, ()), prefix)
-            probe = visible(scheme, instruction, access, options.stores) or _probe(scheme, instruction, access, elsewhere.get(index, ""))
+            values = [(alias(name), scope.type_of(name)) for name in live.get(index, ())] if instruction.opcode == "wmma" else []
+            if len(values) > 1:
+                probe = gathered(scheme, access, values)
+            else:
+                probe = visible(scheme, instruction, access, options.stores) or _probe(
+                    scheme, instruction, access, elsewhere.get(index, "")
+                )
             name, fallback = windows.scheme_of(index)
             sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
             accesses.append(replace(instruction, guard=None))

@@ -31,7 +31,7 @@ class Site:
     """`global`, `shared`, `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy the side that is not shared memory; of a wait
     where what it waits for arrives."""
     nbytes: int
-    """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies and waits."""
+    """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies, wmma fragments and waits."""
     scheme: str = ""
     """The probe around it: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty where it is not timed."""
     completeness: str = ""
@@ -60,7 +60,7 @@ class Site:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it has transactions that are counted: waits have none, and those of a bulk copy are not those of the lanes."""
+        """Whether it has transactions that are counted: waits have none, and those of bulk copies and fragments are not those of lanes."""
         return self.nbytes > 0
 
     @property
