@@ -139,9 +139,11 @@ class Evidence:
         """Cycles that its warps lived, summed, those that were not traced included; 0 where nobody knows."""
         if self.lives is None or not len(self.lives) or any(launch.failed for launch in self.launches):
             return 0.0
-        weights = {launch.id: 1.0 if launch.sample is None else launch.sample.weight for launch in self.launches}
-        weight = np.array([weights[number] for number in self.lives["launch"].tolist()])
-        return float((np.maximum(self.lives["end_cycles"] - self.lives["begin_cycles"], 0) * weight).sum())
+        weights = np.zeros(max(launch.id for launch in self.launches) + 1)
+        for launch in self.launches:
+            weights[launch.id] = 1.0 if launch.sample is None else launch.sample.weight
+        lived = np.maximum(self.lives["end_cycles"] - self.lives["begin_cycles"], 0)
+        return float((lived * weights[self.lives["launch"]]).sum())
 
     @property
     def memory_share(self) -> float:

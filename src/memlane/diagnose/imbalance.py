@@ -89,10 +89,11 @@ def _verdict(
 ) -> Verdict:
     """The finding at the place where the groups differ most."""
     groups = int(group.max()) + 1
-    table = np.zeros((len(evidence.sites), groups))
-    np.add.at(table, (rows.site, group), rows.cycles)
     places = list(dict.fromkeys(one.place for one in evidence.sites if one.kernel == evidence.kernel))
-    spread = [float(np.ptp(table[evidence.numbers(place)].sum(0))) for place in places]
+    spread = []
+    for place in places:
+        chosen = rows.of(evidence.numbers(place))
+        spread.append(float(np.ptp(np.bincount(group[chosen], rows.cycles[chosen], groups))))
     place = places[int(np.argmax(spread))]
     site = next(one for one in evidence.sites if one.place == place)
     cost = Cost(excess, 0.0, excess, f"the time by which the {who} are done before the busiest one, summed; measured with probes")
