@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from memlane.chip import ACCESS_KINDS
+from memlane.chip.access import WIDTHS
 from memlane.launch import Observation
 from memlane.record import AccessExample
 
@@ -58,7 +59,9 @@ def examples_of(run: ObservedRun) -> list[AccessExample]:
     if seen.examples is None:
         return []
     rows = seen.examples[np.argsort(seen.examples["row"], kind="stable")]
-    return [_example(run, row) for row in rows if run.sites.get(int(row["instruction"]), -1) >= 0]
+    # The rules of chips say nothing of wider ones.
+    mine = [row for row in rows if run.sites.get(int(row["instruction"]), -1) >= 0 and int(row["nbytes"]) in WIDTHS]
+    return [_example(run, row) for row in mine]
 
 
 def _example(run: ObservedRun, row: Any) -> AccessExample:

@@ -85,6 +85,8 @@ class Drawing:
                 return f"All {self.moved_bytes:,} bytes that move are asked for."
             return f"{self.moved_bytes:,} bytes move, and {self.asked_bytes:,} of them ({share}) are asked for."
         if self.transactions <= self.ideal:
+            if (self.rule.times or 1) > 1:
+                return f"Accesses of this kind go through the banks {self.rule.times} times."
             return "" if self.ideal == 1 else "No bank is asked for two rows at once."
         bank, waves = self.fullest_bank
         if self.rule.same_word == "one by one":
