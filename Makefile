@@ -40,8 +40,9 @@ format: $(STAMP) ## format the code
 stale: $(STAMP) ## name the committed results that are older than the code they measured
 	$(BIN)/python benchmarks/stale.py
 
-tables: $(STAMP) ## write the tables of the docs from the committed results
+tables: $(STAMP) ## write the tables and figures of the docs from the committed results
 	$(BIN)/python benchmarks/docs.py
+	$(BIN)/python -m memlane.lab.volume draw benchmarks/results/h200/volume docs/figures/volume
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -10,6 +10,7 @@ import docs
 import docs_trace
 import pytest
 from harness import RESULTS, ROOT, Row, median_ratio, problems
+from keep import keep
 from stale import sources_of
 
 BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "\nSOURCES = " in path.read_text())
@@ -189,6 +190,18 @@ def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp
     assert "| (0, 0, 0), 8x16 | 250 | - | - | 500 ± 12.5 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
     assert "| +0.91 (+0.50 to +0.99) | - |" in docs.content("volume-correlations", tmp_path)
     assert "| fig. 5 | memory is the limit | 30 %: less | **no** |" in docs.content("volume-claims", tmp_path)
+
+
+def test_the_result_of_a_lab_is_kept_with_the_data_of_its_figures(tmp_path: Path) -> None:
+    result, results = tmp_path / "out" / "result.json", tmp_path / "results"
+    result.parent.mkdir()
+    result.write_text(json.dumps(document(Row("a", "b", 1.0, "us"))))
+    result.with_name("warps.csv").write_text("warp\n1\n")
+    kept = keep(result, results, ["warps"])
+    assert (kept, kept.read_text()) == (results / "h200" / "counts.json", result.read_text())
+    assert (results / "h200" / "counts" / "warps.csv").read_text() == "warp\n1\n"
+    with pytest.raises(SystemExit, match=r"out has no series\.csv"):
+        keep(result, results, ["warps", "series"])
 
 
 def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
