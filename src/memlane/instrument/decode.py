@@ -210,8 +210,8 @@ def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> bool:
-    """Whether the starts ascend in each row. What went through a stage takes its place late, and a window that closes in front of a consumer
-    is recorded when it closes."""
+    """Whether the starts ascend in each row. What went through a stage takes its place late, and a window that closes in front of a
+    consumer is recorded when it closes."""
     return bool(((start[1:] >= start[:-1]) | (row[1:] != row[:-1])).all())
 
 
