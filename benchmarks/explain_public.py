@@ -1,8 +1,8 @@
-"""What `memlane explain` says of kernels that others wrote: a list with labels, given by reading the kernels, before the tool had seen them.
+"""What `memlane explain` says of kernels that others wrote: a list with labels, given by reading them, before the tool had seen them.
 
 The files are not part of this project. Fetch them, and name the folder:
 
-    git clone https://github.com/NVIDIA/cuda-samples            && git -C cuda-samples checkout v12.5
+    git clone https://github.com/NVIDIA/cuda-samples            && git -C cuda-samples checkout 306af8d2755e712ffcb0b16a585da61bd1956303
     git clone https://github.com/zjin-lcf/HeCBench              && git -C HeCBench checkout 280045f0659705899a18d289c3ed6c4fb0b3459b
     git clone https://github.com/yuhc/gpu-rodinia               && git -C gpu-rodinia checkout 31d0ebf5adaf3aaa6c770cc5319a62275d8c1881
     python benchmarks/explain_public.py FOLDER --target cuda:0
