@@ -248,7 +248,20 @@ def test_what_was_lost_is_said() -> None:
     root = read(render_page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
     assert figure.all("dd")[0].text == "2"
-    assert "2; times are of the first records of each warp, and totals lack those that were lost" in root.by_id("about").text
+    note = "2 records found no room: times are of the first of each warp, and totals lack those that were lost."
+    assert note in [one.text for one in root.all("p", "missing")]
+    assert "120 kept, 2 lost" in root.by_id("about").text
+
+
+def test_what_broke_off_and_what_was_traced_in_part_is_said_first() -> None:
+    trace = transpose()
+    launches = (
+        replace(trace.launches[0], failed="an access out of bounds"),
+        replace(trace.launches[1], sample=Sample(warps_in_window=40, warps_chosen=4, every=10)),
+    )
+    notes = [one.text for one in read(render_page(replace(trace, launches=launches))).all("p", "missing")]
+    assert notes[0] == "Launch 0 (naive) broke off: an access out of bounds."
+    assert notes[1].startswith("tiled: traced 1 in 10 warps (seed 0); 4 of 40 warps, so each access stands for 10.")
 
 
 # -- one file, and safe ------------------------------------------------------------------------------------------------------------
@@ -377,3 +390,28 @@ def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
     operation, cycles, exposed = (columns[f"0/access.{name}"] for name in ("operation", "cycles", "exposed"))
     assert np.array_equal(exposed, np.where(operation == 0, cycles // 2, 0xFFFFFFFF))
     assert "0/access.exposed" not in columns_of(read(render_page(transpose())))
+
+
+# -- colours -----------------------------------------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 has it."""
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_stands_out_from_what_is_behind_it() -> None:
+    style = read(render_page(transpose())).all("style")[0].text
+    colours = {name: pair for name, *pair in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", style)}
+    for look in (0, 1):
+        for text in ("ink", "soft", "faint", "accent", "alarm"):
+            for behind in ("paper", "card", "tint"):
+                assert contrast(colours[text][look], colours[behind][look]) >= 4.5, (text, behind, ("light", "dark")[look])
+        assert contrast(colours["ink"][look], colours["hot"][look]) >= 4.5

@@ -29,6 +29,17 @@ def about(trace: Trace, chip: Chip | None) -> list[Facts]:
     return [group for group in groups if group.rows]
 
 
+def warnings(trace: Trace) -> list[str]:
+    """What one must know before reading any number: launches that broke off, parts of launches, records that were lost."""
+    told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}." for launch in trace.launches if launch.failed]
+    told += sample_notes(trace)
+    if trace.lost:
+        told.append(
+            f"{plural(trace.lost, 'record')} found no room: times are of the first of each warp, and totals lack those that were lost."
+        )
+    return told
+
+
 def _where(trace: Trace, chip: Chip | None) -> Facts:
     product = f" ({chip.product})" if chip is not None and chip.product else ""
     rows = [
@@ -66,16 +77,12 @@ def _launch(launch: LaunchInfo) -> str:
 
 def _completeness(trace: Trace) -> Facts:
     kept = trace.table.num_rows
-    lost = (
-        "none" if not trace.lost else f"{trace.lost:,}; times are of the first records of each warp, and totals lack those that were lost"
-    )
-    rows = [("records", f"{kept:,} kept"), ("lost", lost)]
+    rows = [("records", f"{kept:,} kept, {trace.lost:,} lost")]
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
         rows.append(("transactions", f"not kept of {unseen:,} accesses, those of the probes among them"))
     windows = ", ".join(f"{name} {number(cycles)} cycles" for name, cycles in trace.windows.items())
     rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
-    rows += [("part", note) for note in sample_notes(trace)]
     rows += [("ends", note) for note in completeness_notes(trace)]
     rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
     labels = dict.fromkeys(site.completeness for site in trace.sites)

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from memlane.errors import RecordError
 from memlane.record import Trace, kernel_label, replacing
-from memlane.report.html.about import about
+from memlane.report.html.about import about, warnings
 from memlane.report.html.found import found
 from memlane.report.html.histogram import SPARK_HEIGHT, SPARK_WIDTH, Bins
 from memlane.report.html.levels import chip_of, levels_note
@@ -77,7 +77,12 @@ def render_page(trace: Trace) -> str:
         bins=bins,
         pictured=bool(pictures),
         times=times,
-        notes={"source": [note for note in (left_out, levels_note(trace, chip)) if note], "times": times.notes, "no_times": no_times},
+        notes={
+            "head": warnings(trace),
+            "source": [note for note in (left_out, levels_note(trace, chip)) if note],
+            "times": times.notes,
+            "no_times": no_times,
+        },
         about=about(trace, chip),
         **_embedded(data, columns),
     )
