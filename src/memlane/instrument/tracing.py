@@ -124,7 +124,6 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
     sites: list[Site] = []
     accesses: list[Instruction] = []
-
     questions = _questions(kernel, chosen)
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
@@ -132,13 +131,8 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
         if index in chosen:
             site = chosen[index]
             access = _describe(instruction, site, scope, live.get(index, ()), prefix)
-            values = [(alias(name), scope.type_of(name)) for name in live.get(index, ())] if instruction.opcode == "wmma" else []
-            if len(values) > 1:
-                probe = gathered(scheme, access, values)
-            else:
-                probe = visible(scheme, instruction, access, options.stores) or _probe(
-                    scheme, instruction, access, elsewhere.get(index, "")
-                )
+            values = [(alias(name), scope.type_of(name)) for name in live.get(index, ())]
+            probe = _probe(scheme, instruction, access, values, options.stores, elsewhere.get(index, ""))
             name, fallback = windows.scheme_of(index)
             sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
             accesses.append(replace(instruction, guard=None))
@@ -187,10 +181,17 @@ def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str
     return {index: answer(one) for index, one in waits if answer(one)}
 
 
-def _probe(scheme: Scheme, instruction: Instruction, access: Access, elsewhere: str) -> Probe:
-    """The probe of the scheme, or what the kind of the access asks for; `elsewhere`: where it completes, of a copy."""
+def _probe(
+    scheme: Scheme, instruction: Instruction, access: Access, values: Sequence[tuple[str, str]], stores: str, elsewhere: str
+) -> Probe:
+    """The probe of the scheme, or what the kind of the access asks for. `values`: the registers that it fills and that live, with their
+    types; `stores`: until when stores are timed; `elsewhere`: of a copy, where it completes."""
     if wait_of(instruction) not in ("", BARRIER):
         return returning(access)
+    if instruction.opcode == "wmma" and len(values) > 1:
+        return gathered(scheme, access, values)
+    if witnessed := visible(scheme, instruction, access, stores):
+        return witnessed
     probe = scheme.probe(access)
     return replace(probe, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else probe
 
