@@ -67,8 +67,9 @@ def test_a_table_lies_where_it_is_wanted(bench: Bench, table: str) -> None:
         case = replace(STRIDE, layout=layout, included=True, table=table, warps=4)
         call, arguments = bench.bound(case, bench.target.empty((4, 4, 2), "i8"))
         timed = [one for one in count(call, *arguments).sites if "volatile" in one.site.op]
-        assert sum(one.wavefronts or 0 for one in timed) == bench.wavefronts(case) * 4 * 4
-        assert sum(one.requests for one in timed) == 4 * 4
+        passes, runs, warps = 2, 4, 4
+        assert sum(one.wavefronts or 0 for one in timed) == bench.wavefronts(case) * passes * runs * warps
+        assert sum(one.requests for one in timed) == passes * runs * warps
 
 
 def test_random_layouts_are_drawn_anew_and_others_are_not(emulator: Target) -> None:
@@ -78,16 +79,20 @@ def test_random_layouts_are_drawn_anew_and_others_are_not(emulator: Target) -> N
     assert accesses("stride", 2, 3, 8).rows.shape == (8, 3, 64)
 
 
+@pytest.mark.parametrize("width", [4, 8])
 @pytest.mark.parametrize("kind", ["read", "write"])
-def test_between_the_clock_reads_stand_the_accesses_and_no_other(kind: str) -> None:
-    """In the assembled code, whatever the assembler moves: 16 accesses; behind stores the one load that tells when they are done."""
-    macros = {"ELEMENT": "unsigned", "WIDTH": 4, "ROWS": 32, "ROOM": 1024, "COUNT": 16, "INCLUDED": 0, "TABLE": 0, "TABLE_WORDS": 1}
+def test_between_the_clock_reads_stand_the_accesses_and_no_other(kind: str, width: int) -> None:
+    """In the assembled code, whatever the assembler moves: 16 accesses of the whole width; behind stores the one load that tells when they
+    are done."""
+    element = {4: "unsigned", 8: "unsigned long long"}[width]
+    macros = {"ELEMENT": element, "WIDTH": width, "ROWS": 32, "ROOM": 1024, "COUNT": 16, "INCLUDED": 0, "TABLE": 0, "TABLE_WORDS": 1}
     module = cuda("".join(f"#define {name} {value}\n" for name, value in macros.items()) + SOURCE.read_text(encoding="utf-8"))
     code = disassemble(assemble(module).data).functions[kind].instructions
     clocks = [place for place, one in enumerate(code) if "SR_CLOCKLO" in one.text]
     assert len(clocks) == 2
-    inside = [one.opcode for one in code[clocks[0] : clocks[1]] if one.opcode[:2] in ("LD", "ST", "AT", "RE")]
-    assert inside == (["LDS"] * 16 if kind == "read" else ["STS"] * 16 + ["LDS"])
+    inside = [one.name for one in code[clocks[0] : clocks[1]] if one.opcode[:2] in ("LD", "ST", "AT", "RE")]
+    wide = "" if width == 4 else ".64"
+    assert inside == ([f"LDS{wide}"] * 16 if kind == "read" else [f"STS{wide}"] * 16 + [f"LDS{wide}"])
 
 
 def test_the_interval_of_a_quotient() -> None:

@@ -5,16 +5,20 @@
 // up a table, another one for each draw, in GLOBAL, CONSTANT or SHARED memory); and the function `place(i, j)`, or `place(i, j, table)`.
 //
 // Each run: every lane takes the places of its accesses from `rows` and `columns`, or their offsets from `offsets`; all warps meet; then
-// each reads its clock, accesses COUNT times, and reads its clock again when the last access has completed.
+// each reads its clock, accesses COUNT times, and reads its clock again when the last access has completed. It does so twice, and the first
+// time does not count: its warps wait for their places and for their instructions, each for another time.
 
 #define LANES 32
 #define GLOBAL 1
 #define CONSTANT 2
 #define SHARED 3
+#define PASSES 2
 #if WIDTH == 4
+#define EVERY_WORD(value) (value)
 #define LOAD(value, at) asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(value) : "r"(at) : "memory")
 #define STORE(value, at) asm volatile("st.volatile.shared.u32 [%1], %0;" ::"r"(value), "r"(at) : "memory")
 #else
+#define EVERY_WORD(value) (static_cast<unsigned>(value) | static_cast<unsigned>((value) >> 32))
 #define LOAD(value, at) asm volatile("ld.volatile.shared.u64 %0, [%1];" : "=l"(value) : "r"(at) : "memory")
 #define STORE(value, at) asm volatile("st.volatile.shared.u64 [%1], %0;" ::"l"(value), "r"(at) : "memory")
 #endif
@@ -59,30 +63,34 @@ __device__ __forceinline__ void run(ELEMENT* tile, const int* offsets, const int
 #endif
     }
     seen |= spare;
-    clock_behind(seen, none);  // else warps would leave the barrier together and then wait for their addresses, each for its own time
-    __syncthreads();
-    const long long start = clock_behind(seen, none);
-    const int bound = static_cast<int>(start) & none;  // so that no address is computed before the clock is read
-    ELEMENT value[COUNT];
+    long long start = 0, end = 0;
+#pragma unroll 1
+    for (int pass = 0; pass < PASSES; ++pass) {
+        __syncthreads();
+        start = clock_behind(seen, none);
+        const int bound = static_cast<int>(start) & none;  // so that no address is computed before the clock is read
+        ELEMENT value[COUNT];
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) {
+        for (int k = 0; k < COUNT; ++k) {
 #if INCLUDED
-        address[k] = base + PLACE(i[k] ^ bound, j[k] ^ bound, draw) * sizeof(ELEMENT);
+            address[k] = base + PLACE(i[k] ^ bound, j[k] ^ bound, draw) * sizeof(ELEMENT);
 #endif
-        if constexpr (WRITE) {
-            STORE(static_cast<ELEMENT>(threadIdx.x), address[k]);
-        } else {
-            LOAD(value[k], address[k]);
+            if constexpr (WRITE) {
+                STORE(static_cast<ELEMENT>(threadIdx.x), address[k]);
+            } else {
+                LOAD(value[k], address[k]);
+            }
         }
-    }
-    // A store brings nothing. Shared memory keeps the order of a warp, so a load behind it, of a word without conflicts, completes after it.
-    if constexpr (WRITE)
-        LOAD(value[0], spare);
-    unsigned brought = 0;
+        // A store brings nothing. Shared memory keeps the order of a warp, so a load behind it, of a word without conflicts, completes
+        // after it.
+        if constexpr (WRITE)
+            LOAD(value[0], spare);
+        unsigned brought = 0;
 #pragma unroll
-    for (int k = 0; k < (WRITE ? 1 : COUNT); ++k)
-        brought |= static_cast<unsigned>(value[k]);
-    const long long end = clock_behind(brought, none);
+        for (int k = 0; k < (WRITE ? 1 : COUNT); ++k)
+            brought |= EVERY_WORD(value[k]);  // one that is not needed would not be loaded, whatever the instruction says
+        end = clock_behind(brought, none);
+    }
     if (threadIdx.x % LANES == 0) {
         times[threadIdx.x / LANES * 2] = start;
         times[threadIdx.x / LANES * 2 + 1] = end;
@@ -93,7 +101,7 @@ __device__ __forceinline__ void run(ELEMENT* tile, const int* offsets, const int
 // The same as the published experiment does it: bare reads of the 32-bit clock, which wait neither for the address nor for the value.
 template <bool WRITE>
 __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, const int* rows, const int* columns, const int* shifts, int draw,
-                                         long long* times, unsigned none)
+                                         long long* times)
 {
     const int at = draw * COUNT * blockDim.x + threadIdx.x;
 #if INCLUDED
@@ -103,22 +111,20 @@ __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, cons
 #endif
     unsigned start, end;
     ELEMENT value = threadIdx.x;
+#pragma unroll 1
+    for (int pass = 0; pass < PASSES; ++pass) {
+        __syncthreads();
+        asm volatile("mov.u32 %0, %%clock;" : "=r"(start)::"memory");
 #if INCLUDED
-    clock_behind(i | j, none);
-#else
-    clock_behind(offset, none);
+        const int offset = PLACE(i, j, draw);
 #endif
-    __syncthreads();
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(start)::"memory");
-#if INCLUDED
-    const int offset = PLACE(i, j, draw);
-#endif
-    if constexpr (WRITE) {
-        STORE(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
-    } else {
-        LOAD(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
+        if constexpr (WRITE) {
+            STORE(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
+        } else {
+            LOAD(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
+        }
+        asm volatile("mov.u32 %0, %%clock;" : "=r"(end)::"memory");
     }
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(end)::"memory");
     if (threadIdx.x % LANES == 0) {
         times[threadIdx.x / LANES * 2] = 0;
         times[threadIdx.x / LANES * 2 + 1] = end - start;
@@ -147,9 +153,10 @@ __device__ __forceinline__ void measure(const int* offsets, const int* rows, con
     const int* shifts = tables;
 #endif
     __syncthreads();
+#pragma unroll 1
     for (int turn = 0; turn < runs; ++turn, times += blockDim.x / LANES * 2) {
         if constexpr (BARE)
-            bare_run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times, none);
+            bare_run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times);
         else
             run<WRITE>(tile, offsets, rows, columns, shifts, turn % draws, times, none);
     }
