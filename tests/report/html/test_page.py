@@ -55,6 +55,15 @@ def test_the_heat_is_the_share_of_all_cycles() -> None:
     assert heat == {str(line): percent(float(cycles[lines == line].sum() / cycles.sum())) for line in (4, 8, 10)}
 
 
+def test_the_hottest_lines_are_named_first() -> None:
+    root = read(render_page(transpose()))
+    (line,) = root.all("p", "hottest")
+    heat = {row.attributes["id"]: row.all("td", "heat")[0].text for row in root.all("tr", "hot")}
+    named = [one.attributes["href"].removeprefix("#") for one in line.all("a")]
+    assert named == sorted(heat, key=lambda name: -float(heat[name].removesuffix(" %")))
+    assert line.text == f"Hottest: {', '.join(f'{one.text} {heat[name]}' for one, name in zip(line.all('a'), named, strict=True))}"
+
+
 def test_a_sampled_launch_counts_for_what_it_stands_for() -> None:
     trace = transpose()
     sampled = replace(trace.launches[0], sample=Sample(warps_in_window=40, warps_chosen=4, every=10))

@@ -32,6 +32,10 @@ from memlane.report.show import access_pictures
 
 SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
 """Parts of the script in `js/`, in the order in which they follow one another in one scope."""
+KERNELS = 6
+"""So many are named in the title."""
+HOTTEST, WARM = 6, 0.01
+"""So many lines are named above the source, each with at least this share."""
 FINDINGS = 10
 """So many are shown at first, the others folded away below."""
 PICTURES = 200
@@ -66,7 +70,8 @@ def render_page(trace: Trace) -> str:
     template = _environment().get_template("page.html.j2")
     return template.render(
         trace=trace,
-        title=", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches)) or "no kernel",
+        title=_title(trace),
+        hottest=_hottest(sources),
         ends=_ends(operations),
         found=result,
         most_findings=FINDINGS,
@@ -86,6 +91,24 @@ def render_page(trace: Trace) -> str:
         about=about(trace, chip),
         **_embedded(data, columns),
     )
+
+
+def _title(trace: Trace) -> str:
+    """The kernels that ran."""
+    kernels = list(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches))
+    left = f" and {len(kernels) - KERNELS:,} more" if len(kernels) > KERNELS else ""
+    return f"{', '.join(kernels[:KERNELS])}{left}" or "no kernel"
+
+
+def _hottest(sources: list[SourceFile]) -> list[tuple[str, str, float]]:
+    """The lines with the largest shares: their names in the page, their places, the shares."""
+    lines = [
+        (f"f{one.number}l{line.number}", f"{one.short}:{line.number}", line.share)
+        for one in sources
+        for stretch in one.stretches
+        for line in stretch.lines
+    ]
+    return sorted((line for line in lines if line[2] >= WARM), key=lambda line: -line[2])[:HOTTEST]
 
 
 def _embedded(data: Mapping[str, Any], columns: Columns) -> dict[str, str]:
