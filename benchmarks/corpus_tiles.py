@@ -76,6 +76,17 @@ def _asynchronous(n: int, random: np.random.Generator) -> Problem:
     return Problem(n // BLOCK, BLOCK, (np.zeros_like(a), a), {0: a[:, np.arange(BLOCK) ^ 8]})
 
 
+def _matrices(n: int, random: np.random.Generator) -> Problem:
+    """Lane l has words l % 4 of rows l / 4: of four matrices, then of the first one transposed; two of them are stored again."""
+    a = random.integers(0, 1 << 16, (n // BLOCK, BLOCK // 32, 4, 8, 8), dtype=np.uint16)
+    words = a.view(np.uint32)  # block, warp, matrix, row, word
+    lanes = words.reshape(*words.shape[:3], 32)
+    first = a[:, :, 0].swapaxes(-1, -2).copy().view(np.uint32).reshape(*lanes.shape[:2], 32)
+    again = words[..., 0].reshape(*lanes.shape[:2], 32)  # The first word of each row, which storing the same rows does not change.
+    result = np.stack([lanes[:, :, 0], lanes[:, :, 1], lanes[:, :, 2] + again, first], axis=-1)
+    return Problem(n // BLOCK, BLOCK, (np.zeros(result.shape, np.uint32), words), {0: result})
+
+
 def _rows_of_eight(n: int, random: np.random.Generator) -> Problem:
     a = random.integers(0, 100, (n // BLOCK, 32, 8)).astype("f4")
     result = np.tile(a.sum(axis=2), (1, 8))
@@ -110,6 +121,8 @@ GROUP = Group(
         Case("stencil_plane", "a plane with its halo, rows of 34 words", _plane),
         Case("rows_of_eight", "bad: 32 bytes a lane, which the assembler fetches 16 at a time", _rows_of_eight),
         Case("product_of_tiles", "16 loads of a row, of which the assembler makes four", _product),
+        Case("matrices_packed", "good: rows of matrices side by side", _matrices),
+        Case("matrices_apart", "bad: rows of matrices 64 bytes apart", _matrices),
         Case("asynchronous", "16-byte copies from global to shared memory", _asynchronous),
     ),
 )

@@ -165,6 +165,33 @@ extern "C" __global__ void asynchronous(float4* out, const float4* in) {
     out[i] = tile[t ^ 8];
 }
 
+// Fragments of four matrices of 8 x 8 half words a warp, whose rows of 16 bytes lie APART apart; stored again as one matrix and loaded plainly.
+template <int APART>
+__device__ void matrices(uint4* out, const uint4* in) {
+    __shared__ __align__(128) uint4 rows[256 * APART];
+    int t = threadIdx.x, i = blockIdx.x * 256 + t;
+    rows[t * APART] = in[i];
+    __syncthreads();
+    unsigned at = (unsigned)__cvta_generic_to_shared(rows + t * APART);
+    uint4 found;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
+                 : "r"(at)
+                 : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(found.w) : "r"(at) : "memory");
+    __syncthreads();
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(found.x), "r"(found.y) : "memory");
+    __syncthreads();
+    found.z += rows[t * APART].x;
+    out[i] = found;
+}
+extern "C" __global__ void matrices_packed(uint4* out, const uint4* in) {
+    matrices<1>(out, in);
+}
+extern "C" __global__ void matrices_apart(uint4* out, const uint4* in) {
+    matrices<4>(out, in);
+}
+
 // Four plain loads in PTX, which NVVM leaves alone, so that the assembler can make one of them.
 __device__ __forceinline__ void four_words(float* values, unsigned at) {
     asm("ld.shared.f32 %0, [%4];\n"
