@@ -136,7 +136,8 @@ class _Rows:
         columns = {name: trace.table[name].to_numpy().astype(np.int64) for name in ("launch", "block", "warp", "site", "start", "end")}
         cycles = columns["end"] - columns["start"]
         place = numbers[columns["site"]] if len(cycles) else np.zeros(0, np.intp)
-        warp = (columns["launch"] << 40) + columns["block"] * (1 << 10) + columns["warp"]
+        # A block has at most 32 warps, and rows number blocks with 32 bits.
+        warp = (columns["launch"] << 40) + (columns["block"] << 6) + columns["warp"]
         order = np.lexsort((cycles, warp, place))
         self._cycles, self._launch, self._warp = cycles[order].astype(np.float64), columns["launch"][order], warp[order]
         self._bounds = np.searchsorted(place[order], np.arange(len(self._places) + 1))
@@ -167,7 +168,9 @@ def _lives(trace: Trace, launches: Sequence[int], by_launch: bool) -> Numbers:
 
 
 def _by_launch(numbers: Numbers, launch: npt.NDArray[Any]) -> Numbers:
-    return np.array([np.median(numbers[launch == one]) for one in np.unique(launch)], np.float64)
+    order = np.argsort(launch, kind="stable")
+    bounds = np.flatnonzero(np.diff(launch[order].astype(np.int64))) + 1
+    return np.array([np.median(part) for part in np.split(numbers[order], bounds) if len(part)], np.float64)
 
 
 # -- counts and files --------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _execution(seen: Observation, row: Any) -> int | None:
     if row["row"] < 0 or seen.accesses is None:
         return None
     before = seen.accesses[: int(row["row"])]
-    same = before["instruction"] == row["instruction"]
+    places = np.flatnonzero(before["instruction"] == row["instruction"])
     for name in ("block", "warp", "space"):
-        same &= before[name] == row[name]
-    return int(np.count_nonzero(same))
+        places = places[before[name][places] == row[name]]
+    return len(places)
