@@ -22,9 +22,9 @@ not (`csr_scalar`, of which the totals differed). Of `kernels/ways.cu`, written 
 unrolled and lanes leave apart, stores on the way out of a loop and cases entered from two sides are hints, and those of `ragged` differ;
 all others are exact and equal, those behind an `else` with two entrances, the search and the half empty warps too. The ideal sectors are
 equal; the ideal wavefronts are where neither lanes are idle nor addresses equal.
-Of matrices and copies, written before they were measured: `ldmatrix` and `stmatrix` go eight rows of 16 bytes at a time, as 16-byte accesses
-of as many lanes do, so rows 64 bytes apart take four times the wavefronts of packed ones; `cp.async` has the sectors of its load and the
-wavefronts of its store at one instruction.
+Of matrices and copies, written before they were measured: `ldmatrix` and `stmatrix` go eight rows of 16 bytes at a time, as 16-byte
+accesses of as many lanes do, so rows 64 bytes apart take four times the wavefronts of packed ones; `cp.async` has the sectors of its load
+and the wavefronts of its store at one instruction.
 """
 
 from __future__ import annotations

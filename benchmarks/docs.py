@@ -44,6 +44,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "latency": ("h200/latency", docs_labs.latency),
     "fences": ("h200/latency", docs_labs.fences),
     "proof": ("cpu/proof", docs_trace.proof),
+    "kinds": ("h200/kinds", docs_trace.kinds),
     "layouts": ("cpu/layouts", docs_emulator.layouts),
     "published-means": ("cpu/layouts", docs_emulator.published_means),
     "searched": ("cpu/layouts", docs_emulator.searched),

@@ -135,6 +135,12 @@ def size(document: Document) -> str:
     return table(["what", "time", "of that, s", "largest resident set", "file", "reach"], lines)
 
 
+def kinds(document: Document) -> str:
+    """A line for each kind of access: its time, and what it was to agree with."""
+    lines = [[row["case"], number(row["value"]), verdict(row)] for row in document["rows"]]
+    return table(["access", "median, cycles", "reach"], lines)
+
+
 def proof(document: Document) -> str:
     """The loads that are proved, and the changes of the code that the proof noticed."""
     lines = []
