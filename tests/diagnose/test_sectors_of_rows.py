@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from memlane.diagnose import explain
 from memlane.record import SiteCounts
-from tests.diagnose.made import counted, site
+from tests.diagnose.made import accesses, counted, found, site, trace
 from tests.synthetic import counts
 
 
@@ -47,6 +48,19 @@ def test_lanes_that_share_sectors_use_them_in_part(sectors: int, ideal: int, rul
     if rule == "partial-sectors":
         assert f"of the sectors that move {100 * ideal / sectors:.0f} % is used" in str(one)
         assert one.evidence["used share"] == ideal / sectors
+
+
+def test_what_sectors_cost_beyond_the_level_that_serves_them() -> None:
+    """By hand: the chip's L2 takes 283 cycles; half of the accesses take 147 more, half of the sectors are excess."""
+    load = site(0)
+    cycles = np.array([283, 430] * 5)
+    (one,) = found(trace([accesses(load, cycles, (1, 1, 10))], [counted(load, 10, sectors=8, ideal_sectors=4)]), "partial-sectors")
+    assert one.cost_cycles == pytest.approx(10 * 0.5 * 147 / 2)
+    assert one.cost_low < one.cost_cycles <= (one.cost_high or 0)
+
+
+def test_atomics_go_where_their_data_say() -> None:
+    assert rules(counted(site(0, "atom.global.add.u32"), 100, sectors=16, ideal_sectors=4, addresses=32)) == ["uncoalesced-global"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memlane.chip import Chip
-from memlane.diagnose.evidence import Evidence
+from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.record import SECTOR_BYTES, SiteCounts
 
 
@@ -38,6 +38,13 @@ def levels(chip: Chip) -> dict[str, float]:
 def level_of(chip: Chip, cycles: float) -> str:
     """The level whose latency is nearest by ratio: a guess, for one that waits in a queue looks farther away."""
     return min(levels(chip), key=lambda name: abs(np.log(max(cycles, 1.0) / levels(chip)[name])))
+
+
+def nearest_latency(chip: Chip, cycles: Numbers) -> Numbers:
+    """For each time the latency of the level nearest by ratio."""
+    known = np.array(list(levels(chip).values()))
+    distance = np.abs(np.log(np.maximum(cycles, 1.0))[:, None] - np.log(known)[None, :])
+    return np.asarray(known[distance.argmin(1)], np.float64)
 
 
 def between_l1_and_l2(chip: Chip) -> float:
@@ -66,16 +73,16 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
     if chip is None or not len(net):
         rate = "one cycle" if chip is None else f"{each:.2g} cycles, the rate of the device memory,"
         return Cost(busy, busy, None, f"{rate} for each excess sector; {unknown(chip)}", measured=False)
-    base = levels(chip)[level_of(chip, float(np.percentile(net, 10)))]
-    waiting = max(0.0, float(net.mean()) - base) * counts.requests
-    share = waiting * excess / sectors
-    low, high = sorted((busy, share))
+    part = excess / sectors * counts.requests
+    share = part * float(np.maximum(net - nearest_latency(chip, net), 0.0).mean())
+    quickest = float(nearest_latency(chip, np.percentile(net, [10]))[0])
+    cycles = max(busy, share)
     return Cost(
-        high,
-        low,
-        max(high, waiting),
+        cycles,
+        min(busy, share),
+        max(cycles, part * max(0.0, float(net.mean()) - quickest)),
         f"the larger of {each:.2g} cycles for each excess sector (the rate of the device memory) and the excess sectors' share of what the "
-        f"accesses took beyond {base:.0f} cycles, the latency of their level",
+        "accesses took beyond the latency of the level nearest to each; at most their share of what they took beyond the quickest tenth's",
     )
 
 

@@ -34,8 +34,8 @@ def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
 
 
 def shares_sectors(entry: SiteCounts) -> bool:
-    """Whether lanes share the sectors that they touch."""
-    return entry.lanes >= SHARED_BY * (entry.sectors or 0)
+    """Whether lanes share the sectors that they touch. Atomics go where their data say, so nothing lies between that could be used."""
+    return not entry.site.is_atomic and entry.lanes >= SHARED_BY * (entry.sectors or 0)
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
