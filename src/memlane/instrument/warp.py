@@ -71,6 +71,8 @@ setp.eq.u64 {r}absent, {r}buffer, 0;
 {scheme.load(r)}activemask.b32 {r}lanes;
 mov.u32 {r}lane, %laneid;
 setp.eq.u32 {r}first, {r}lane, 0;
+and.b32 {r}chunk, {r}lane, {r}unknown;
+add.u32 {r}chunk, {r}chunk, 1;
 mov.u32 {r}number, 0;
 @!{r}first bra {label}told;
 {_take(r, label, kernel)}{label}told:
@@ -212,7 +214,8 @@ def place(prefix: str, site: int | str, run: int = 0) -> str:
     Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
     place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
     record, and at most every other place stays empty. What it adds has 64 bits: numbers of 32 the assembler would first sum over the
-    warp, with shuffles, where there is only this one lane.
+    warp, with shuffles, where there is only this one lane; and one that it knows to be the same in all lanes it would multiply with their
+    number, so `chunk` begins as 1 + lane & 0.
 
     All of this stands in front of the access, between it and the stores of the record before: an access right behind these would wait for
     them in the pipe of loads and stores, some 9 cycles on an H200.
@@ -290,7 +293,7 @@ def record(prefix: str, site: int, counted: bool = False, exposed: str = "0") ->
 def leave(prefix: str, staged: bool = False) -> str:
     """Before every exit: the lanes that leave together move the end of the warp forward, lane 0 reports how many records it led, and the
     others how many they led that found no place."""
-    r = f"%{prefix}"
+    r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 {{
 .reg .b64 {r}cycles, {r}ns, {r}led, {r}where;
@@ -311,10 +314,12 @@ setp.ne.and.u32 {r}first, {r}count, 0, {r}first;
 cvt.u64.u32 {r}led, {r}count;
 selp.b64 {r}where, {_SLICE["attempted"]}, {_SLICE["lost"]}, {r}own;
 add.u64 {r}where, {r}where, {r}slice;
+@!{r}leads bra {label}follows;
 mov.u64 {r}cycles, %clock64;
 mov.u64 {r}ns, %globaltimer;
-@{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_cycles"]}], {r}cycles;
-@{r}leads red.global.max.u64 [{r}slice+{_SLICE["end_ns"]}], {r}ns;
+red.global.max.u64 [{r}slice+{_SLICE["end_cycles"]}], {r}cycles;
+red.global.max.u64 [{r}slice+{_SLICE["end_ns"]}], {r}ns;
+{label}follows:
 @{r}first red.global.add.u64 [{r}where], {r}led;
 }}
 """
