@@ -51,6 +51,11 @@ class Placement:
         place = self.layout.offset_of_index(element % self._count) + element // self._count * self.layout.size
         return Program(place * self.element + (b % self.element if nbytes % self.element else 0))
 
+    def program_of_elements(self) -> Program:
+        """The same of the numbers of elements, which are called `k`; the value is in bytes too."""
+        k = name("k", self._count * self.tiles)
+        return Program((self.layout.offset_of_index(k % self._count) + k // self._count * self.layout.size) * self.element)
+
     def torn_at(self, nbytes: int) -> int | None:
         """The first offset at which the bytes of an aligned access of this size do not lie side by side and aligned; None if none is."""
         if nbytes <= self.element:

@@ -1,16 +1,18 @@
 """The pass that lays an array in shared memory out anew.
 
+    mul.wide.u32 %rd6, %r5, 4;            mul.wide.u32 %rd6, %r5, 4;
     add.s64 %rd8, %rd7, %rd6;             add.s64 %rd8, %rd7, %rd6;
-    ld.shared.f32 %f1, [%rd8];     ->     cvt.u32.u64 %at_0, %rd8;       the byte in the array as the kernel knows it,
-                                          mov.u32 %at_1, tile;
-                                          sub.s32 %at_2, %at_0, %at_1;
-                                          ...                            where the layout has it,
-                                          add.s32 %at_9, %at_8, %at_1;
-                                          ld.shared.f32 %f1, [%at_9];    and the access there
+    ld.shared.f32 %f1, [%rd8];     ->     shr.u32 %at_b32_1, %r5, 5;                the element is %r5, as the kernel knows it;
+                                          ...                                       where the layout has it,
+                                          mov.u32 %at_b32_0, tile;
+                                          add.s32 %at_b32_4, %at_b32_0, %at_b32_3;
+                                          ld.shared.f32 %f1, [%at_b32_4];           and the access there
 
-Valid module in, valid module out. The kernel goes on to compute the addresses that it always did; only accesses see others. Constant
-addresses are mapped here and cost nothing, one register is mapped once as long as it holds the same address, and where two addresses stay
-equally far apart wherever they are, the second is the first and a constant.
+Valid module in, valid module out. The kernel goes on to compute the addresses that it always did; only accesses see others (and what nobody
+needs any more the assembler leaves out). The element is taken from what the address was made of where that still stands in registers
+(`terms`), else from the address less where the array begins. Constant addresses are mapped here and cost nothing, one register is mapped
+once as long as it holds the same address, and where two addresses stay equally far apart wherever they are, the second is the first and a
+constant.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from memlane.rewrite.arrays import SharedArray
 from memlane.rewrite.emit import LookUp, emit
 from memlane.rewrite.placement import Placement
 from memlane.rewrite.provenance import ArrayAccess
+from memlane.rewrite.terms import Sums, Terms
 from memlane.rewrite.values import Pointer
 
 
@@ -82,6 +83,8 @@ class Writer:
         assert flat.body is not None
         # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
         self._flat = list(flat.body.instructions())
+        self._sums = Sums(function, self._flat, self.array.names)
+        self._depth = 0
         self._of: dict[int, list[ArrayAccess]] = {}
         for one in self.accesses:
             self._of.setdefault(one.index, []).append(one)
@@ -94,7 +97,9 @@ class Writer:
         new: list[Statement] = []
         for one in old.statements:
             if isinstance(one, Block):
+                self._depth += 1
                 one = self._block(one)
+                self._depth -= 1
             elif isinstance(one, Label):
                 self._known.clear()
             if isinstance(one, Instruction):
@@ -139,7 +144,9 @@ class Writer:
                 if apart is not None:
                     self.shared += 1
                     return (), Address(Register(known.name), known.base + apart)
-        text, name, base = self._computed(address.offset, pointer, access.nbytes, one.guard)
+        # Inside an inner block its own registers may hide those that the address was made of.
+        terms = None if self._depth or pointer.generic else self._sums.of(register)
+        text, name, base = self._computed(address.offset, pointer, access.nbytes, one.guard, terms)
         self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name, base))
         names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
         return _placed(text, names, one.location), Address(Register(name), base)
@@ -164,28 +171,25 @@ class Writer:
         self._declared[kind] = number + 1
         return f"%{self._prefix}{kind}_{number}"
 
-    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None) -> tuple[str, str, int]:
+    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None) -> tuple[str, str, int]:
         """PTX that works out the new address of [source + offset], its register, and a constant to add to that."""
-        program = self._programs.setdefault(nbytes, self.placement.program(nbytes))
         base = self._fresh("b32")
         lines = [f"mov.u32 {base}, {self.array.names[0]};"]
-        plain, lines_of_offset = self._offset(pointer, base)
-        lines += lines_of_offset
-        by = offset - self.array.first
-        inside = self._fresh("b32") if by else plain
-        lines += [f"add.s32 {inside}, {plain}, {by};"] if by else []
         under = f"@{'!' if guard.negated else ''}{_GUARD} " if guard else ""
-        test = ""
-        if self.array.is_dynamic:
-            test = self._fresh("pred")
-            lines.append(f"setp.lt.u32 {test}, {inside}, {self.array.nbytes};")
-            under = f"@{test} "
-        text, found = emit(program, inside, self._fresh, self.tables, under)
-        lines.append(text)
-        if test:
-            chosen = self._fresh("b32")
-            lines.append(f"selp.b32 {chosen}, {found}, {inside}, {test};")
-            found = chosen
+        elements = None if terms is None or self.array.is_dynamic else replace(terms, constant=terms.constant + offset)
+        elements = None if elements is None else elements.divided(self.placement.element)
+        if elements is not None:
+            number = self._sum(elements, lines)
+            if not elements.exact and self.placement.element > 1:
+                whole = self._fresh("b32")
+                lines.append(f"and.b32 {whole}, {number}, {(1 << 32) // self.placement.element - 1};")
+                number = whole
+            text, found = emit(self._program(0), number, self._fresh, self.tables, under)
+            lines.append(text)
+            plain = ""
+        else:
+            plain = self._offset(pointer, base, lines) if terms is None else self._sum(terms, lines)
+            found = self._mapped(plain, offset - self.array.first, nbytes, under, lines)
         if pointer.generic:
             apart, wide, new = self._fresh("b32"), self._fresh("b64"), self._fresh("b64")
             lines += [f"sub.s32 {apart}, {found}, {plain};", f"cvt.s64.s32 {wide}, {apart};", f"add.s64 {new}, {_SOURCE}, {wide};"]
@@ -194,9 +198,33 @@ class Writer:
             lines.append(f"add.s32 {new}, {base}, {found};")
         return "\n".join(filter(None, lines)), new, self.array.first
 
-    def _offset(self, pointer: Pointer, base: str) -> tuple[str, list[str]]:
-        """The register with the bytes from where the array begins to what the source register holds, and the PTX that fills it."""
-        source, lines = _SOURCE, []
+    def _mapped(self, plain: str, by: int, nbytes: int, under: str, lines: list[str]) -> str:
+        """The register or number with where the byte `by` behind that in `plain` lies, and `lines` that work it out."""
+        inside, test = plain, ""
+        if by:
+            inside = self._fresh("b32")
+            lines.append(f"add.s32 {inside}, {plain}, {by};")
+        if self.array.is_dynamic:
+            test = self._fresh("pred")
+            lines.append(f"setp.lt.u32 {test}, {inside}, {self.array.nbytes};")
+            under = f"@{test} "
+        text, found = emit(self._program(nbytes), inside, self._fresh, self.tables, under)
+        lines.append(text)
+        if not test:
+            return found
+        chosen = self._fresh("b32")
+        lines.append(f"selp.b32 {chosen}, {found}, {inside}, {test};")
+        return chosen
+
+    def _program(self, nbytes: int) -> Program:
+        """The map for accesses of so many bytes, or of element numbers for 0."""
+        if nbytes not in self._programs:
+            self._programs[nbytes] = self.placement.program(nbytes) if nbytes else self.placement.program_of_elements()
+        return self._programs[nbytes]
+
+    def _offset(self, pointer: Pointer, base: str, lines: list[str]) -> str:
+        """The register with the bytes from where the array begins to what the source register holds, and `lines` that fill it."""
+        source = _SOURCE
         if pointer.generic:
             source = self._fresh("b64")
             lines.append(f"cvta.to.shared.u64 {source}, {_SOURCE};")
@@ -206,16 +234,48 @@ class Writer:
             source = narrow
         found = self._fresh("b32")
         lines.append(f"sub.s32 {found}, {source}, {base};")
-        return found, lines
+        return found
+
+    def _sum(self, terms: Terms, lines: list[str]) -> str:
+        """The register with what a sum of registers comes to, and `lines` that fill it."""
+        total = ""
+        for term in terms.registers:
+            part = alias(term.register)
+            if term.bits == 64:
+                narrow = self._fresh("b32")
+                lines.append(f"cvt.u32.u64 {narrow}, {part};")
+                part = narrow
+            if term.factor != 1:
+                product = self._fresh("b32")
+                lines.append(f"mul.lo.s32 {product}, {part}, {term.factor};")
+                part = product
+            if total:
+                joined = self._fresh("b32")
+                lines.append(f"add.s32 {joined}, {total}, {part};")
+                part = joined
+            total = part
+        if terms.constant:
+            joined = self._fresh("b32")
+            lines.append(f"add.s32 {joined}, {total}, {terms.constant};")
+            total = joined
+        return total
 
 
 _SOURCE, _GUARD = "%$source", "%$guard"
 """How text calls registers of the kernel, before they are put in."""
 
 
+_ALIAS = "%$of_"
+
+
+def alias(register: str) -> str:
+    """How text calls a register of the kernel: without a `%` only its declaration, which stands elsewhere, tells that it is one."""
+    return register if register.startswith("%") else f"{_ALIAS}{register}"
+
+
 def _placed(text: str, names: Mapping[str, str], location: Location | None) -> tuple[Statement, ...]:
     return tuple(
-        replace(rename_instruction(one, lambda name: names.get(name, name)), location=location)
+        replace(rename_instruction(one, lambda name: names.get(name, name.removeprefix(_ALIAS))), location=location)
         for one in statements(text)
         if isinstance(one, Instruction)
     )

@@ -1,0 +1,159 @@
+"""How far into its array an address leads, as a sum of registers: what was added to where the array begins.
+
+    mov.u64        %rd7, tile;
+    mul.wide.u32   %rd6, %r5, 128;
+    add.s64        %rd8, %rd7, %rd6;         %rd8 is %r5 * 128 bytes into the array,
+    mul.wide.u32   %rd9, %r2, 4;
+    add.s64        %rd10, %rd8, %rd9;        and %rd10 is %r5 * 128 + %r2 * 4
+
+Taking the beginning off the address again would say the same, but the assembler does not see through that. Only registers that one
+instruction of the text writes, without a guard, are taken. Each of them is written in front of the address that it is part of, on every
+way there and every time; so whenever the address is used, they still hold what went into it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memlane.ptx import SCALAR_TYPES, Function, Immediate, Instruction, Operand, Register, RegisterDecl, Symbol, registers_written
+from memlane.rewrite.values import constant
+
+MOST = 2
+"""Registers that are added up at most: one addition is what taking off the beginning would cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A register, perhaps times a number."""
+
+    register: str
+    bits: int
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A number of bytes: registers added up, and a constant."""
+
+    registers: tuple[Term, ...] = ()
+    constant: int = 0
+    exact: bool = True
+    """Whether they add up to it as integers; else the upper bits of the sum, beyond 32, were lost on the way."""
+
+    def divided(self, by: int) -> Terms | None:
+        """The number over `by`; None where some part of it is no multiple. Unless it is exact, as many upper bits of it as `by` has lower
+        ones mean nothing."""
+        if self.constant % by or any(term.factor % by for term in self.registers):
+            return None
+        return replace(
+            self, registers=tuple(replace(term, factor=term.factor // by) for term in self.registers), constant=self.constant // by
+        )
+
+
+class Sums:
+    """The addresses in one array that a function computes so. `flat` are its instructions with every name declared once."""
+
+    def __init__(self, function: Function, flat: Sequence[Instruction], names: Sequence[str]) -> None:
+        self._names = names
+        self._kinds, self._ranges = _declared(function)
+        writes = Counter(name for one in flat for name in registers_written(one))
+        self._single = {
+            name: one for one in flat if one.guard is None for name in registers_written(one) if writes[name] == 1 and _is_plain(one)
+        }
+        self._known: dict[str, Terms | None] = {}
+
+    def of(self, register: str) -> Terms | None:
+        """The sum that makes the address in a register, less where the array begins; None where it is no such sum."""
+        if register not in self._known:
+            self._known[register] = None  # what leads back to itself is no sum
+            one = self._single.get(register)
+            found = None if one is None else self._made_by(one)
+            self._known[register] = found if found is None or len(found.registers) <= MOST else None
+        return self._known[register]
+
+    def _made_by(self, one: Instruction) -> Terms | None:
+        operands, found = one.operands[1:], None
+        if one.opcode in ("mov", "cvt", "cvta"):
+            found = self._address(operands[0])
+        elif one.opcode == "add":
+            for address, number in (operands, operands[::-1]):
+                begun = self._address(address)
+                if begun is not None:
+                    found = self._plus(begun, number, 1)
+                    break
+        elif one.opcode == "mad" and not one.has("hi"):
+            begun, factor = self._address(operands[2]), constant(operands[1])
+            found = None if begun is None or factor is None else self._plus(begun, operands[0], factor)
+        return found if found is None or _is_wide(one) else replace(found, exact=False)
+
+    def _address(self, operand: Operand) -> Terms | None:
+        if isinstance(operand, Symbol):
+            return Terms((), operand.offset) if operand.name in self._names else None
+        return self.of(operand.name) if isinstance(operand, Register) else None
+
+    def _plus(self, begun: Terms, number: Operand, factor: int) -> Terms | None:
+        if isinstance(number, Immediate):
+            value = constant(number)
+            return None if value is None else replace(begun, constant=begun.constant + value * factor)
+        if not isinstance(number, Register):
+            return None
+        term, exact = self._term(number.name, factor)
+        return None if term is None else Terms((*begun.registers, term), begun.constant, begun.exact and exact)
+
+    def _term(self, name: str, factor: int) -> tuple[Term | None, bool]:
+        """A register times a number: what it was multiplied from, if it was. And whether no bits were lost by that."""
+        one = self._single.get(name)
+        bits = self._bits(name) if one is not None else 0
+        if one is None or not bits:
+            return None, True
+        source, times = _multiplied(one)
+        if source is not None:
+            term, exact = self._term(source, factor * times)
+            if term is not None:
+                return term, exact and _is_wide(one)
+        return Term(name, bits, factor), True
+
+    def _bits(self, name: str) -> int:
+        """32 or 64; 0 for a register of another size, and for one that an inner block declares, which is hidden elsewhere."""
+        digits = name.rstrip("0123456789")
+        kind = self._kinds.get(name) or (self._ranges.get(digits, ("", 0))[0] if self._in_range(name, digits) else "")
+        bits = SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES and kind != "pred" else 0
+        return bits if bits in (32, 64) else 0
+
+    def _in_range(self, name: str, digits: str) -> bool:
+        number = name[len(digits) :]
+        return bool(number) and digits in self._ranges and int(number) < self._ranges[digits][1]
+
+
+def _declared(function: Function) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
+    """Types of the registers that the body itself declares: by name, and by the beginning of names that are numbered, with how many."""
+    assert function.body is not None
+    found = [one for one in function.body.statements if isinstance(one, RegisterDecl) and one.vector == 1]
+    return {one.name: one.type for one in found if one.count is None}, {one.name: (one.type, one.count) for one in found if one.count}
+
+
+def _is_plain(one: Instruction) -> bool:
+    return len(one.operands) > 0 and isinstance(one.operands[0], Register) and "." not in one.operands[0].name
+
+
+def _is_wide(one: Instruction) -> bool:
+    """Whether the result has 64 bits."""
+    kind = one.form.types.get("d", "")
+    return kind in SCALAR_TYPES and SCALAR_TYPES[kind].bits == 64
+
+
+def _multiplied(one: Instruction) -> tuple[str | None, int]:
+    """The register that the result is a multiple of, and by what."""
+    first, *others = one.operands[1:]
+    if not isinstance(first, Register):
+        return None, 1
+    number = constant(others[0]) if others else None
+    if one.opcode == "mul" and number is not None and not one.has("hi") and one.form.types.get("a", "")[1:] in ("32", "64"):
+        return first.name, number
+    if one.opcode == "shl" and number is not None and 0 <= number < 32:
+        return first.name, 1 << number
+    if one.opcode == "cvt" and one.form.types.get("a", "") in ("u32", "s32") and one.form.types.get("d", "") in ("u64", "s64"):
+        return first.name, 1
+    return None, 1
