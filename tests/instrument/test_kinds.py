@@ -16,6 +16,7 @@ from memlane.measure import count
 from memlane.measure import trace as trace_call
 from memlane.ptx import Module
 from memlane.record import COMPLETE, EXACT, ISSUE_ONLY
+from memlane.report import render_trace, to_text
 from memlane.sass import disassemble
 from tests.instrument.kernels import kernel
 from tests.instrument.running import CHIP, Run
@@ -301,6 +302,8 @@ def test_rows_of_copies_have_their_sectors_and_counts_say_what_has_none(target: 
     rows = {row["op"]: row for row in made.table.to_pylist()}
     assert (rows["cp.async.ca.shared.global"]["sectors"], rows["cp.async.cg.shared.global"]["sectors"]) == (32, 16)
     assert (rows["cp.async.wait_all"]["sectors"], rows["cp.async.wait_all"]["bytes"]) == (None, 0)
+    told = " ".join(to_text(render_trace(made), 200).split())
+    assert "A wait is complete when it has returned; a copy takes until then from its own start." in told
     counts = count(bulk[1, 128], target.array(data), target.array(data), np.uint32(0))
     assert {one.site.kind for one in counts.sites} == {"load", "store"}
     ((op, reason),) = [(one.op.split(".shared")[0], one.reason) for one in counts.skipped]

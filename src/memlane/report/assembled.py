@@ -66,6 +66,8 @@ def completeness_notes(trace: Trace) -> list[str]:
         shown = [_place(site) for site in timed if site.completeness == label]
         if shown:
             notes.append(f"Timed until {who} sees what they store, with the load or the fence that tells: {_listed(shown)}.")
+    if any(site.kind == "wait" for site in timed):
+        notes.append("A wait is complete when it has returned; a copy takes until then from its own start.")
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
         notes.append(f"Only issued, though a value comes back: {_listed(issued)}.")
