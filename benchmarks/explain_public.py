@@ -50,6 +50,8 @@ class Public:
     include: Sequence[str] = field(default=())
     """Folders of the repository to search for headers."""
     instantiate: Sequence[str] = field(default=())
+    define: Sequence[str] = field(default=())
+    """What the host's headers would give."""
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ CASES = (
         "uncoalesced-global",
         "neighbouring threads read 16 KiB apart",
         instantiate=("AoSKernel<64>",),
+        define=("uint=unsigned",),
     ),
     Public(
         HECBENCH,
@@ -130,6 +133,7 @@ CASES = (
         "",
         "neighbouring threads read neighbours",
         instantiate=("SoAKernel<64>",),
+        define=("uint=unsigned",),
     ),
     Public(
         RODINIA,
@@ -166,7 +170,7 @@ CASES = (
 
 def explained(case: Public, folder: Path, target: Target) -> Findings:
     root = folder / case.repository
-    module = cuda(root / case.file, include=[root / one for one in case.include], instantiate=case.instantiate)
+    module = cuda(root / case.file, include=[root / one for one in case.include], instantiate=case.instantiate, define=case.define)
     call = target.load(module)[case.kernel][case.grid, case.block]
     return explain(trace(call, *case.arguments(target, np.random.default_rng(0)), counts=True))
 
