@@ -56,6 +56,12 @@ def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> N
     assert answer.err == "memlane: there is no access at transpose.cu:33 by block 0, warp 0, execution 4\n"
 
 
+def test_a_chip_of_a_file_draws_by_its_own_rules(memlane: Command) -> None:
+    Path("mine.toml").write_text('like = "gtx480"\nproduct = "mine"\n')
+    answer = memlane("show", "transpose.cu:18", SCRIPT, "--target", "emulator:./mine.toml", "--", "64")
+    assert "by the rules of mine" in answer.out
+
+
 def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
     words = ("--kernel", "padded", "--grid", "2,2", "--block", "32,32", "--arg", "f4[64,64]", "--arg", "f4[64,64]", "--arg", "64:i4")
     answer = memlane("show", "transpose.cu:48", EXAMPLES / "ptx" / "transpose.ptx", *words, "--op", "ld.shared")
@@ -85,6 +91,10 @@ def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorde
         "memlane: the trace was recorded on cuda:0, which does not tell the addresses of the lanes; memlane show transpose.cu:18 PROGRAM "
         "--target emulator:h200 draws it from a run on the emulator\n"
     )
+    replace(load(recorded), chip="mine").save("mine.parquet")
+    answer = memlane("show", "transpose.cu:18", "mine.parquet")
+    assert answer.err.startswith("memlane: the trace is of the chip mine, which has no data file here; name one with --chip: a100, ")
+    assert memlane("show", "transpose.cu:18", "mine.parquet", "--chip", "h200").code == 0
     answer = memlane("show", "transpose.cu:18", recorded, "--warp", "3")
     assert answer.err == (
         "memlane: --warp needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "

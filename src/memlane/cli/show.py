@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from memlane.chip import Chip, load
+from memlane.chip import Chip, load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.output import not_the_input
@@ -58,9 +58,10 @@ def show(
     if svg is not None:
         check_output(not_the_input(svg, program.path), force)
     asked = _Asked(in_block, warp, execution)
-    trace = _recorded(program, wanted, asked, launch, target) or _viewed(program, asked, launch, target)
+    recorded = _recorded(program, wanted, asked, launch, target)
+    trace, own = (recorded, None) if recorded is not None else _viewed(program, asked, launch, target)
     found = examples_at(trace, wanted, op, str(asked))
-    drawing = drawing_of(trace, found[0], rules or load(trace.chip))
+    drawing = drawing_of(trace, found[0], rules or own or _chip_of(trace))
     console = Console()
     console.print(render_drawing(drawing), width=WIDTH)
     for line in _others(trace, found):
@@ -126,8 +127,16 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
     return load_trace(program.path)
 
 
-def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> Trace:
-    """What the program does on the emulator."""
+def _chip_of(trace: Trace) -> Chip:
+    if trace.chip not in names():
+        raise CommandError(
+            f"the trace is of the chip {trace.chip}, which has no data file here; name one with --chip: {', '.join(names())}"
+        )
+    return load(trace.chip)
+
+
+def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip]:
+    """What the program does on the emulator, and the chip that it runs on there."""
     program.check()
     viewer = Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
     with progress("viewing"):
@@ -136,7 +145,7 @@ def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) ->
         raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to draw", exit_code=1)
     if launch is not None and launch >= viewer.seen:
         raise CommandError(f"{program.path} made {viewer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
-    return viewer.finish()
+    return viewer.finish(), viewer.chip
 
 
 def _emulator(name: str) -> str:
@@ -145,10 +154,8 @@ def _emulator(name: str) -> str:
     if found.observes:
         return name
     if name:
-        raise CommandError(
-            f"{name} does not tell the addresses of the lanes, only the emulator does: give --target emulator:{found.chip.name}, or none"
-        )
-    return f"emulator:{found.chip.name}"
+        raise CommandError(f"{name} does not tell the addresses of the lanes, only the emulator does: give --target emulator, or none")
+    return f"emulator:{found.chip.name}" if found.chip.name in names() else "emulator"
 
 
 def _others(trace: Trace, found: Sequence[AccessExample]) -> list[str]:

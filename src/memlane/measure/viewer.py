@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from memlane.chip import Chip
 from memlane.errors import MemlaneError
 from memlane.instrument import site_table
 from memlane.launch import ExampleOf, Launch, Layers, Observation, Target
@@ -45,11 +46,18 @@ class Viewer(Watching):
         target = launch.kernel.target
         if not target.observes:
             raise MemlaneError(
-                f"{target.name} does not tell the addresses of the lanes, only the emulator does: give --target emulator:{target.chip.name}"
+                f"{target.name} does not tell the addresses of the lanes, only the emulator does: run it there, as with --target emulator"
             )
         self._target = target
         mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observations.append)
         return replace(launch, layers=launch.layers.merged(mine))
+
+    @property
+    def chip(self) -> Chip:
+        """That of the launches. MemlaneError if nothing was launched."""
+        if self._target is None:
+            raise MemlaneError("nothing was launched through memlane while the viewer watched")
+        return self._target.chip
 
     def finish(self) -> Trace:
         """A trace without rows that holds the examples, and the counts of each launch. MemlaneError if nothing was launched."""

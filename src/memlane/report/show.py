@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from memlane.chip import Chip, load
+from memlane.chip import Chip, load, names
 from memlane.errors import CommandError
 from memlane.record import AccessExample, Site, Trace
 from memlane.report.picture import drawing_of, to_svg
@@ -114,7 +114,8 @@ def _listed(files: Iterable[str]) -> str:
 
 
 def _without_addresses(trace: Trace, place: SourcePlace) -> str:
-    remedy = f"memlane show {place} PROGRAM --target emulator:{trace.chip} draws it from a run on the emulator"
+    emulator = f"emulator:{trace.chip}" if trace.chip in names() else "emulator"
+    remedy = f"memlane show {place} PROGRAM --target {emulator} draws it from a run on the emulator"
     if trace.modelled:
         return f"the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches broke off; {remedy}"
     return f"the trace was recorded on {trace.target}, which does not tell the addresses of the lanes; {remedy}"
