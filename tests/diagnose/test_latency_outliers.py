@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.diagnose.made import accesses, found, site, trace
+from tests.diagnose.made import accesses, counted, found, site, trace
 
 EXECUTIONS = np.arange(40)
 
@@ -30,6 +30,13 @@ def test_one_in_twenty_takes_half_of_the_time() -> None:
 )
 def test_no_finding(cycles: object) -> None:
     assert found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=5000), "latency-outliers") == []
+
+
+def test_lanes_that_walk_through_sectors_of_their_own_are_another_finding() -> None:
+    cycles = np.where(EXECUTIONS % 8 == 0, 1000, 40)
+    walk = trace([accesses(site(0), cycles, (4, 2, 40))], [counted(site(0), 320, sectors=32, ideal_sectors=4)], lives=10_000)
+    assert found(walk, "latency-outliers") == []
+    assert len(found(walk, "uncoalesced-global")) == 1
 
 
 def test_what_is_nothing_in_the_life_of_the_warps_is_no_finding() -> None:

@@ -1,6 +1,7 @@
 """Latency outliers: few accesses of a line take most of its time, while the others are quick.
 
-The first execution by a warp is left out where there are more: what is read for the first time is in no cache.
+The first execution by a warp is left out where there are more: what is read for the first time is in no cache. Where each lane walks
+through sectors of its own (`uncoalesced-global`, `partial-sectors`) every new one is a miss, which is no outlier but that finding.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.diagnose.uncoalesced import wasteful
 
 MIN_ACCESSES = 64
 TIMES_THE_MEDIAN = 4.0
@@ -30,6 +32,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     if rows is None or chip is None:
         return
     for place in dict.fromkeys(one.place for one in evidence.own_sites if one.kind == "load"):
+        if place in evidence.by_place and wasteful(evidence.by_place[place], evidence):
+            continue
         chosen = rows.of(evidence.numbers(place), complete=True)
         if chosen.any() and rows.execution[chosen].max() > 1:
             chosen &= rows.execution > 0
