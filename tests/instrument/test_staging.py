@@ -7,11 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
+from memlane.compile import assemble
 from memlane.errors import MemlaneError
-from memlane.instrument import STAGE_RECORDS, TraceOptions, buffer_layout, stage_bytes, trace, unstaged_bytes
+from memlane.instrument import STAGE_RECORDS, TraceOptions, buffer_layout, prove, stage_bytes, trace, unstaged_bytes
 from memlane.instrument.decode import Decoded
 from memlane.ptx import print_module
-from tests.instrument.kernels import kernel
+from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import Run
 from tests.instrument.test_together import BODY, KERNELS, LAYOUTS, loads, looped, rows
 
@@ -111,6 +112,17 @@ def test_shared_memory_of_the_kernel_stays_where_it_is() -> None:
     assert result[:96].tolist() == [(lane ^ 1) + 77 for lane in range(96)]
     assert rows(found) == rows(alone)
     assert len(found.records) == 3 * 6
+
+
+def test_the_proof_holds_wherever_the_record_goes() -> None:
+    """The store of a record has a generic address then, and the same clocks in it."""
+    module = example(next(path for path in EXAMPLES if path.stem == "spmv"))
+    verdicts = []
+    for staging in ("global", "shared"):
+        traced = trace(module, TraceOptions(staging=staging))
+        verdicts.append([(proof.site, proof.completeness, proof.reason) for proof in prove(traced, assemble(traced.module).data)])
+    assert verdicts[0] == verdicts[1]
+    assert sum(completeness == "complete" for _, completeness, _ in verdicts[1]) == 34
 
 
 def test_the_mark_of_a_launch_with_stages() -> None:
