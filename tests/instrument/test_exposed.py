@@ -212,6 +212,9 @@ def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason
     over:
         st.global.u32 [%a], %s; ret;"""
     assert sites(hidden) == [("dependent", "what it loads is out of sight where no instruction reads it any more")]
+    wide = sites("ld.global.s32 %o, [%a]; st.global.u64 [%a], %o; ret;")
+    assert wide == [("dependent", "the assembler widens what it loads by an instruction of its own, in front of the consumer")]
+    assert sites("ld.global.u32 %o, [%a]; st.global.u64 [%a], %o; ret;") == [("exposed", "")], "there is nothing to spread"
     assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
 
 

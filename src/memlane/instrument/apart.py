@@ -23,7 +23,7 @@ from memlane.instrument.registers import Scope
 from memlane.instrument.schemes import Access, Apart, Scheme
 from memlane.instrument.sites import live_results
 from memlane.instrument.warp import lead, place, record
-from memlane.ptx import Block, Function, Instruction, Location, Statement
+from memlane.ptx import SCALAR_TYPES, Block, Function, Instruction, Location, Statement
 from memlane.record import Site
 
 _MOST = 0xFFFFFFFF
@@ -39,6 +39,8 @@ class Closes:
     registers: Sequence[tuple[str, str]]
     """What holds the value, with types."""
     consumed: bool
+    direct: bool
+    """Whether a word of each is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +116,30 @@ def closed(
 
 def _waited(r: str, number: int, closing: Closes, apart: Apart) -> str:
     """The wait of one window. Where nobody consumes the value, nobody had to wait: then nothing of the time is exposed."""
+    words, registers = _first_words(r, closing.registers) if closing.direct else ("", closing.registers)
     if not closing.consumed:
-        arrived = apart.arrived(r, closing.registers)
-        return f".reg .b64 {r}end;\n{arrived}mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
+        arrived = apart.arrived(r, registers)
+        return f"{words}.reg .b64 {r}end;\n{arrived}mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
     return f"""\
-.reg .b64 {r}wait, {r}end;
-{apart.wait(r, closing.registers)}mov.u64 {r}end_{number}, {r}end;
+{words}.reg .b64 {r}wait, {r}end;
+{apart.wait(r, registers)}mov.u64 {r}end_{number}, {r}end;
 sub.u64 {r}wait, {r}end, {r}wait;
 min.u64 {r}wait, {r}wait, {_MOST};
 cvt.u32.u64 {r}exposed_{number}, {r}wait;
 """
+
+
+def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Of registers with 64 bits the lower halves: the upper one may be a sign that the assembler works out before the clock is read."""
+    text, found = "", []
+    for number, (name, kind) in enumerate(registers):
+        if SCALAR_TYPES[kind].bits == 64:
+            low = f"{r}low_{number}"
+            text += f".reg .b32 {low}, {r}high_{number};\nmov.b64 {{{low}, {r}high_{number}}}, {name};\n"
+            found.append((low, "b32"))
+        else:
+            found.append((name, kind))
+    return text, found
 
 
 def _due(r: str, number: int, site: int, counted: bool) -> str:
@@ -186,7 +202,7 @@ class ApartWindows:
 
     def _closes(self, closing: Closing, scope: Scope) -> Closes:
         sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
-        return Closes(sites, [(alias(name), scope.type_of(name)) for name in closing.registers], closing.consumed)
+        return Closes(sites, [(alias(name), scope.type_of(name)) for name in closing.registers], closing.consumed, closing.direct)
 
     def lines(self, function: Function) -> Mapping[int, tuple[ClosingLines, ...]]:
         """By number of a site, where its window closes in the traced function."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from memlane.instrument.registers import Scope, components
 from memlane.instrument.sites import live_results
 from memlane.ptx import (
+    SCALAR_TYPES,
     Block,
     ControlFlow,
     Function,
@@ -39,6 +40,7 @@ MOST_OPEN = 8
 AGAIN = "it may be executed again before what it loads is read"
 CROWDED = f"more than {MOST_OPEN} loads are under way there"
 OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
+WIDENED = "the assembler widens what it loads by an instruction of its own, in front of the consumer"
 NOWHERE = "no path leads from it to an instruction that reads what it loads"
 
 _LEAVES = frozenset({"exit", "return"})
@@ -54,6 +56,8 @@ class Closing:
     """Those that hold the value, as they are called at the instruction."""
     consumed: bool
     """Whether the instruction reads it; else nothing does any more."""
+    direct: bool
+    """Whether each of the loads fills all of these registers itself, so that each word of them tells that it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class _Walk:
         self.liveness = Liveness(self.flow)
         self.first = _first_indices(self.flow)
         self.outermost = _Outermost(function)
+        self.types = Scope.of((*flat.params, *flat.results, *flat.body.statements))
         self.before = self._solve()
 
     def _indices(self, block: int) -> range:
@@ -158,25 +163,32 @@ class _Walk:
         one = self.flat[index]
         after = {load: replace(window, registers=_moved(one, window.registers)) for load, window in state.items()}
         if index in self.loads:
-            after[index] = _Open(one.guard is None, frozenset(name.partition(".")[0] for name in self.live[index]))
+            after[index] = _Open(one.guard is None, self._filled(index))
         return after
 
     # -- what follows -----------------------------------------------------------------------------------------------------------------
 
     def refusals(self) -> dict[int, str]:
         """The loads that cannot be followed, each by itself."""
-        refused: dict[int, str] = {}
+        refused = {load: WIDENED for load in self.loads if self._is_widened(load)}
         ended: set[int] = set()
         for block, state in self.before.items():
             for index, (consumed, unread), after in self._steps(block, state):
                 ended |= consumed | unread
                 if index in state and index not in consumed | unread:
-                    refused[index] = AGAIN
+                    refused.setdefault(index, AGAIN)
                 for load in unread:
                     if not self._held(state[load], load):
                         refused.setdefault(load, OUT_OF_SIGHT)
                 state = after
-        return refused | dict.fromkeys(self.loads - ended, NOWHERE)
+        return dict.fromkeys(self.loads - ended, NOWHERE) | refused
+
+    def _is_widened(self, load: int) -> bool:
+        """Whether a sign has to be spread over the upper half of a register of 64 bits, which a load itself does not do."""
+        loaded = SCALAR_TYPES.get(self.flat[load].modifiers[-1])
+        if loaded is None or loaded.kind != "s" or loaded.bits >= 64:
+            return False
+        return any(SCALAR_TYPES[self.types.type_of(name)].bits == 64 for name in self.live[load])
 
     def _held(self, window: _Open, load: int) -> tuple[str, ...]:
         """A register that holds the value and is called the same everywhere; what the load itself fills first."""
@@ -219,11 +231,16 @@ class _Walk:
             groups.append(({load}.union(*(group[0] for group in joined)), held.union(*(group[1] for group in joined))))
         for members, held in sorted(groups, key=lambda group: min(group[0])):
             registers = tuple(dict.fromkeys(original for flat, original in names if flat in held))
-            yield Closing(tuple(sorted(members)), registers, consumed=True)
+            yield Closing(tuple(sorted(members)), registers, consumed=True, direct=all(held <= self._filled(load) for load in members))
 
     def _unread(self, state: _State, loads: set[int]) -> Iterator[Closing]:
         for load in sorted(loads):
-            yield Closing((load,), self._held(state[load], load), consumed=False)
+            held = self._held(state[load], load)
+            direct = {name.partition(".")[0] for name in held} <= self._filled(load)
+            yield Closing((load,), held, consumed=False, direct=direct)
+
+    def _filled(self, load: int) -> frozenset[str]:
+        return frozenset(name.partition(".")[0] for name in self.live[load])
 
 
 def _first_indices(flow: ControlFlow) -> list[int]:
@@ -252,8 +269,12 @@ def _met(old: _State | None, new: _State) -> _State | None:
 
 
 def _is_move(one: Instruction) -> bool:
-    """Whether it only hands registers on, packed or unpacked."""
-    return one.opcode == "mov" and all(isinstance(operand, Register | Vector) for operand in one.operands)
+    """Whether it only hands whole registers on, by themselves or two as one. Halves of a register the assembler has to cut out."""
+    if one.opcode != "mov":
+        return False
+    pairs = [operand for operand in one.operands if isinstance(operand, Vector)]
+    whole = one.modifiers[-1] in ("b64", "b128") and all(len(pair.items) == 2 for pair in pairs)
+    return all(isinstance(operand, Register | Vector) for operand in one.operands) and (whole or not pairs)
 
 
 def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
