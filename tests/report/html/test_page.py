@@ -105,7 +105,7 @@ def test_levels_are_the_latencies_of_the_chip_behind_the_window_and_of_loads_alo
 def test_without_a_file_of_the_chip_the_page_says_how_to_get_one() -> None:
     root = read(render_page(transpose(chip="sm_99")))
     assert all(not one["levels"] for one in data_of(root)["operations"])
-    assert "no chip file is called 'sm_99'. `memlane lab latency` measures the latencies of a GPU." in root.by_id("source").text
+    assert "no chip file is called 'sm_99'. memlane lab latency measures the latencies of a GPU." in root.by_id("source").text
 
 
 def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
@@ -206,13 +206,13 @@ def test_where_one_launch_was_counted_the_others_are_named() -> None:
     trace = transpose()
     partly = replace(trace, launches=(trace.launches[0], replace(trace.launches[1], counts=())))
     text = read(render_page(partly)).by_id("findings").text
-    assert "Not looked at, because their transactions were not counted: 1 launch of tiled. Record with `memlane trace --counts`." in text
+    assert "Not looked at, because their transactions were not counted: 1 launch of tiled. Record with memlane trace --counts." in text
 
 
 def test_without_source_text_the_page_says_how_to_get_it() -> None:
     root = read(render_page(transpose(sources={})))
     assert "The text of this file is not in the trace" in root.by_id("source").text
-    assert "record again with `memlane trace`" in root.by_id("source").text
+    assert "record again with memlane trace" in root.by_id("source").text
     assert [row.all("td", "number")[0].text for row in root.all("tr", "line")] == ["4", "8", "10"]
 
 
@@ -312,6 +312,14 @@ def test_hostile_text_stays_text() -> None:
         one.text for one in root.all("code") if "alert(1)" in one.text and one in root.by_id("source").all("code")
     ]
     assert any(HOSTILE in text for one in data_of(root)["operations"] for _, text in one["facts"])
+
+
+def test_what_stands_between_backticks_is_code_and_the_rest_stays_text() -> None:
+    failed = replace(transpose().launches[0], failed="run `a<b>` & see")
+    root = read(render_page(replace(transpose(), launches=(failed, transpose().launches[1]))))
+    (note, *_) = root.all("p", "missing")
+    assert note.text == "Launch 0 (naive) broke off: run a<b> & see."
+    assert [one.text for one in note.all("code")] == ["a<b>"]
 
 
 def test_ids_are_there_once_and_what_is_controlled_exists() -> None:

@@ -9,6 +9,7 @@ from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, 
 from memlane.report.assembled import completeness_notes
 from memlane.report.html.model import Facts
 from memlane.report.numbers import extents, number, plural
+from memlane.report.perturbation import staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 
@@ -78,6 +79,7 @@ def _launch(launch: LaunchInfo) -> str:
 def _completeness(trace: Trace) -> Facts:
     kept = trace.table.num_rows
     rows = [("records", f"{kept:,} kept, {trace.lost:,} lost")]
+    rows += [("where to", note) for note in staging_notes(trace)]
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
         rows.append(("transactions", f"not kept of {unseen:,} accesses, those of the probes among them"))

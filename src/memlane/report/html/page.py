@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from memlane.errors import RecordError
 from memlane.record import Trace, kernel_label, replacing
@@ -197,6 +197,14 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in the page")
 
 
+def _words(text: str) -> Markup:
+    """A text as people write it for a terminal: what stands between backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them is only a backtick
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
 def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
@@ -214,6 +222,7 @@ def _environment() -> Environment:
     made.globals |= {
         "unknown": UNKNOWN,
         "percent": percent,
+        "words": _words,
         "short": short,
         "with_ideal": with_ideal,
         "alarming": lambda value, ideal: value is not None and bool(ideal) and value >= ALARMING * ideal,

@@ -63,13 +63,14 @@ function drawOverview(pen, width, rows, high) {
     for (let bin = first; bin < last; bin++) {
       const value = values[row * bins + bin];
       if (!(value > 0)) continue;
-      const x = Math.max(GUTTER, xOf((bin / bins) * span, width));
-      const end = Math.min(width, xOf(((bin + 1) / bins) * span, width));
+      // Whole pixels: cells that shared one would show a seam.
+      const x = Math.max(GUTTER, Math.round(xOf((bin / bins) * span, width)));
+      const end = Math.min(width, Math.round(xOf(((bin + 1) / bins) * span, width)));
       if (which === "flight") {
         pen.globalAlpha = 0.08 + 0.92 * (value / most) ** 0.8;
         pen.fillStyle = heat;
       } else pen.fillStyle = rampColour((Math.log(Math.max(value, 1)) - lowest) / range);
-      pen.fillRect(x, AXIS + row * high, end - x + 0.4, high - gap);
+      pen.fillRect(x, AXIS + row * high, Math.max(end - x, 0.5), high - gap);
     }
   }
   pen.globalAlpha = 1;
