@@ -9,7 +9,7 @@ import pytest
 
 import memlane as ml
 from memlane.errors import RelayoutError
-from memlane.layout import Gather, OfVectors, Padded, RowMajor, Strided, XorSwizzle
+from memlane.layout import Gather, OfVectors, Padded, RandomShift, RowMajor, Strided, XorSwizzle
 from memlane.ptx import parse
 from memlane.rewrite import find_array, relayout_module, shared_arrays
 
@@ -150,6 +150,12 @@ def test_sizes() -> None:
 
 def big_table() -> ml.Module:
     return parse(kernel("ld.shared.u8 %r2, [%rd3];").replace("tile[256]", "tile[40960]"))
+
+
+def test_tables_lie_somewhere() -> None:
+    module = parse(kernel("ld.shared.u32 %r2, [%rd3];"), "k.ptx")
+    with pytest.raises(RelayoutError, match="are computed, or lie in constant or global memory, not in 'shared'"):
+        relayout_module(module, RandomShift(8, 8, 1), shared="tile", tables="shared")  # type: ignore[arg-type]
 
 
 def test_names() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import memlane as ml
 from memlane.errors import RelayoutError
 from memlane.launch import Kernel, Target
-from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, RandomShift, RowMajor, XorSwizzle, count, pattern
+from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, RandomShift, RowMajor, ShiftTable, XorSwizzle, count, pattern
 from memlane.layout.layout import Offsets
 from memlane.ptx import Module, parse, print_module
 from memlane.rewrite import relayout_module
@@ -96,15 +98,31 @@ def test_constant_addresses_cost_nothing_and_equal_distances_one_map() -> None:
 
 
 def test_the_printed_module_is_whole_and_keeps_lines() -> None:
-    changed = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile")
+    changed = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile", tables="constant")
     again = parse(print_module(changed))
     assert again == changed
     lines = {one.location.line for one in changed.functions["turn"].body.instructions() if one.location}  # type: ignore[union-attr]
     assert lines == {one.location.line for one in module().functions["turn"].body.instructions() if one.location}  # type: ignore[union-attr]
     (table,) = [one for name, one in changed.variables.items() if name.startswith("memlane_layout")]
     assert (table.space, table.shape, table.type) == ("const", (32,), "u8")
+    assert list(ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile").variables) == list(module().variables)
     in_global = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile", tables="global")
     assert [one.space for name, one in in_global.variables.items() if name.startswith("memlane_layout")] == ["global"]
+
+
+@pytest.mark.parametrize("tables", ["computed", "constant", "global"])
+@pytest.mark.parametrize("layout", [RandomShift(32, 32, 4), ShiftTable(32, 32, tuple(range(31, -1, -1))), RandomShift(64, 16, 1)], ids=str)
+def test_tables_say_the_same_wherever_they_lie(tables: Literal["computed", "constant", "global"], layout: Layout) -> None:
+    changed = ml.relayout(original("turn"), layout, tables=tables)
+    found, expected = run(changed, "turn")
+    assert np.array_equal(found, expected)
+    target = changed.target
+    counts = ml.count(changed[1, (32, 32)], target.zeros((32, 32)), target.array(np.zeros((32, 32), np.float32)))
+    spaces = {"computed": set(), "constant": {"const"}, "global": {"global"}}
+    assert {one.site.space for one in counts.sites if one.site.op.endswith("u8")} == spaces[tables]
+    index = np.arange(32)
+    ways = sum(max(Counter(layout(32 * index + c) % 32).values()) for c in range(32))
+    assert next(one.wavefronts for one in counts.sites if one.site.op == "ld.shared.f32") == ways
 
 
 def test_two_arrays_one_after_the_other() -> None:

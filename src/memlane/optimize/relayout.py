@@ -18,14 +18,14 @@ Shared = str | tuple[int, int] | None
 
 @overload
 def relayout(
-    kernel: Kernel, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+    kernel: Kernel, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "computed"
 ) -> Kernel: ...
 @overload
 def relayout(
-    kernel: Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+    kernel: Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "computed"
 ) -> Module: ...
 def relayout(
-    kernel: Kernel | Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "constant"
+    kernel: Kernel | Module, layout: Layout, *, shared: Shared = None, element_bytes: int | None = None, tables: Tables = "computed"
 ) -> Kernel | Module:
     """The kernel, every access of which to one array in shared memory goes through `layout`; to be launched as the original.
 
@@ -36,7 +36,8 @@ def relayout(
     the source (`"tile"`, `"tiled::tile"`) or in PTX, `"dynamic[0:4096]"` or (0, 4096) for a range of bytes of the dynamic part; it may be
     left out where there is only one. `layout` is a layout of the array, or of a tile of which the array has several one behind the other;
     `element_bytes` are those of an element, by default what the array has for each element of the layout. A layout that takes more room
-    enlarges the array. Tables of a layout lie in constant memory, or with `tables="global"` in global memory.
+    enlarges the array. Small tables of a layout are put together from immediate operands, others lie in constant memory; with
+    `tables="constant"` all do, with `tables="global"` they lie in global memory.
 
     The result has the names and the line information of the original, and a kernel works on the variables of the original's module (its
     constants are those of now). Raises RelayoutError, with the line, where the address of the array escapes, where an access is torn,

@@ -1,8 +1,12 @@
-"""The steps of an index map as PTX: from a register to a register, in 32-bit integers."""
+"""The steps of an index map as PTX: from a register to a register, in 32-bit integers.
+
+A table is read from memory, or put together from immediate operands: of eight bytes one `prmt` takes the one that three bits of the index
+name, and the other bits choose among several of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.errors import LayoutError
@@ -35,13 +39,22 @@ class LookUp:
     nbytes: int
 
 
+LARGEST_COMPUTED = 64
+"""Entries of a table that is put together from immediate operands."""
+
+
+def can_be_computed(values: Sequence[int]) -> bool:
+    """Whether a table needs no memory."""
+    return len(values) <= LARGEST_COMPUTED and min(values) >= 0 and max(values) < 256
+
+
 def emit(
     program: Program, source: str, fresh: Callable[[str], str], tables: Mapping[tuple[int, ...], LookUp], guard: str
 ) -> tuple[str, str]:
     """PTX that computes `program` of the one name it has, which `source` holds, and the register or number that is its value.
 
-    `fresh` gives a register of a type that is not used yet. Tables are read under `guard` (`@%p ` or nothing): where it is false the index
-    may be any. LayoutError for values that 32 bits do not hold.
+    `fresh` gives a register of a type that is not used yet. Tables that `tables` has are read from there under `guard` (`@%p ` or nothing):
+    where it is false the index may be any. The others are put together. LayoutError for values that 32 bits do not hold.
     """
     lines: list[str] = []
     places: list[str] = []
@@ -55,7 +68,11 @@ def emit(
             places.append(str(part.value))
         elif part.op == "table":
             assert isinstance(part.value, tuple)
-            places.append(_look_up(lines, tables[part.value], operands[0], fresh, guard))
+            known = tables.get(part.value)
+            if known is None:
+                places.append(_put_together(lines, part.value, operands[0], fresh))
+            else:
+                places.append(_look_up(lines, known, operands[0], fresh, guard))
         else:
             if part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in part.operands):
                 raise ValueError(f"{part.op} of a value that can be negative")
@@ -73,3 +90,30 @@ def _look_up(lines: list[str], table: LookUp, index: str, fresh: Callable[[str],
         f"{guard}ld.{table.space}{cached}.{table.type} {found}, [{at}];",
     ]
     return found
+
+
+def _put_together(lines: list[str], values: Sequence[int], index: str, fresh: Callable[[str], str]) -> str:
+    selector = fresh("b32")
+    lines.append(f"and.b32 {selector}, {index}, 7;")
+    found = []
+    for begin in range(0, len(values), 8):
+        eight = bytes(values[begin : begin + 8]).ljust(8, b"\0")
+        found.append(fresh("b32"))
+        low, high = (int.from_bytes(four, "little") for four in (eight[:4], eight[4:]))
+        lines.append(f"prmt.b32 {found[-1]}, {low}, {high}, {selector};")
+    bit = 8
+    while len(found) > 1:
+        upper, test = fresh("b32"), fresh("pred")
+        lines += [f"and.b32 {upper}, {index}, {bit};", f"setp.ne.u32 {test}, {upper}, 0;"]
+        pairs = [found[at : at + 2] for at in range(0, len(found), 2)]
+        found = []
+        for pair in pairs:
+            if len(pair) == 2:
+                chosen = fresh("b32")
+                lines.append(f"selp.b32 {chosen}, {pair[1]}, {pair[0]}, {test};")
+                pair = [chosen]
+            found += pair
+        bit *= 2
+    byte = fresh("b32")
+    lines.append(f"and.b32 {byte}, {found[0]}, 255;")
+    return byte

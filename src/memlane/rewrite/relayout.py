@@ -35,7 +35,7 @@ from memlane.ptx import (
     verify,
 )
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
-from memlane.rewrite.emit import LookUp
+from memlane.rewrite.emit import LookUp, can_be_computed
 from memlane.rewrite.placement import Placement, element_bytes
 from memlane.rewrite.provenance import ArrayAccess, Provenance, accesses_to_shared
 from memlane.rewrite.writer import Writer, constant_offset
@@ -43,8 +43,9 @@ from memlane.rewrite.writer import Writer, constant_offset
 MAX_STATIC_BYTES = 49152
 """Static shared memory that a kernel may have; on every GPU so far."""
 MAX_CONSTANT_BYTES = 65536
-Tables = Literal["constant", "global"]
-"""Where the tables of a layout lie. Constant memory serves one address at a time, so lanes of different rows wait for each other there."""
+Tables = Literal["computed", "constant", "global"]
+"""Where the tables of a layout lie: nowhere, if they are small enough to be put together from immediate operands, else in constant memory;
+always in constant memory, which serves one address at a time, so that lanes of different rows wait for each other; or in global memory."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def relayout_module(
     shared: str | tuple[int, int] | None = None,
     kernel: str | None = None,
     element: int | None = None,
-    tables: Tables = "constant",
+    tables: Tables = "computed",
 ) -> Relaid:
     """Every access to one array in shared memory goes through `layout`.
 
@@ -215,8 +216,8 @@ def _look_ups(
     module: Module, placement: Placement, accesses: Sequence[ArrayAccess], tables: Tables
 ) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
     """The tables of the maps, each once, and their variables."""
-    if tables not in ("constant", "global"):
-        raise RelayoutError(f"the tables of a layout lie in constant or in global memory, not in {tables!r}")
+    if tables not in ("computed", "constant", "global"):
+        raise RelayoutError(f"the tables of a layout are computed, or lie in constant or global memory, not in {tables!r}")
     found: dict[tuple[int, ...], LookUp] = {}
     variables: list[Variable] = []
     numbers = count()
@@ -226,16 +227,18 @@ def _look_ups(
             if step.part.op != "table" or values in found:
                 continue
             assert isinstance(values, tuple)
+            if tables == "computed" and can_be_computed(values):
+                continue
             kind, size = next(
                 (kind, size) for kind, size, most in (("u8", 1, 1 << 8), ("u16", 2, 1 << 16), ("u32", 4, 1 << 31)) if max(values) < most
             )
             name = next(name for name in (f"memlane_layout_{number}" for number in numbers) if name not in module.variables)
-            space = "const" if tables == "constant" else "global"
+            space = "global" if tables == "global" else "const"
             found[values] = LookUp(name, space, kind, size)
             initial = "{" + ", ".join(map(str, values)) + "}"
             variables.append(Variable(space, kind, name, (len(values),), align=4, initial=initial))
     room = sum(one.nbytes for one in (*module.variables.values(), *variables) if one.space == "const")
-    if tables == "constant" and variables and room > MAX_CONSTANT_BYTES:
+    if tables != "global" and variables and room > MAX_CONSTANT_BYTES:
         raise RelayoutError(f'the tables of {placement.layout} make {room} bytes of constant memory, which has 65536; say tables="global"')
     return found, variables
 
