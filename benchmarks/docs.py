@@ -61,6 +61,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "shift-one": ("h200/shift", docs_labs.shift_published),
     "shift-tables": ("h200/shift", docs_labs.shift_tables),
     "shift-reach": ("h200/shift", docs_labs.shift_reach),
+    "shift-warps": ("h200/shift", docs_labs.shift_warps),
     "shift-kernels": ("h200/shift", docs_labs.shift_kernels),
     "shift-wavefronts": ("h200/shift_wavefronts", docs_labs.shift_wavefronts),
     "shift-gtx680": ("emulator-gtx680-8byte/shift", docs_labs.shift_published),

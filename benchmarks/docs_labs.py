@@ -88,6 +88,17 @@ def shift_kernels(document: Document) -> str:
     return table(["kernel, tile", "speed-up", "time, us", "wavefronts, without", "blocks, without", "layout"], lines)
 
 
+def shift_warps(document: Document) -> str:
+    """A line for each kind of access, a column for each number of warps."""
+    by_access: dict[str, dict[str, str]] = {}
+    for row in document["rows"]:
+        if row["metric"] == "cycles of the block for each wavefront":
+            access, _, warps = row["case"].rpartition(", ")
+            by_access.setdefault(access, {})[warps] = number(row["value"])
+    columns = list(next(iter(by_access.values()), {}))
+    return table(["access", *columns], [[access, *(cells.get(one, "-") for one in columns)] for access, cells in by_access.items()])
+
+
 def shift_wavefronts(document: Document) -> str:
     """For each operation: how many of its accesses take another time than the rule says, and are counted otherwise."""
     rows = document["rows"]

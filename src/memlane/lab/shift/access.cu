@@ -98,7 +98,7 @@ __device__ __forceinline__ void run(ELEMENT* tile, const int* offsets, const int
     __syncthreads();
 }
 
-// The same as the published experiment does it: bare reads of the 32-bit clock, which wait neither for the address nor for the value.
+// The same as the published experiment does it: bare reads of the 32-bit clock, which wait neither for the address nor for the value, once.
 template <bool WRITE>
 __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, const int* rows, const int* columns, const int* shifts, int draw,
                                          long long* times)
@@ -111,20 +111,17 @@ __device__ __forceinline__ void bare_run(ELEMENT* tile, const int* offsets, cons
 #endif
     unsigned start, end;
     ELEMENT value = threadIdx.x;
-#pragma unroll 1
-    for (int pass = 0; pass < PASSES; ++pass) {
-        __syncthreads();
-        asm volatile("mov.u32 %0, %%clock;" : "=r"(start)::"memory");
+    __syncthreads();
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(start)::"memory");
 #if INCLUDED
-        const int offset = PLACE(i, j, draw);
+    const int offset = PLACE(i, j, draw);
 #endif
-        if constexpr (WRITE) {
-            STORE(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
-        } else {
-            LOAD(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
-        }
-        asm volatile("mov.u32 %0, %%clock;" : "=r"(end)::"memory");
+    if constexpr (WRITE) {
+        STORE(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
+    } else {
+        LOAD(value, static_cast<unsigned>(base_of(tile) + offset * sizeof(ELEMENT)));
     }
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(end)::"memory");
     if (threadIdx.x % LANES == 0) {
         times[threadIdx.x / LANES * 2] = 0;
         times[threadIdx.x / LANES * 2 + 1] = end - start;

@@ -13,6 +13,7 @@ from memlane.lab.shift.kernels import Outcome
 from memlane.lab.shift.measure import Bench, Case, Cycles, Mean
 
 SPEED_UP, OF_RAP, PUBLISHED = "speed-up over no shift", "cycles over those of rap", "speed-up over no shift, one access"
+EACH = "cycles of the block for each wavefront"
 PLAIN, PLACED = "cycles without a shift", "speed-up over no shift by the place of the table"
 REACH = {4: 20.0, 8: 15.0}
 """Speed-up for stride by width: the most warps, 16 accesses of each, address excluded."""
@@ -39,6 +40,7 @@ def rows(measured: Measured, found: Sequence[Sequence[Outcome]], made: Mapping[s
     yield from _placement_rows(measured, most)
     yield from _published(measured, most)
     yield from _clock_rows(made)
+    yield from _warps_rows(measured)
     yield from _kernel_rows(found)
 
 
@@ -198,6 +200,16 @@ def _clock_rows(made: Mapping[str, Table]) -> Iterator[Row]:
             middle = sorted(ratios)[len(ratios) // 2]
             yield Row(f"accesses of {what}", "cycles of an access over its wavefronts", round(middle, 3), "ratio", peer=peer,
                       note=f"the median of {len(ratios)} pairs of pattern and layout")  # fmt: skip
+
+
+def _warps_rows(measured: Measured) -> Iterator[Row]:
+    """How many warps it takes to keep shared memory busy: a column without a shift, where conflicts are all there is."""
+    for width, kind, warps in product(WIDTHS, KINDS, WARPS):
+        case = Case("stride", NONE, width, kind, warps, COUNTS[-1])
+        block = measured[case].block if case in measured else None
+        if block is not None:
+            each = block.value / (COUNTS[-1] * warps * 32)
+            yield Row(f"{kind} of {width} bytes, {warps} warp{'s' if warps > 1 else ''}", EACH, round(each, 3), "cycles")
 
 
 def _kernel_rows(found: Sequence[Sequence[Outcome]]) -> Iterator[Row]:
