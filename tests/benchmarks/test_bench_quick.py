@@ -28,7 +28,7 @@ def test_counts(quick: Quick) -> None:
 
 def test_outputs(quick: Quick) -> None:
     rows = quick("outputs", "transpose")
-    assert [row["case"].partition(", ")[2] for row in rows] == ["dependent", "consume", "simple", "paper", "counting"]
+    assert [row["case"].partition(", ")[2] for row in rows] == ["dependent", "exposed", "consume", "simple", "paper", "counting"]
     assert all(row["holds"] and row["peer"]["compared"] == 3 * 2 * 64 * 64 * 4 for row in rows), rows
 
 
@@ -87,3 +87,14 @@ def test_relayout(quick: Quick) -> None:
     after = {row["case"].rpartition(", ")[2]: row["peer"]["wavefronts, after"] / row["peer"]["ideal"] for row in layouts}
     assert after["pad"] == after["XOR"] == after["RAP"] == 1
     assert all(row["peer"]["wavefronts, before"] / row["peer"]["ideal"] == 33 / 2 for row in layouts)
+
+
+def test_stalls(quick: Quick) -> None:
+    rows = quick("stalls", "waits")
+    assert [row["case"] for row in rows] == [
+        "a chain",
+        "eight independent loads",
+        "50 operations behind a load",
+        "600 operations behind a load",
+    ]
+    assert all(row["holds"] for row in rows), rows

@@ -213,7 +213,7 @@ def test_result_is_replaced_only_with_force(memlane: Command, script: Path) -> N
 # -- what is traced --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["dependent", "consume", "simple", "paper"])
+@pytest.mark.parametrize("scheme", ["dependent", "exposed", "consume", "simple", "paper"])
 def test_scheme_is_what_the_record_says(memlane: Command, scheme: str) -> None:
     answer = memlane("trace", PTX, *NAIVE, *ARGUMENTS, "--scheme", scheme)
     assert answer.code == 0, answer.err

@@ -1,0 +1,163 @@
+"""What do the consumers of loads wait, and is it known that their wait is what was timed? The scheme `exposed`, in two parts.
+
+*Waits*: one warp, kernels whose overlap is known by construction. A chain of loads, each needing the one before; eight independent loads
+and then their sum; a load with arithmetic behind it, each operation needing the one before, of 0, 50 and 600 operations.
+
+Prediction, for a GPU of today (the emulator's model has to agree): in the chain all but 60 cycles of each load are exposed (what stands
+between its clock read and its consumer). Of the eight loads together less than half is exposed of what they take one by one with a wait
+behind each. Behind 50 operations the load is exposed 100 to 400 cycles less than behind none; behind 600 for less than 60 cycles, which
+is the wait for a value that is there.
+
+*Proof*, where no GPU is asked for: the kernels of `proof.py`, their loads traced by `exposed` and assembled for sm_90. Of each load that is
+followed to its consumers it is to be shown that nothing takes its value before the clock read that begins the wait. The assembler may
+well do that, for it knows nothing of our clock reads; then the site is labelled. Prediction: 95 % of the loads that are followed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+import numpy as np
+from harness import Row
+from proof import _without_places, assembled, modules
+from running import measure, parser
+
+from memlane.instrument import Selection, TraceOptions, prove, trace
+from memlane.measure import trace as traced_launch
+from memlane.ptx import parse
+from memlane.record import COMPLETE, Trace
+from memlane.targets import target
+
+SOURCES = [
+    "src/memlane/ptx",
+    "src/memlane/sass",
+    "src/memlane/compile",
+    "src/memlane/instrument",
+    "src/memlane/emulate/clock",
+    "examples",
+    "tests/compile",
+    "benchmarks/proof.py",
+    "benchmarks/stalls.py",
+]
+FAR = 300_000
+"""Bytes from one load to the next: other lines, other pages."""
+WORDS = 1 << 20
+STEPS = 10
+NOTHING = 60
+FOLLOWED = 0.95
+
+PTX = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 from)
+{{
+    .reg .u32 %i, %n, %s, %v<9>; .reg .u64 %a, %b, %o, %out; .reg .pred %q;
+    ld.param.u64 %out, [out];
+    ld.param.u64 %a, [from];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %out, %out, %o;
+    mov.u32 %n, %tid.y;
+    mul.wide.u32 %o, %n, 4;
+    add.u64 %a, %a, %o;
+    mov.u32 %s, 0;
+    mov.u32 %n, 0;
+    {body}
+    st.global.u32 [%out], %s;
+    ret;
+}}
+"""
+
+CHAIN = f"""
+    mov.u64 %b, %a;
+again:
+    ld.global.u32 %v1, [%b]; cvt.u64.u32 %o, %v1; add.u64 %b, %a, %o; add.u32 %n, %n, 1; setp.lt.u32 %q, %n, {STEPS}; @%q bra again;
+    add.u32 %s, %s, %v1;"""
+EIGHT = "".join(f"ld.global.u32 %v{n}, [%a+{FAR * n}];" for n in range(8)) + "".join(f"add.u32 %s, %s, %v{n};" for n in range(8))
+
+
+def behind(operations: int) -> str:
+    """A load with so many operations between it and its consumer."""
+    return "ld.global.u32 %v1, [%a];" + "mad.lo.u32 %i, %i, %i, 7;" * operations + "add.u32 %s, %i, %v1;"
+
+
+def recorded(body: str, options: argparse.Namespace, scheme: str = "exposed") -> Trace:
+    """The loads of one warp, whose memory leads a chain from line to line."""
+    where = target(options.target)
+    memory = np.zeros(WORDS, np.uint32)
+    memory[np.arange(STEPS) * FAR // 4] = (np.arange(STEPS) + 1) * FAR
+    module = where.load(parse(PTX.format(body=body), "k.ptx"))
+    return traced_launch(module["k"][1, 32], where.zeros(32, "u4"), where.array(memory), scheme=scheme, selection=Selection(kinds={"load"}))
+
+
+def cycles(trace_: Trace, name: str) -> float:
+    """The sum over the loads: of `exposed`, or of all cycles."""
+    table = trace_.table
+    if name == "exposed":
+        return float(np.sum(table["exposed"].to_numpy().astype(np.int64)))
+    return float(np.sum(table["end"].to_numpy() - table["start"].to_numpy()))
+
+
+def waits(options: argparse.Namespace) -> list[Row]:
+    """What was predicted of each kernel, and the numbers beside it."""
+    chain, eight, apart = recorded(CHAIN, options), recorded(EIGHT, options), recorded(EIGHT, options, "dependent")
+    none, fifty, many = (recorded(behind(operations), options) for operations in (0, 50, 600))
+
+    def row(case: str, metric: str, value: float, reach: float, better: str, seen: Trace) -> Row:
+        peer = {"loads": float(seen.table.num_rows), "cycles": cycles(seen, "all"), "exposed": cycles(seen, "exposed")}
+        return Row(case, metric, value, "cycles", reach, better, peer, "proved" if _all_complete(seen) else "not all are complete")
+
+    hidden = (cycles(chain, "all") - cycles(chain, "exposed")) / STEPS
+    saved = (cycles(fifty, "all") - cycles(fifty, "exposed")) - (cycles(none, "all") - cycles(none, "exposed"))
+    return [
+        row("a chain", "hidden, of a load", hidden, NOTHING, "lower", chain),
+        row("eight independent loads", "exposed, together", cycles(eight, "exposed"), cycles(apart, "all") / 2, "lower", eight),
+        row("50 operations behind a load", "hidden by them", saved, 100, "higher", fifty),
+        row("600 operations behind a load", "exposed", cycles(many, "exposed"), NOTHING, "lower", many),
+    ]
+
+
+def _all_complete(seen: Trace) -> bool:
+    return all(site.completeness == COMPLETE for site in seen.sites)
+
+
+def proofs() -> list[Row]:
+    """One row for each group of kernels, and one for all."""
+    rows, everything = [], (0, 0, 0, Counter[str]())
+    for group in ("examples", "Numba", "Triton"):
+        loads = followed = shared = 0
+        reasons: Counter[str] = Counter()
+        for module in modules(group).values():
+            traced = trace(module, TraceOptions("exposed"))
+            of_consumers = {site for closings in traced.closings.values() for site in closings}
+            found = prove(traced, assembled(traced.module))
+            loads += sum(site.kind == "load" and bool(site.scheme) for site in traced.sites)
+            followed += len(of_consumers)
+            shared += sum(bool(one.shared_waits) for one in found)
+            reasons.update(_without_places(one.reason) for one in found if one.site in of_consumers and one.completeness != COMPLETE)
+        rows.append(_proof_row(f"all of {group}", loads, followed, shared, reasons, None))
+        everything = (everything[0] + loads, everything[1] + followed, everything[2] + shared, everything[3] + reasons)
+    return [*rows, _proof_row("all kernels", *everything, FOLLOWED)]
+
+
+def _proof_row(case: str, loads: int, followed: int, shared: int, reasons: Counter[str], reach: float | None) -> Row:
+    note = "; ".join(f"{amount} x {reason}" for reason, amount in reasons.most_common(4))
+    peer = {"loads": float(loads), "followed": float(followed), "awaited with another": float(shared)}
+    return Row(case, "waits of consumers proved", 1 - reasons.total() / followed, "share", reach, "higher", peer, note)
+
+
+def run_case(name: str, options: argparse.Namespace) -> list[Row]:
+    return waits(options) if name == "waits" else proofs()
+
+
+def main() -> None:
+    arguments = parser(__doc__, "emulator:h200")
+    arguments.set_defaults(limit=600.0)
+    options = arguments.parse_args()
+    measure("stalls", ("waits",) if options.target.startswith("cuda") or options.quick else ("waits", "proof"), run_case, options)
+
+
+if __name__ == "__main__":
+    main()
