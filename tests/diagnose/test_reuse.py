@@ -46,6 +46,16 @@ def test_what_several_multiprocessors_load_is_not_loaded_again() -> None:
     assert found(loads(283, 3 * 4096, LARGE, blocks=4), "cache-thrashing") == []
 
 
+def test_what_an_outer_loop_repeats_is_loaded_twice_or_more() -> None:
+    """Four multiprocessors, three loads of each sector: without the text of the kernel each may have read the array once."""
+    made = loads(283, 3 * 4096, LARGE, blocks=4)
+    again = replace(LOAD, address_repeats=True)
+    launched = replace(made.launches[0], counts=(replace(made.launches[0].counts[0], site=again),))
+    (one,) = found(replace(made, sites=(again,), launches=(launched,)), "cache-thrashing")
+    assert np.isclose(one.cost_cycles, (283 - 34.3) * 3 * 4096 / 2)
+    assert "each sector is loaded 2 times or more by a multiprocessor" in str(one)
+
+
 def test_an_array_that_l1_holds_cannot_be_driven_out() -> None:
     assert found(loads(283, 320, SMALL), "cache-thrashing") == []
 

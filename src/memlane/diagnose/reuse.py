@@ -13,6 +13,8 @@ from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence
 from memlane.record import Place, Site
 
+AT_LEAST_TWICE = 2.0
+
 
 @dataclass(frozen=True)
 class Reuse:
@@ -23,7 +25,8 @@ class Reuse:
     times: float
     """How often each sector of the array is loaded, at least, over the launch."""
     times_per_sm: float
-    """How often by one multiprocessor, at least."""
+    """How often by one multiprocessor, at least: what follows from the size of the array, or twice where a loop of the kernel repeats the
+    access at the same addresses."""
     fits_l1: bool
     """Whether all arrays of the launch together are smaller than L1, so that none of it has to go."""
     from_l1: float
@@ -55,7 +58,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             sites[0],
             sum(one.requests for one in counted),
             loaded / whole,
-            loaded / whole / sms,
+            max(loaded / whole / sms, min(loaded / whole, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0),
             evidence.array_bytes() <= chip.l1_bytes,
             float((cycles < between_l1_and_l2(chip)).mean()),
             rows.total(chosen),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memlane.instrument.origins import Origins, origins_of
+from memlane.instrument.repeats import repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
 from memlane.ptx import (
     ControlFlow,
@@ -58,12 +59,12 @@ def site_table(module: Module) -> SiteTable:
     reached_from = _kernels_of_functions(module)
     for function in module.functions.values():
         assert function.body is not None
-        live, origins = live_results(function), origins_of(function)
+        live, origins, repeats = live_results(function), origins_of(function), repeating(function)
         for index, instruction in enumerate(function.body.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if isinstance(found, Site):
                 source = origins.get(index, Origins())
-                found = replace(found, address_parameters=source.parameters, address_loads=source.loads)
+                found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found:

@@ -51,6 +51,8 @@ class Site:
     """Positions of the kernel's parameters from which the address is computed."""
     address_loads: tuple[int, ...] = ()
     """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
+    address_repeats: bool = False
+    """Whether a loop repeats the access at the same addresses, by the text of the kernel."""
 
     fallback: str = ""
     """Why its scheme is not that of the launch, where it could have been; empty otherwise."""

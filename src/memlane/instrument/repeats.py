@@ -1,0 +1,107 @@
+"""Accesses that a loop repeats at the same addresses: what is read in a loop inside it is read again in each of its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, registers_read, registers_written
+
+Edges = Mapping[int, tuple[int, ...]]
+
+
+def repeating(function: Function) -> frozenset[int]:
+    """Indices of the instructions of a kernel that access memory in a loop, at addresses that are the same or begin anew in each turn of
+    it: nothing that the loop itself counts on goes into them, what loops inside it count begins where it began before. Addresses that
+    come from memory are not among them.
+    """
+    flat = flatten_scopes(function)
+    assert flat.body is not None
+    flow = ControlFlow(flat)
+    loops = [loop.blocks for loop in flow.loops]
+    if not loops:
+        return frozenset()
+    nests = [(outer, inner) for outer in loops for inner in loops if inner < outer]
+    instructions = [one for one in flat.body.statements if isinstance(one, Instruction)]
+    index_of = {place: index for index, (place, _) in enumerate(_placed(flat))}
+    block_of = {index_of[place]: block.index for block in flow.blocks for place in block.places}
+    writers: dict[str, tuple[int, ...]] = {}
+    for index, one in enumerate(instructions):
+        for name in registers_written(one):
+            writers[name] = (*writers.get(name, ()), index)
+    found = set()
+    for index, one in enumerate(instructions):
+        block = block_of.get(index)
+        inside = [(outer, inner) for outer, inner in nests if block in inner]
+        inside += [(loop, frozenset()) for loop in loops if block in loop]
+        names = list(_address_registers(one)) if inside else []
+        if names and any(_begins_anew(names, instructions, writers, block_of, outer, inner) for outer, inner in inside):
+            found.add(index)
+    return frozenset(found)
+
+
+def _placed(flat: Function) -> Iterator[tuple[int, Instruction]]:
+    assert flat.body is not None
+    for place, statement in enumerate(flat.body.statements):
+        if isinstance(statement, Instruction):
+            yield place, statement
+
+
+def _address_registers(one: Instruction) -> Iterator[str]:
+    for access in memory_accesses(one) if one.form.addresses else ():
+        if access.space != "param":
+            yield from registers_in(access.address)
+
+
+def _begins_anew(
+    names: list[str],
+    instructions: list[Instruction],
+    writers: Mapping[str, tuple[int, ...]],
+    block_of: Mapping[int, int],
+    outer: frozenset[int],
+    inner: frozenset[int],
+) -> bool:
+    """Whether the values of these registers run through the same numbers in each turn of the outer loop."""
+    behind: dict[int, tuple[int, ...]] = {}
+    work = [index for name in names for index in writers.get(name, ())]
+    while work:
+        index = work.pop()
+        if index in behind:
+            continue
+        one = instructions[index]
+        if one.form.addresses and one.form.addresses.get("a") != "param":
+            return False
+        behind[index] = tuple(index for name in registers_read(one) for index in writers.get(name, ()))
+        work += behind[index]
+    # What the outer loop does beside the inner one: it may set registers, but not count on from what they were.
+    beside = {index for index in behind if block_of.get(index) in outer and block_of.get(index) not in inner}
+    set_there = {name for index in beside for name in registers_written(instructions[index])}
+    for cycle in _cycles(behind):
+        if cycle & beside:
+            return False
+        counted = {name for index in cycle for name in registers_written(instructions[index])}
+        if any(block_of.get(index) in inner for index in cycle) and not counted & set_there:
+            return False
+    return True
+
+
+def _cycles(edges: Edges) -> Iterable[set[int]]:
+    """The sets of nodes that reach each other."""
+    reached = {node: _reachable(node, edges) for node in edges}
+    left = {node for node, found in reached.items() if node in found}
+    while left:
+        node = left.pop()
+        cycle = {other for other in left if other in reached[node] and node in reached[other]} | {node}
+        left -= cycle
+        yield cycle
+
+
+def _reachable(start: int, edges: Edges) -> set[int]:
+    """Nodes to which at least one edge leads."""
+    found: set[int] = set()
+    work = list(edges[start])
+    while work:
+        node = work.pop()
+        if node not in found:
+            found.add(node)
+            work += edges[node]
+    return found
