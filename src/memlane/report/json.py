@@ -24,7 +24,8 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       (between which the difference lies; null where noise was not looked at), is_exact, changed (null: cannot be said)}
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
-    kind "summary"    chip, target, modelled (times come from the emulator's clock), version, records: {kept, lost},
+    kind "summary"    chip, target, modelled (times come from the emulator's clock), version, driver (of the GPU; empty
+                      where there was none), records: {kept, lost},
                       accesses_not_kept (whose transactions are unknown), failed_launches (that broke off: id, kernel, why;
                       their records are those made until then), windows_cycles (of the empty probe, by scheme), sites: list
                       of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
@@ -99,6 +100,7 @@ def summary_document(trace: Trace) -> Document:
         "target": trace.target,
         "modelled": trace.modelled,
         "version": trace.version,
+        "driver": trace.driver,
         "records": {"kept": trace.table.num_rows, "lost": trace.lost},
         "accesses_not_kept": sum(launch.accesses_not_kept for launch in trace.launches),
         "failed_launches": [{"id": launch.id, "kernel": launch.kernel, "why": launch.failed} for launch in trace.launches if launch.failed],
