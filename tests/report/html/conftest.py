@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memlane.record import WARP_DTYPE, Trace, build_trace
+from memlane.record import WARP_DTYPE, AccessExample, Trace, build_trace
 from memlane.report.html import write_report
-from tests.synthetic import NAIVE, SOURCE, launch, site
+from tests.synthetic import NAIVE, SOURCE, launch, site, transpose
 
 
 def large(accesses: int, sms: int, warps: int) -> Trace:
@@ -46,6 +46,13 @@ def large(accesses: int, sms: int, warps: int) -> Trace:
         clock_mhz=1980,
         sources={"transpose.cu": SOURCE},
     )
+
+
+def with_pictures() -> Trace:
+    """The transposes with the addresses of one store, each lane of which goes to a row of its own."""
+    addresses = tuple(4096 * lane for lane in range(32))
+    example = AccessExample(0, 1, "global", "store", True, 0, 0, 0, 0xFFFFFFFF, 4, addresses, 32, 4)
+    return transpose(chip="h200", examples=(example,))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 
 from memlane.record import Trace, summarise
 from memlane.report.html import write_report
-from tests.synthetic import transpose
+from tests.report.html.conftest import with_pictures
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'memlane[dev]'")
 from selenium.webdriver.chrome.service import Service  # noqa: E402
@@ -60,7 +60,7 @@ def opened(driver: Driver, path: Path) -> float:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace]:
-    trace = transpose(chip="h200")
+    trace = with_pictures()
     path = tmp_path_factory.mktemp("page") / "transpose.html"
     write_report(trace, path)
     return path, trace
@@ -113,6 +113,20 @@ def test_a_line_opens_with_its_distributions(page: Driver) -> None:
     assert sum(int(bar.get_attribute("textContent").split(" of ")[0]) for bar in bars) == 20
     button.click()
     assert not detail.is_displayed()
+
+
+def test_a_line_opens_with_its_picture_in_the_look_of_the_page(page: Driver) -> None:
+    page.find_element(By.CSS_SELECTOR, "tr.hot button").click()
+    drawing = WebDriverWait(page, 5).until(lambda page: page.find_element(By.CSS_SELECTOR, ".picture svg"))
+    assert "32 sectors where 4 would do" in drawing.get_attribute("aria-label")
+    assert drawing.is_displayed()
+    papers = []
+    for wanted in ("light", "dark"):
+        page.find_element(By.ID, "look").click()
+        assert page.find_element(By.ID, "look").text == f"Look: {wanted}"
+        papers.append(page.execute_script("return getComputedStyle(document.querySelector('.picture rect')).fill"))
+    page.find_element(By.ID, "look").click()
+    assert papers[0] == "rgb(255, 255, 255)" != papers[1]
 
 
 def test_a_finding_leads_to_its_line_and_opens_it(page: Driver) -> None:

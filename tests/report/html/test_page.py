@@ -14,6 +14,8 @@ from memlane.errors import RecordError
 from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace, summarise
 from memlane.report.html import render_page, write_report
 from memlane.report.numbers import percent, short, with_ideal
+from memlane.report.show import access_pictures
+from tests.report.html.conftest import with_pictures
 from tests.report.html.reading import Element, columns_of, data_of, read
 from tests.synthetic import transpose
 
@@ -335,3 +337,24 @@ def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
     operation, cycles, exposed = (columns[f"0/access.{name}"] for name in ("operation", "cycles", "exposed"))
     assert np.array_equal(exposed, np.where(operation == 0, cycles // 2, 0xFFFFFFFF))
     assert "0/access.exposed" not in columns_of(read(render_page(transpose())))
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_with_addresses_has_the_picture_that_show_draws() -> None:
+    trace = with_pictures()
+    root = read(render_page(trace))
+    (figure,) = root.all("figure", "picture")
+    (row,) = [one for one in root.all("tr", "detail") if figure in one.walk()]
+    assert row.attributes["id"] == "f0d4"
+    packed = columns_of(root)[figure.attributes["data-picture"]]
+    assert packed.tobytes().decode() == access_pictures(trace)["transpose.cu", 4]
+    assert "the picture of one access" in root.by_id("source").text
+
+
+def test_without_addresses_or_the_chip_there_are_no_pictures() -> None:
+    for trace in (transpose(), replace(with_pictures(), chip="sm_99")):
+        root = read(render_page(trace))
+        assert not root.all("figure", "picture")
+        assert "the picture of one access" not in root.by_id("source").text
