@@ -16,8 +16,10 @@ from memlane.launch import Kernel, Target
 from memlane.layout import Layout, count, pattern
 from memlane.optimize import fix
 from memlane.ptx import Module
+from tests.emulate.test_programs import CASES as PROGRAM_CASES
 from tests.rewrite.examples import EXAMPLES_WITH_ARRAYS, EachArray, some_layouts
 from tests.rewrite.kernels import CASES, SOURCE, layouts
+from tests.rewrite.programs import PROGRAMS, agrees
 
 pytestmark = pytest.mark.gpu
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,6 +72,11 @@ def test_examples_leave_the_same_bytes(gpu: Device, name: str, size: int, column
     observer = EachArray(columns, some_layouts)
     run_script(EXAMPLES / f"{name}.py", [str(size)], gpu.name, observer)
     assert observer.tried >= 4
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_with_their_arrays_in_a_random_order(gpu: Device, name: str) -> None:
+    assert agrees(PROGRAM_CASES[name](), name, gpu)
 
 
 def test_fix_finds_the_quick_transpose(gpu: Device) -> None:
