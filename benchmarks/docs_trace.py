@@ -141,6 +141,27 @@ def kinds(document: Document) -> str:
     return table(["access", "median, cycles", "reach"], lines)
 
 
+def stalls(document: Document) -> str:
+    """A line for each kernel whose overlap is known: all cycles, what was exposed of them, and what was predicted."""
+    lines = []
+    for row in document["rows"]:
+        if "exposed" in row["peer"]:
+            loads = row["peer"]["loads"]
+            means = [number(row["peer"][name] / loads) for name in ("cycles", "exposed")]
+            lines.append([row["case"], number(loads), *means, row["metric"], number(row["value"]), verdict(row)])
+    return table(["kernel", "loads", "start to end, mean", "exposed, mean", "what was predicted", "cycles", "reach"], lines)
+
+
+def stalls_proof(document: Document) -> str:
+    """Of the loads that are followed to their consumers, how many are proved."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "waits of consumers proved":
+            counts_ = [number(row["peer"][name]) for name in ("loads", "followed", "awaited with another")]
+            lines.append([row["case"], *counts_, number(100 * row["value"]), verdict(row), row["note"]])
+    return table(["kernels", "traced loads and atomics", "followed", "share a wait", "proved, %", "reach", "the others"], lines)
+
+
 def proof(document: Document) -> str:
     """The loads that are proved, and the changes of the code that the proof noticed."""
     lines = []

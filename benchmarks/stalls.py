@@ -1,51 +1,36 @@
-"""What do the consumers of loads wait, and is it known that their wait is what was timed? The scheme `exposed`, in two parts.
+"""What do the consumers of loads wait? The scheme `exposed`, on one warp and kernels whose overlap is known by construction.
 
-*Waits*: one warp, kernels whose overlap is known by construction. A chain of loads, each needing the one before; eight independent loads
-and then their sum; a load with arithmetic behind it, each operation needing the one before, of 0, 50 and 600 operations.
+A chain of loads, each needing the one before; eight independent loads and then their sum; a load with arithmetic behind it, each operation
+needing the one before, of 0, 50 and 600 operations.
 
 Prediction, for a GPU of today (the emulator's model has to agree): in the chain all but 60 cycles of each load are exposed (what stands
 between its clock read and its consumer). Of the eight loads together less than half is exposed of what they take one by one with a wait
 behind each. Behind 50 operations the load is exposed 100 to 400 cycles less than behind none; behind 600 for less than 60 cycles, which
 is the wait for a value that is there.
 
-*Proof*, where no GPU is asked for: the kernels of `proof.py`, their loads traced by `exposed` and assembled for sm_90. Of each load that is
-followed to its consumers it is to be shown that nothing takes its value before the clock read that begins the wait. The assembler may
-well do that, for it knows nothing of our clock reads; then the site is labelled. Prediction: 95 % of the loads that are followed.
+Whether it is known that the wait is what was timed, `proof.py` asks.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 
 import numpy as np
 from harness import Row
-from proof import _without_places, assembled, modules
 from running import measure, parser
 
-from memlane.instrument import Selection, TraceOptions, prove, trace
-from memlane.measure import trace as traced_launch
+from memlane.instrument import Selection
+from memlane.measure import trace
 from memlane.ptx import parse
 from memlane.record import COMPLETE, Trace
 from memlane.targets import target
 
-SOURCES = [
-    "src/memlane/ptx",
-    "src/memlane/sass",
-    "src/memlane/compile",
-    "src/memlane/instrument",
-    "src/memlane/emulate/clock",
-    "examples",
-    "tests/compile",
-    "benchmarks/proof.py",
-    "benchmarks/stalls.py",
-]
+SOURCES = ["src/memlane/ptx", "src/memlane/instrument", "src/memlane/emulate/clock", "src/memlane/measure", "benchmarks/stalls.py"]
 FAR = 300_000
 """Bytes from one load to the next: other lines, other pages."""
 WORDS = 1 << 20
 STEPS = 10
 NOTHING = 60
-FOLLOWED = 0.95
 
 PTX = """
 .version 8.0
@@ -89,7 +74,7 @@ def recorded(body: str, options: argparse.Namespace, scheme: str = "exposed") ->
     memory = np.zeros(WORDS, np.uint32)
     memory[np.arange(STEPS) * FAR // 4] = (np.arange(STEPS) + 1) * FAR
     module = where.load(parse(PTX.format(body=body), "k.ptx"))
-    return traced_launch(module["k"][1, 32], where.zeros(32, "u4"), where.array(memory), scheme=scheme, selection=Selection(kinds={"load"}))
+    return trace(module["k"][1, 32], where.zeros(32, "u4"), where.array(memory), scheme=scheme, selection=Selection(kinds={"load"}))
 
 
 def cycles(trace_: Trace, name: str) -> float:
@@ -123,40 +108,13 @@ def _all_complete(seen: Trace) -> bool:
     return all(site.completeness == COMPLETE for site in seen.sites)
 
 
-def proofs() -> list[Row]:
-    """One row for each group of kernels, and one for all."""
-    rows, everything = [], (0, 0, 0, Counter[str]())
-    for group in ("examples", "Numba", "Triton"):
-        loads = followed = shared = 0
-        reasons: Counter[str] = Counter()
-        for module in modules(group).values():
-            traced = trace(module, TraceOptions("exposed"))
-            of_consumers = {site for closings in traced.closings.values() for site in closings}
-            found = prove(traced, assembled(traced.module))
-            loads += sum(site.kind == "load" and bool(site.scheme) for site in traced.sites)
-            followed += len(of_consumers)
-            shared += sum(bool(one.shared_waits) for one in found)
-            reasons.update(_without_places(one.reason) for one in found if one.site in of_consumers and one.completeness != COMPLETE)
-        rows.append(_proof_row(f"all of {group}", loads, followed, shared, reasons, None))
-        everything = (everything[0] + loads, everything[1] + followed, everything[2] + shared, everything[3] + reasons)
-    return [*rows, _proof_row("all kernels", *everything, FOLLOWED)]
-
-
-def _proof_row(case: str, loads: int, followed: int, shared: int, reasons: Counter[str], reach: float | None) -> Row:
-    note = "; ".join(f"{amount} x {reason}" for reason, amount in reasons.most_common(4))
-    peer = {"loads": float(loads), "followed": float(followed), "awaited with another": float(shared)}
-    return Row(case, "waits of consumers proved", 1 - reasons.total() / followed, "share", reach, "higher", peer, note)
-
-
-def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    return waits(options) if name == "waits" else proofs()
+def run_case(_: str, options: argparse.Namespace) -> list[Row]:
+    return waits(options)
 
 
 def main() -> None:
-    arguments = parser(__doc__, "emulator:h200")
-    arguments.set_defaults(limit=600.0)
-    options = arguments.parse_args()
-    measure("stalls", ("waits",) if options.target.startswith("cuda") or options.quick else ("waits", "proof"), run_case, options)
+    options = parser(__doc__).parse_args()
+    measure("stalls", ("waits",), run_case, options)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,11 @@ def test_scheme_is_what_the_record_says(memlane: Command, scheme: str) -> None:
     assert answer.code == 0, answer.err
     trace = load("transpose.parquet")
     assert trace.launches[0].scheme == scheme
-    assert {site.scheme for site in trace.sites} == {scheme}
+    stores = "dependent" if scheme == "exposed" else scheme  # A store has no consumer.
+    assert {(site.kind, site.scheme) for site in trace.sites} == {("load", scheme), ("store", stores)}
+    exposed = [row["exposed"] for row in trace.table.to_pylist() if row["op"].startswith("ld")]
+    assert all((one is not None) == (scheme == "exposed") for one in exposed)
+    assert trace.table["exposed"].null_count >= trace.table.num_rows - len(exposed), "none of the stores"
     assert f"probe {scheme}" in " ".join(answer.lines)
 
 
