@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,8 @@ def test_explain_says_what_is_wrong_with_the_transposes(memlane: Command, record
     answer = memlane("explain", record)
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[-1] == "Next: memlane report transpose.parquet"
-    golden("explain.txt", plain(answer))
+    # Modelled cycles depend on what the target has run before.
+    golden("explain.txt", re.sub(r"   Cost: .*?\n\n", "   Cost: ...\n\n", plain(answer), flags=re.DOTALL))
 
 
 def test_explain_as_json(memlane: Command, record: str) -> None:
