@@ -1,0 +1,208 @@
+"""The steps of the ladder: a file each, and how it is launched until one value is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, Kernel, Launch, LoadedModule, Schedule, Target
+from memlane.launch import Step as ScheduleStep
+
+FOLDER = Path(__file__).with_name("steps")
+BLOCKS = (64, 128, 256, 512, 1024)
+"""Threads of a block that every step can have."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the ladder."""
+
+    number: int
+    name: str
+    file: str
+    removed: str
+    """The bottleneck of the step before that is gone, in a sentence."""
+    per_thread: int = 1
+    """Elements of a thread; 0 where it takes as many as there are, in a grid that fits on the chip."""
+    template: bool = False
+    """Whether the number of threads is a parameter of a template."""
+    tree_in_shared: bool = True
+    """Whether the block's tree lies in dynamic shared memory."""
+    state: str = ""
+    """What the blocks meet in, where one launch is enough: `ticket` or `word`."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.number}: {self.name}"
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / self.file
+
+    def kernel(self, target: Target, block: int, element: str = "int") -> Kernel:
+        """The kernel for blocks of so many threads, on a target."""
+        known = _LOADED.setdefault(id(target), (target, {}))[1]
+        key = (self.file, block if self.template else 0, element)
+        if key not in known:
+            name = f"reduce<{block}>"
+            module = cuda(self.path, define=[f"TYPE={element}"], instantiate=[name] if self.template else ())
+            known[key] = target.load(module)
+        return next(iter(known[key].values()))
+
+
+_LOADED: dict[int, tuple[Target, dict[tuple[str, int, str], LoadedModule]]] = {}
+
+STEPS = (
+    Step(
+        1,
+        "interleaved, divergent",
+        "step1_divergent.cu",
+        "The start: a tree over neighbours, whose `%` leaves few lanes of each warp at work.",
+    ),
+    Step(
+        2,
+        "interleaved, strided",
+        "step2_strided.cu",
+        "Divergent branches: the first threads do the work, so whole warps work or rest; their strides meet in banks instead.",
+    ),
+    Step(3, "sequential", "step3_sequential.cu", "Bank conflicts: lane k accesses element k."),
+    Step(
+        4,
+        "first add while loading",
+        "step4_first_add.cu",
+        "Threads that only load: each loads two elements and adds, and half the blocks do.",
+        per_thread=2,
+    ),
+    Step(
+        5,
+        "last warp unrolled",
+        "step5_last_warp.cu",
+        "Barriers and tests of the last six turns: one warp is left, and waits for itself alone.",
+        per_thread=2,
+    ),
+    Step(
+        6,
+        "completely unrolled",
+        "step6_unrolled.cu",
+        "Instructions that keep count: the block's size is known to the compiler.",
+        per_thread=2,
+        template=True,
+    ),
+    Step(
+        7,
+        "many elements a thread",
+        "step7_many.cu",
+        "Trees: one for each resident block instead of one for each two elements of a thread.",
+        per_thread=0,
+        template=True,
+    ),
+    Step(
+        8,
+        "shuffles",
+        "step8_shuffle.cu",
+        "Shared memory and barriers: lanes read each other's registers.",
+        per_thread=0,
+        template=True,
+        tree_in_shared=False,
+    ),
+    Step(
+        9,
+        "loads of 16 bytes",
+        "step9_wide.cu",
+        "Load instructions: a quarter of them brings the same bytes.",
+        per_thread=0,
+        template=True,
+        tree_in_shared=False,
+    ),
+    Step(
+        10,
+        "loads in flight",
+        "step10_in_flight.cu",
+        "Waiting: eight loads of each thread are under way at once.",
+        per_thread=0,
+        template=True,
+        tree_in_shared=False,
+    ),
+    Step(
+        11,
+        "one launch",
+        "step11_one_launch.cu",
+        "The second launch: the last block to finish adds up.",
+        per_thread=0,
+        template=True,
+        tree_in_shared=False,
+        state="ticket",
+    ),
+    Step(
+        12,
+        "sum and count in one word",
+        "step12_one_word.cu",
+        "The fence and the second reading: one atomic addition leaves the sum and draws the number.",
+        per_thread=0,
+        template=True,
+        tree_in_shared=False,
+        state="word",
+    ),
+)
+COURSE = STEPS[:7]
+UNSAFE = Step(5, "last warp unrolled, as it was taught", "step5_unsafe.cu", "Correct only where warps run in step.", per_thread=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """A sum from the array to the single final value."""
+
+    step: Step
+    launches: tuple[Launch, ...]
+    out: DeviceArray
+    """One element."""
+
+    @property
+    def threads(self) -> int:
+        return sum(one.grid[0] * one.block[0] for one in self.launches)
+
+    def schedule(self, repeats: int = 1) -> Schedule:
+        """So many sums, one after another."""
+        return Schedule(tuple(ScheduleStep(one) for one in self.launches * repeats))
+
+    def run(self) -> np.generic:
+        """The sum, once."""
+        for one in self.launches:
+            one.kernel.target.launch(one)
+        return np.asarray(self.out.numpy()).reshape(-1)[0]
+
+
+_ELEMENT: Mapping[str, str] = {"int32": "int", "float32": "float"}
+
+
+def passes(step: Step, array: DeviceArray, block: int = 256) -> Passes:
+    """The launches of a step that sum an array of int32 or float32, until one value is left."""
+    target, element = array.target, _ELEMENT[array.dtype.name]
+    kernel = step.kernel(target, block, element)
+    shared = block * array.dtype.itemsize if step.tree_in_shared else 0
+    source, left, launches = array, array.size, list[Launch]()
+    while True:
+        grid = _blocks(step, kernel, left, block)
+        out = target.empty(1 if step.state else grid, array.dtype)
+        state: tuple[DeviceArray, ...] = ()
+        if step.state:
+            ticket = target.zeros(1, np.uint32 if step.state == "ticket" else np.uint64)
+            state = (target.empty(grid, array.dtype), ticket) if step.state == "ticket" else (ticket,)
+        launches.append(kernel[grid, block, None, shared].bind(out, source, left, *state))
+        if grid == 1 or step.state:
+            return Passes(step, tuple(launches), out)
+        source, left = out, grid
+
+
+def _blocks(step: Step, kernel: Kernel, n: int, block: int) -> int:
+    """Blocks of a pass over n elements. The pass over the sums of a grid that fits on the chip is one block's work."""
+    if step.per_thread:
+        return max(1, -(-n // (block * step.per_thread)))
+    chip = kernel.target.chip
+    resident = chip.sm_count * max(1, chip.max_threads_per_sm // block)
+    needed = max(1, -(-n // (2 * block)))
+    return 1 if n <= resident else min(needed, resident)

@@ -1,0 +1,75 @@
+// Step 10: several loads in flight.
+//
+// A load takes hundreds of cycles; by Little's law bandwidth is what is under way, divided by that time. Each thread asks for eight times 16
+// bytes before it uses the first of them.
+#ifndef TYPE
+#define TYPE int
+#endif
+
+// In thread 0: the sum over the block. Each warp by shuffles, then one warp over the sums of the warps.
+template <unsigned BLOCK>
+__device__ TYPE of_block(TYPE sum)
+{
+    __shared__ TYPE of_warps[BLOCK / 32];
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        sum += __shfl_down_sync(0xffffffff, sum, lanes);
+    if (lane == 0)
+        of_warps[warp] = sum;
+    __syncthreads();
+    if (warp == 0) {
+        sum = lane < BLOCK / 32 ? of_warps[lane] : 0;
+#pragma unroll
+        for (int lanes = 16; lanes > 0; lanes /= 2)
+            sum += __shfl_down_sync(0xffffffff, sum, lanes);
+    }
+    return sum;
+}
+
+struct alignas(16) Four {
+    TYPE x, y, z, w;
+};
+
+// 16 bytes past the first cache, in which they would find no second use. The compiler may not move other such loads behind the use of one.
+__device__ Four load(const Four* at)
+{
+    static_assert(sizeof(Four) == 16, "elements of 4 bytes");
+    union {
+        unsigned words[4];
+        Four four;
+    } got;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(got.words[0]), "=r"(got.words[1]), "=r"(got.words[2]), "=r"(got.words[3])
+                 : "l"(at));
+    return got.four;
+}
+
+#define IN_FLIGHT 8
+template <unsigned BLOCK>
+__device__ TYPE of_thread(const TYPE* in, long long n)
+{
+    const Four* fours = (const Four*)in;
+    const long long tile = (long long)BLOCK * IN_FLIGHT, stride = tile * gridDim.x, first = blockIdx.x * tile + threadIdx.x;
+    TYPE sum = 0;
+    for (long long i = first; i < n / 4; i += stride) {
+        Four four[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; ++k)
+            four[k] = i + k * BLOCK < n / 4 ? load(fours + i + k * BLOCK) : Four{};
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; ++k)
+            sum += (four[k].x + four[k].y) + (four[k].z + four[k].w);
+    }
+    if (first < n % 4)
+        sum += in[n / 4 * 4 + first];
+    return sum;
+}
+
+template <unsigned BLOCK>
+__global__ void reduce(TYPE* out, const TYPE* in, long long n)
+{
+    const TYPE sum = of_block<BLOCK>(of_thread<BLOCK>(in, n));
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = sum;
+}
