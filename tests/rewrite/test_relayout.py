@@ -11,6 +11,7 @@ import pytest
 
 import memlane as ml
 from memlane.errors import RelayoutError
+from memlane.instrument import site_table
 from memlane.launch import Kernel, Target
 from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, RandomShift, RowMajor, ShiftTable, XorSwizzle, count, pattern
 from memlane.layout.layout import Offsets
@@ -53,8 +54,8 @@ def test_the_kernels_themselves(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_layout_gives_the_same_bits(name: str) -> None:
     case = CASES[name]
-    tried = 0
-    for layout in layouts(*case.shape):
+    tried, all_of_them = 0, name in ("turn", "wide")
+    for layout in layouts(*case.shape)[:: 1 if all_of_them else 3]:
         if tears(layout.table, case.vector) or (case.shared and layout.size > layout.rows * layout.columns):
             with pytest.raises(RelayoutError, match=r"tears|dynamic shared memory has no room"):
                 ml.relayout(original(name), layout, shared=case.shared or None, element_bytes=4)
@@ -63,7 +64,7 @@ def test_every_layout_gives_the_same_bits(name: str) -> None:
         found, expected = run(changed, name)
         assert np.array_equal(found, expected), layout
         tried += 1
-    assert tried >= (2 if case.vector > 1 else 10)
+    assert tried == {"turn": 12, "wide": 2, "dynamic": 3}.get(name, 4)
 
 
 def tears(table: Offsets, vector: int) -> bool:
@@ -72,7 +73,7 @@ def tears(table: Offsets, vector: int) -> bool:
     return any(group[0] % vector or list(group) != list(range(group[0], group[0] + vector)) for group in groups)
 
 
-@pytest.mark.parametrize("layout", layouts(32, 32)[:8], ids=str)
+@pytest.mark.parametrize("layout", layouts(32, 32)[:8:2], ids=str)
 def test_wavefronts_are_those_of_the_layout(layout: Layout) -> None:
     changed = ml.relayout(original("turn"), layout)
     target = changed.target
@@ -166,18 +167,14 @@ def test_the_kernel_works_on_the_variables_of_the_original() -> None:
     assert out.numpy().tolist() == [5 + 3 + 10 + 10]
 
 
-def test_a_relaid_kernel_is_traced_like_any() -> None:
-    target = emulator()
-    changed = ml.relayout(original("turn"), XorSwizzle(32, 32))
-    given = np.random.default_rng(1).random((32, 32), np.float32)
-    out = target.zeros((32, 32))
-    trace = ml.trace(changed[1, (32, 32)], out, target.array(given))
-    assert np.array_equal(out.numpy(), given.T)
+def test_sites_are_those_of_the_original() -> None:
+    """What tracing and counting go by: accesses to shared memory, each with its line."""
     lines = SOURCE.splitlines()
-    assert {lines[site.line - 1].strip() for site in trace.sites if site.space == "shared"} == {
+    sites = site_table(ml.relayout(module(), XorSwizzle(32, 32), shared="turn::tile")).of_kernel["turn"].values()
+    assert [lines[site.line - 1].strip() for site in sites if site.space == "shared"] == [
         "tile[threadIdx.y][threadIdx.x] = in[threadIdx.y * 32 + threadIdx.x];",
         "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];",
-    }
+    ]
 
 
 def test_row_major_moves_nothing() -> None:
