@@ -96,7 +96,12 @@ def _verdict(
         spread.append(float(np.ptp(np.bincount(group[chosen], rows.cycles[chosen], groups))))
     place = places[int(np.argmax(spread))]
     site = next(one for one in evidence.sites if one.place == place)
-    cost = Cost(excess, 0.0, excess, f"the time by which the {who} are done before the busiest one, summed; measured with probes")
+    cost = Cost(
+        min(excess, evidence.life),
+        0.0,
+        excess,
+        f"the time by which the {who} are done before the busiest one, summed, but no more than all warps lived; measured with probes",
+    )
     return in_cycles(
         site,
         evidence.life,
