@@ -228,6 +228,18 @@ def test_a_wait_lasts_until_the_copies_are_there() -> None:
     assert max(int(row["end"] - row["start"]) for row in copies) < CHIP.latency.l1
     assert everything["end"] - copies[0]["start"] > CHIP.latency.l2
     assert everything["start"] >= rows["cp.async.wait_group"]["end"]
+    assert rows["cp.async.wait_group"]["end"] - copies[0]["start"] > CHIP.latency.l2, "the older of the two groups"
+
+
+def test_a_wait_lets_as_many_groups_go_on_as_it_says() -> None:
+    """Seven groups under way: a wait for all but seven returns at once, for all but six with the first of them."""
+    copies = "".join(f"cp.async.cg.shared.global [%r4+{512 * n}], [%rd5+{512 * n}], 16; cp.async.commit_group;\n" for n in range(7))
+    waits = "".join(f"cp.async.wait_group {left};\n" for left in (7, 6, 0))
+    body = f"{START} mad.lo.u32 %r4, %r1, 16, %r2;\n{copies}{waits}{copies}cp.async.wait_group 7;\nst.global.u32 [%rd4], %r1; ret;"
+    _, decoded, _ = run(body).traced(layout=buffer_layout(1, 50), selection=Selection(kinds={"wait"}))
+    none, first, all_of_them, again = (int(row["end"] - row["start"]) for row in decoded.records)
+    assert max(none, again) < CHIP.latency.l1 < CHIP.latency.l2 < first
+    assert all_of_them < first, "the others were started some cycles later only"
 
 
 def test_a_barrier_that_is_asked_often_has_one_record_for_each_lane() -> None:

@@ -12,6 +12,8 @@ FULL = 0xFFFFFFFF
 NONE = 0xFFFFFFFF
 """The frontier of a warp none of whose lanes wait elsewhere."""
 BARRIERS = 16
+COPY_GROUPS = 8
+"""Of asynchronous copies, those whose times the clock layer tells apart; older ones count with the last."""
 
 WINDOW_BYTES = 1 << 32
 SHARED_WINDOW = 0x7E00_0000_0000
@@ -223,6 +225,7 @@ WARP = np.dtype(
         ("time", "i8"),
         ("outstanding", "i8"),
         ("next_clock", "i8"),
+        ("copies", "i8", 1 + COPY_GROUPS),
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
         ("stopped_at", "u4", LANES),
@@ -241,7 +244,8 @@ spent their budget and let the others go first; `frontier` is the lowest of the 
 `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
 
 For the clock layer, `time` is the earliest cycle in which the warp may issue again, `outstanding` when its last memory access completes,
-and `next_clock` when it may read its clock again.
+and `next_clock` when it may read its clock again. `copies` is when the asynchronous copies of no group as yet are complete, and then those
+of each group, the newest first.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64

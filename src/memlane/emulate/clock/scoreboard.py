@@ -14,7 +14,7 @@ from memlane.chip import Chip
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.latency import Timing, timing_of
 from memlane.emulate.code.build import I64, Value, constant
-from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.layout import BLOCK, COPY_GROUPS, WARP
 from memlane.emulate.lower.body import Step, reads, writes
 from memlane.emulate.runtime.helper import invoke
 from memlane.ptx import Immediate, Instruction, Special
@@ -54,10 +54,12 @@ class Scoreboard:
         e, timing = self._k.e, self._timing(step.instruction)
         when = self._time
         # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
-        if _waits_for_copies(step.instruction) or (
-            step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta"))
-        ):
+        if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
             when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
+        for group in _awaited_copies(step.instruction):
+            when = self._later(when, e.get(self._k.warp, WARP, "copies", group))
+        if step.instruction.name == "cp.async.commit_group":
+            self._close_group()
         for name in dict.fromkeys(reads(step.instruction)):
             ready = self._ready_time(name)
             when = when if ready is None else self._later(when, ready)
@@ -76,6 +78,16 @@ class Scoreboard:
         e, k = self._k.e, self._k
         self._complete = when
         e.put(self._later(e.get(k.warp, WARP, "outstanding"), when), k.warp, WARP, "outstanding")
+        if k.instruction.form.effect == "copy":
+            e.put(self._later(e.get(k.warp, WARP, "copies"), when), k.warp, WARP, "copies")
+
+    def _close_group(self) -> None:
+        """The copies since the last group become one, and every older group is one place further from the newest."""
+        e, warp = self._k.e, self._k.warp
+        times = [e.get(warp, WARP, "copies", place) for place in range(1 + COPY_GROUPS)]
+        oldest = self._later(times[-1], times[-2])
+        for place, time in enumerate([constant(I64, 0), *times[:-2], oldest]):
+            e.put(time, warp, WARP, "copies", place)
 
     def end(self, step: Step) -> None:
         """The results are ready when the instruction completes."""
@@ -115,7 +127,11 @@ class Scoreboard:
         return source.name if isinstance(source, Special) else ""
 
 
-def _waits_for_copies(instruction: Instruction) -> bool:
-    """Whether it waits for all asynchronous copies; where some may stay under way, the model waits for none."""
+def _awaited_copies(instruction: Instruction) -> range:
+    """The places in `copies` that it waits for: all, or those of all groups but so many of the newest. Bulk copies have no times."""
+    if instruction.opcode != "cp" or instruction.has("bulk"):
+        return range(0)
+    if instruction.has("wait_all"):
+        return range(1 + COPY_GROUPS)
     count = instruction.operand("n")
-    return instruction.opcode == "cp" and (instruction.has("wait_all") or (isinstance(count, Immediate) and count.value == 0))
+    return range(1 + count.value, 1 + COPY_GROUPS) if isinstance(count, Immediate) else range(0)

@@ -16,6 +16,7 @@ from memlane.emulate.layout import (
     BLOCK,
     BROKEN,
     CONTEXT,
+    COPY_GROUPS,
     DEADLOCK,
     DONE,
     ENDLESS,
@@ -139,6 +140,7 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
         e.put(0, warp, WARP, "outstanding")
         _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
+        _fill(e, e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
 
 
