@@ -93,9 +93,9 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
 
 def _check_target(module: Module, options: TraceOptions) -> None:
     architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
-    if options.stores == "device" and architecture < OLDEST_TARGET:
+    if options.stores != "issued" and architecture < OLDEST_TARGET:
         raise MemlaneError(
-            f"stores are read back at device scope by loads of sm_{OLDEST_TARGET}, and {module.name} has .target {module.target[0]}; "
+            f"stores are read back by loads of sm_{OLDEST_TARGET}, and {module.name} has .target {module.target[0]}; "
             f"compile it for sm_{OLDEST_TARGET} or later, or time stores until they are issued"
         )
 
