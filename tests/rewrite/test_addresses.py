@@ -161,3 +161,49 @@ def test_every_way_leads_to_the_element(seed: int, layout: Layout) -> None:
     for one in elements:
         expected = expected * np.uint32(31) + one.astype(np.uint32)
     assert np.array_equal(out.numpy(), expected)
+
+
+def test_an_address_outlives_what_it_was_made_of() -> None:
+    """`%x` moves on in each turn, and every other turn leaves the address of the turn before."""
+    text = """
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %turn, %x, %sum, %v, %half;
+    .reg .b64 %tile, %at, %out, %own, %offset;
+    .reg .pred %odd, %more;
+    .shared .align 16 .b8 tile[128];
+    mov.u64 %tile, tile;
+    mov.u32 %v, %tid.x;
+    mad.wide.u32 %own, %v, 4, %tile;
+    st.shared.u32 [%own], %v;
+    bar.warp.sync -1;
+    mov.u32 %sum, 0;
+    mov.u32 %turn, 0;
+LOOP:
+    add.s32 %x, %turn, 5;
+    and.b32 %half, %turn, 1;
+    setp.eq.u32 %odd, %half, 1;
+    @%odd bra KEEP;
+    mul.wide.u32 %offset, %x, 4;
+    add.s64 %at, %tile, %offset;
+KEEP:
+    ld.shared.u32 %half, [%at];
+    mad.lo.s32 %sum, %sum, 7, %half;
+    add.s32 %turn, %turn, 1;
+    setp.lt.u32 %more, %turn, 6;
+    @%more bra LOOP;
+    ld.param.u64 %out, [out];
+    st.global.u32 [%out], %sum;
+    ret;
+}
+"""
+    expected = 0
+    for turn in range(6):
+        expected = expected * 7 + (turn // 2 * 2 + 5)
+    target = ml.target("emulator:h200")
+    out = target.zeros(1, np.uint32)
+    target.load(relayout_module(parse(text), RandomShift(4, 8, 1)).module)["k"][1, 32](out)
+    assert out.numpy().tolist() == [expected]

@@ -6,9 +6,9 @@
     mul.wide.u32   %rd9, %r2, 4;
     add.s64        %rd10, %rd8, %rd9;        and %rd10 is %r5 * 128 + %r2 * 4
 
-Taking the beginning off the address again would say the same, but the assembler does not see through that. Only registers that one
-instruction of the text writes, without a guard, are taken. Each of them is written in front of the address that it is part of, on every
-way there and every time; so whenever the address is used, they still hold what went into it.
+Taking the beginning off the address again would say the same, but the assembler does not see through that. Only registers are taken that
+one instruction of the text writes, without a guard, and through which every way to that which uses them leads. So whenever an address is
+used, they still hold what went into it: no way leads from a part to the use without writing the address anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memlane.ptx import SCALAR_TYPES, Function, Immediate, Instruction, Operand, Register, RegisterDecl, Symbol, registers_written
+from memlane.ptx import (
+    SCALAR_TYPES,
+    ControlFlow,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    RegisterDecl,
+    Symbol,
+    registers_written,
+)
 from memlane.rewrite.values import constant
 
 MOST = 2
@@ -53,10 +64,12 @@ class Terms:
 
 
 class Sums:
-    """The addresses in one array that a function computes so. `flat` are its instructions with every name declared once."""
+    """The addresses in one array that a function computes so. `flow` is that of the function with every name declared once."""
 
-    def __init__(self, function: Function, flat: Sequence[Instruction], names: Sequence[str]) -> None:
-        self._names = names
+    def __init__(self, function: Function, flow: ControlFlow, names: Sequence[str]) -> None:
+        self._names, self._flow = names, flow
+        flat = [one for block in flow.blocks for one in block.instructions]
+        self._places = {id(one): (block.index, place) for block in flow.blocks for place, one in enumerate(block.instructions)}
         self._kinds, self._ranges = _declared(function)
         writes = Counter(name for one in flat for name in registers_written(one))
         self._single = {
@@ -64,53 +77,64 @@ class Sums:
         }
         self._known: dict[str, Terms | None] = {}
 
-    def of(self, register: str) -> Terms | None:
-        """The sum that makes the address in a register, less where the array begins; None where it is no such sum."""
+    def of(self, register: str, used: Instruction) -> Terms | None:
+        """The sum that makes the address in a register which an instruction uses, less where the array begins; None where it is no such
+        sum."""
         if register not in self._known:
             self._known[register] = None  # what leads back to itself is no sum
             one = self._single.get(register)
             found = None if one is None else self._made_by(one)
             self._known[register] = found if found is None or len(found.registers) <= MOST else None
-        return self._known[register]
+        return self._known[register] if self._is_in_front(register, used) else None
+
+    def _is_in_front(self, register: str, used: Instruction) -> bool:
+        """Whether every way to an instruction leads through the one that writes the register."""
+        one = self._single.get(register)
+        if one is None:
+            return False
+        (block, place), (where, behind) = self._places[id(one)], self._places[id(used)]
+        if self._flow.rank[where] < 0 or self._flow.rank[block] < 0:
+            return False
+        return place < behind if block == where else self._flow.dominates(block, where)
 
     def _made_by(self, one: Instruction) -> Terms | None:
         operands, found = one.operands[1:], None
         if one.opcode in ("mov", "cvt", "cvta"):
-            found = self._address(operands[0])
+            found = self._address(operands[0], one)
         elif one.opcode == "add":
             for address, number in (operands, operands[::-1]):
-                begun = self._address(address)
+                begun = self._address(address, one)
                 if begun is not None:
-                    found = self._plus(begun, number, 1)
+                    found = self._plus(begun, number, 1, one)
                     break
         elif one.opcode == "mad" and not one.has("hi"):
-            begun, factor = self._address(operands[2]), constant(operands[1])
-            found = None if begun is None or factor is None else self._plus(begun, operands[0], factor)
+            begun, factor = self._address(operands[2], one), constant(operands[1])
+            found = None if begun is None or factor is None else self._plus(begun, operands[0], factor, one)
         return found if found is None or _is_wide(one) else replace(found, exact=False)
 
-    def _address(self, operand: Operand) -> Terms | None:
+    def _address(self, operand: Operand, used: Instruction) -> Terms | None:
         if isinstance(operand, Symbol):
             return Terms((), operand.offset) if operand.name in self._names else None
-        return self.of(operand.name) if isinstance(operand, Register) else None
+        return self.of(operand.name, used) if isinstance(operand, Register) else None
 
-    def _plus(self, begun: Terms, number: Operand, factor: int) -> Terms | None:
+    def _plus(self, begun: Terms, number: Operand, factor: int, used: Instruction) -> Terms | None:
         if isinstance(number, Immediate):
             value = constant(number)
             return None if value is None else replace(begun, constant=begun.constant + value * factor)
         if not isinstance(number, Register):
             return None
-        term, exact = self._term(number.name, factor)
+        term, exact = self._term(number.name, factor, used)
         return None if term is None else Terms((*begun.registers, term), begun.constant, begun.exact and exact)
 
-    def _term(self, name: str, factor: int) -> tuple[Term | None, bool]:
+    def _term(self, name: str, factor: int, used: Instruction) -> tuple[Term | None, bool]:
         """A register times a number: what it was multiplied from, if it was. And whether no bits were lost by that."""
         one = self._single.get(name)
         bits = self._bits(name) if one is not None else 0
-        if one is None or not bits:
+        if one is None or not bits or not self._is_in_front(name, used):
             return None, True
         source, times = _multiplied(one)
         if source is not None:
-            term, exact = self._term(source, factor * times)
+            term, exact = self._term(source, factor * times, one)
             if term is not None:
                 return term, exact and _is_wide(one)
         return Term(name, bits, factor), True

@@ -11,6 +11,7 @@ from memlane.layout.program import Program
 from memlane.ptx import (
     Address,
     Block,
+    ControlFlow,
     Function,
     Guard,
     Instruction,
@@ -83,7 +84,7 @@ class Writer:
         assert flat.body is not None
         # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
         self._flat = list(flat.body.instructions())
-        self._sums = Sums(function, self._flat, self.array.names)
+        self._sums = Sums(function, ControlFlow(flat), self.array.names)
         self._depth = 0
         self._of: dict[int, list[ArrayAccess]] = {}
         for one in self.accesses:
@@ -145,7 +146,7 @@ class Writer:
                     self.shared += 1
                     return (), Address(Register(known.name), known.base + apart)
         # Inside an inner block its own registers may hide those that the address was made of.
-        terms = None if self._depth or pointer.generic else self._sums.of(register)
+        terms = None if self._depth or pointer.generic else self._sums.of(register, flat)
         text, name, base = self._computed(address.offset, pointer, access.nbytes, one.guard, terms)
         self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name, base))
         names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
