@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,25 @@ from memlane.driver.foreign import device_memory
 from memlane.driver.graph import build, build_timed
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
+from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
-from memlane.launch import Dim3, Kernel, Launch, Layers, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
+from memlane.launch import (
+    Dim3,
+    Kernel,
+    Launch,
+    Layers,
+    LoadedModule,
+    Prepared,
+    Rebound,
+    Sampling,
+    Schedule,
+    Stream,
+    Target,
+    Texels,
+    Timeline,
+)
 from memlane.ptx import Module
 
 
@@ -220,6 +235,23 @@ class Device(Target):
             else:
                 done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
             self._keep(launch, stream)
+
+    def prepared(self, launch: Launch) -> Prepared:
+        with self._current(f"the launch of {launch.kernel.title}"):
+            stream, kernel = self._stream(launch.stream), self._ready(launch)
+        if launch.kernel.cooperative:
+            return Rebound(launch)
+        return DeviceLaunch(launch, kernel, int(stream.handle), self._running)
+
+    def elapsed_ns(self, run: Callable[[], None]) -> float:
+        options = core.EventOptions(timing_enabled=True)
+        with self._current("the time of some launches"):
+            begin, end = self._device.create_event(options), self._device.create_event(options)
+            core.LEGACY_DEFAULT_STREAM.record(begin)
+            run()
+            core.LEGACY_DEFAULT_STREAM.record(end)
+            end.sync()
+            return float(end - begin) * 1e6
 
     def stream(self) -> Stream:
         with self._current("a stream"):

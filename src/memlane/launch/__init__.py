@@ -1,11 +1,12 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- texture <- arguments <- checked <- observe <- kernel <- target.
+Order inside: schedule <- array <- texture <- arguments <- checked <- observe <- prepared <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
+from memlane.launch.prepared import Prepared, Rebound
 from memlane.launch.progress import following, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import (
@@ -45,6 +46,8 @@ __all__ = [
     "LoadedModule",
     "Observation",
     "Observer",
+    "Prepared",
+    "Rebound",
     "Report",
     "Sampling",
     "Schedule",

@@ -21,7 +21,7 @@ class DeviceArray:
 
     target: Target = field(repr=False)
     address: int
-    """Device address of the first element, a multiple of 256."""
+    """Device address of the first element; where the target allocated it, a multiple of 256."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: object = field(default=None, repr=False)
@@ -41,6 +41,12 @@ class DeviceArray:
         host = np.empty(self.shape, self.dtype)
         self.target.read(self.address, host)
         return host
+
+    def item(self) -> Any:
+        """The one element as a number of Python, after everything launched before has finished. BadLaunch if there is not one."""
+        if self.size != 1:
+            raise BadLaunch(f"item() is for arrays of one element; this one has the shape {self.shape}")
+        return self.numpy().item()
 
     def copy_from(self, host: npt.ArrayLike) -> None:
         """Overwrite the array with `host`, which must have its shape; values are converted as NumPy's `same_kind` casting allows."""

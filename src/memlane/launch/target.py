@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
+from memlane.launch.prepared import Prepared, Rebound
 from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.launch.texture import Sampling, Surface, Texels, Texture, make_surface, make_texture
 from memlane.ptx import Module
@@ -125,6 +127,14 @@ class Target(ABC):
     def _no_images(self) -> BadLaunch:
         return BadLaunch(f"{self.name} has no textures and surfaces")
 
+    def elapsed_ns(self, run: Callable[[], None]) -> float:
+        """How long the device works on what `run` launches on the default stream, between two events. BadLaunch where time is modelled."""
+        raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
+
+    def prepared(self, launch: Launch) -> Prepared:
+        """The launch made ready to be started many times with the least work."""
+        return Rebound(launch)
+
     def assembled(self, loaded: LoadedModule) -> bytes | None:
         """The assembled code (a cubin) that runs for the module; None where the target runs the PTX itself, or cannot tell."""
         return None
@@ -152,6 +162,19 @@ class Target(ABC):
         if array.nbytes:
             self.write(array.address, np.ascontiguousarray(source))
         return array
+
+    def adopt(self, value: object) -> DeviceArray:
+        """An array of another library on this target, where it lies, without a copy. BadLaunch for one that does not lie in C order and for
+        what has no memory here."""
+        found = self.device_pointer(value)
+        if found is None:
+            raise BadLaunch(f"a {type(value).__name__} has no memory on {self.name}: copy it there with target.array")
+        name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+        try:
+            dtype = np.dtype(name)
+        except TypeError:
+            raise BadLaunch(f"elements of {name or 'no known type'} have no type in NumPy, which arrays of a target need") from None
+        return DeviceArray(self, found[0], tuple(int(extent) for extent in getattr(value, "shape", ())), dtype, value)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
         """An array on the target with undefined contents."""
