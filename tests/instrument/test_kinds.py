@@ -216,6 +216,19 @@ def text_of(body: str) -> list[str]:
     return f".version 8.0\n.target sm_90\n.address_size 64\n{SHARED}\n.visible .entry k({OUT})\n{{\n{body}\n}}\n".splitlines()
 
 
+def test_a_question_with_a_time_limit_and_a_reduction_in_bulk() -> None:
+    """The assembler asks twice, and sleeps in between."""
+    body = BARRIER.replace("%p3, [gate], 0;", "%p3, [gate], 0, 1000;").replace(
+        "COME:", "COME:\n cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r2], 64;"
+    )
+    found = trace(module(body))
+    proofs = {proof.site: proof for proof in prove(found, cubin_of(found.module))}
+    waits = [proofs[site.id] for site in found.sites if site.kind == "wait"]
+    assert [(one.completeness, one.reason, one.copies) for one in waits] == [(COMPLETE, "", 2)] * 2
+    (reduction,) = (proofs[site.id] for site in found.sites if site.op.startswith("cp.reduce"))
+    assert (reduction.copies, reduction.reason) == (1, "a copy completes at its wait, and this kernel has none for it")
+
+
 # -- waits in time ----------------------------------------------------------------------------------------------------------------
 
 

@@ -211,6 +211,8 @@ class Windows:
                 if not is_late(self.nodes[producer]):
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
+                elif producer in window.accesses and producer in between:
+                    continue  # A question that the assembler asks twice: the second time only those to whom the first said no.
                 elif producer in between:
                     return f"{register} of the access is produced {self._at(producer)}, after the first clock read"
                 elif window.starts & self.waiting.unwaited(producer):

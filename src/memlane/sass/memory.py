@@ -11,7 +11,7 @@ _KINDS = {"LD": "load", "ST": "store", "ATOM": "atomic", "RED": "reduction"}
 _TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TEXS", "TLDS", "TLD4S"})
 _SURFACES = {"SULD": "load", "SUST": "store", "SUATOM": "atomic", "SURED": "reduction"}
 _MATRIX = {"LDSM": "load", "STSM": "store"}
-_COPIES = frozenset({"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG"})
+_COPIES = frozenset({"LDGSTS", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"})
 _BYTES = (
     {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "F16": 2, "BF16": 2, "F16x2": 4, "BF16x2": 4}
     | dict.fromkeys(("64", "S64", "U64", "F64"), 8)
