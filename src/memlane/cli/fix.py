@@ -86,9 +86,9 @@ def fix(
 def _print(console: Console, fix: Fix) -> None:
     console.print(Text(f"{kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", style="bold"), Text(f"on {fix.target}"))
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("layout", overflow="fold", min_width=24)
+    table.add_column("layout", overflow="fold", width=24)
     for name in ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM"):
-        table.add_column(name, justify="right", min_width=max(map(len, name.split())))
+        table.add_column(name, justify="right", width=max(8, *map(len, name.split())))
     for one in (fix.original, *fix.tried):
         table.add_row(*_cells(one))
     console.print(table)
