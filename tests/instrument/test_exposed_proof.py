@@ -27,7 +27,7 @@ def proved_example(name: str) -> tuple[Traced, bytes, tuple[SiteProof, ...]]:
     return found, data, prove(found, data)
 
 
-@pytest.mark.parametrize("name", ["chase", "copies", "histogram", "rotation", "spmv", "transpose"])
+@pytest.mark.parametrize("name", ["chase", "histogram", "transpose"])
 def test_loads_of_the_examples_are_complete(name: str) -> None:
     found, _, proofs = proved_example(name)
     followed = {site for closings in found.closings.values() for site in closings}
