@@ -21,6 +21,7 @@ BODIES = {
     "matrices": (MATRICES, 32),
     "copies": (COPIES, 32),
     "barrier": (BARRIER, 128),
+    "barrier with a time limit": (BARRIER.replace("%p3, [gate], 0;", "%p3, [gate], 0, 1000;"), 128),
     "outward": (OUTWARD, 32),
     "fragments": (FRAGMENTS, 32),
 }
