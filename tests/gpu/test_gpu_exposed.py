@@ -73,13 +73,14 @@ def test_in_a_chain_everything_is_exposed(gpu: Device) -> None:
 
 
 def test_independent_loads_overlap(gpu: Device) -> None:
-    """Eight loads that are all under way when the first consumer comes: together they are exposed little longer than one."""
+    """Eight loads that are all under way when the first consumer comes: together they are exposed little longer than the slowest of them.
+    Which that is depends on what L2 still holds of the upload."""
     body = "".join(f"ld.global.u32 %v{n}, [%a+{FAR * n}];" for n in range(8)) + "".join(f"add.u32 %s, %s, %v{n};" for n in range(8))
     memory = np.zeros(WORDS, np.uint32)
     rows, apart = loads(gpu, body, memory), loads(gpu, body, memory, "dependent")
     assert rows["site"].tolist() == list(range(8))
     assert (rows["start"][1:] < rows["end"][0]).all(), "all were sent out before the first came"
-    assert rows["exposed"][0] > rows["exposed"][1:].max()
+    assert rows["exposed"].sum() < rows["cycles"].max() + 8 * NOTHING
     assert rows["exposed"].sum() < apart["cycles"].sum() / 2
     assert rows["end"].max() - rows["start"].min() < (apart["end"].max() - apart["start"].min()) / 2
 
