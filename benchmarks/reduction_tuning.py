@@ -262,7 +262,7 @@ def axes(target: Target, torch: Any, cupy: Any, found: dict[str, Any], rounds: i
                 for splits in (4, 8, 16, 32)
             ]
         for threads, unroll, third in shapes:
-            loaded = build(target, kind, "axis.cu", known, THREADS=threads, UNROLL=unroll, WIDE=4)
+            loaded = build(target, kind, "axis.cu", known, THREADS=threads, UNROLL=unroll, WIDE=4, LANES=threads)
             if axis == 1:
                 launch = loaded["reduce_rows"][third, threads].bind(out, matrix, SIDE, SIDE)
             else:

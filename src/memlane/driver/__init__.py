@@ -1,7 +1,8 @@
 """Kernels on a real GPU: the one package that opens the CUDA driver.
 
 Order inside: probe, failure, parameters, calls <- library, foreign, texture <- prepared, graph <- device. Only `probe` runs without
-CUDA's packages, so that a machine without them can be told so: `Device` and what stands under it are imported when `Device` is first asked for.
+CUDA's packages, so that a machine without them can be told so: `Device` and what stands under it are imported when `Device` is first
+asked for.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ from memlane.launch import (
     Layers,
     LoadedModule,
     Prepared,
-    Rebound,
     Sampling,
     Schedule,
+    Step,
     Stream,
     Target,
     Texels,
@@ -238,18 +238,17 @@ class Device(Target):
 
     def prepared(self, launch: Launch) -> Prepared:
         with self._current(f"the launch of {launch.kernel.title}"):
-            stream, kernel = self._stream(launch.stream), self._ready(launch)
-        if launch.kernel.cooperative:
-            return Rebound(launch)
-        return DeviceLaunch(launch, kernel, int(stream.handle), self._running)
+            graph = build(Schedule((Step(launch),)), self._ready)
+            return DeviceLaunch(launch, graph, int(core.LEGACY_DEFAULT_STREAM.handle), self._running)
 
     def elapsed_ns(self, run: Callable[[], None]) -> float:
         options = core.EventOptions(timing_enabled=True)
         with self._current("the time of some launches"):
             begin, end = self._device.create_event(options), self._device.create_event(options)
-            core.LEGACY_DEFAULT_STREAM.record(begin)
+            stream, first, last = core.LEGACY_DEFAULT_STREAM.handle, begin.handle, end.handle
+            driver.cuEventRecord(first, stream)
             run()
-            core.LEGACY_DEFAULT_STREAM.record(end)
+            done(driver.cuEventRecord(last, stream))
             end.sync()
             return float(end - begin) * 1e6
 

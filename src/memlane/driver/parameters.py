@@ -17,16 +17,11 @@ class Parameters:
         for data in arguments:
             offsets.append(size)
             size += -(-len(data) // _ALIGNMENT) * _ALIGNMENT
-        self._bytes = ctypes.create_string_buffer(max(8, size))
+        self._bytes = ctypes.create_string_buffer(max(1, size))
         base = ctypes.addressof(self._bytes)
         for offset, data in zip(offsets, arguments, strict=True):
             ctypes.memmove(base + offset, data, len(data))
         self._pointers = (ctypes.c_void_p * max(1, len(offsets)))(*(base + offset for offset in offsets))
-
-    @property
-    def first(self) -> ctypes.c_uint64:
-        """The first 8 bytes of the first argument, to be written."""
-        return ctypes.c_uint64.from_buffer(self._bytes)
 
     @property
     def address(self) -> int:

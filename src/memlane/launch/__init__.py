@@ -6,7 +6,7 @@ Order inside: schedule <- array <- texture <- arguments <- checked <- observe <-
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
-from memlane.launch.prepared import Prepared, Rebound
+from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import (
@@ -46,8 +46,8 @@ __all__ = [
     "LoadedModule",
     "Observation",
     "Observer",
+    "PlainLaunch",
     "Prepared",
-    "Rebound",
     "Report",
     "Sampling",
     "Schedule",

@@ -14,7 +14,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
-from memlane.launch.prepared import Prepared, Rebound
+from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.launch.texture import Sampling, Surface, Texels, Texture, make_surface, make_texture
 from memlane.ptx import Module
@@ -132,8 +132,8 @@ class Target(ABC):
         raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
 
     def prepared(self, launch: Launch) -> Prepared:
-        """The launch made ready to be started many times with the least work."""
-        return Rebound(launch)
+        """The launch made ready to be started many times on the default stream with the least work."""
+        return PlainLaunch(launch)
 
     def assembled(self, loaded: LoadedModule) -> bytes | None:
         """The assembled code (a cubin) that runs for the module; None where the target runs the PTX itself, or cannot tell."""

@@ -1,10 +1,13 @@
-// An array of shape (outer, length, inner), C-contiguous, along its middle axis. `values.cuh` stands in front of this text, and THREADS, UNROLL.
+// An array of shape (outer, length, inner), C-contiguous, along its middle axis. `values.cuh` stands in front of this text,
+// and THREADS, UNROLL, LANES, WIDE.
 
-// inner is 1: a block for each row, or for each of `gridDim.x` rows at a time.
+// inner is 1: LANES threads for each row, which are a warp or the whole block.
 extern "C" __global__ void __launch_bounds__(THREADS)
 reduce_rows(Result* out, const STORED* in, long long outer, long long length)
 {
-    for (long long row = blockIdx.x; row < outer; row += gridDim.x) {
+    const int lane = threadIdx.x % LANES;
+    const long long stride = (long long)gridDim.x * (THREADS / LANES);
+    for (long long row = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES; row < outer; row += stride) {
         const STORED* mine = in + row * length;
         long long head = (16 - ((unsigned long long)mine & 15)) % 16 / sizeof(STORED);
         head = head < length ? head : length;
@@ -14,32 +17,33 @@ reduce_rows(Result* out, const STORED* in, long long outer, long long length)
 #pragma unroll
         for (int k = 0; k < CHAINS; ++k)
             chains[k] = nothing();
-        for (long long first = threadIdx.x; first < words; first += THREADS * UNROLL) {
+        for (long long first = lane; first < words; first += LANES * UNROLL) {
             Words got[UNROLL];
 #pragma unroll
             for (int k = 0; k < UNROLL; ++k)
-                if (first + k * THREADS < words)
-                    got[k] = load(body + first + k * THREADS);
+                if (first + k * LANES < words)
+                    got[k] = load(body + first + k * LANES);
 #pragma unroll
             for (int k = 0; k < UNROLL; ++k)
-                if (first + k * THREADS < words)
-                    take(chains, got[k], head + (first + k * THREADS) * PER_WORDS);
+                if (first + k * LANES < words)
+                    take(chains, got[k], head + (first + k * LANES) * PER_WORDS);
         }
-        if (threadIdx.x < head)
-            chains[0] = both(chains[0], of(mine[threadIdx.x], threadIdx.x));
-        if (threadIdx.x < length - back)
-            chains[0] = both(chains[0], of(mine[back + threadIdx.x], back + threadIdx.x));
-        const Partial total = of_block(joined(chains));
-        if (threadIdx.x == 0)
+        if (lane < head)
+            chains[0] = both(chains[0], of(mine[lane], lane));
+        if (lane < length - back)
+            chains[0] = both(chains[0], of(mine[back + lane], back + lane));
+        const Partial total = LANES == 32 ? of_warp(joined(chains)) : of_block(joined(chains));
+        if (lane == 0)
             out[row] = result_of(total);
-        __syncthreads();  // the next row uses the same shared memory
+        if (LANES != 32)
+            __syncthreads();  // the next row uses the same shared memory
     }
 }
 
 // inner is more: a thread for WIDE neighbouring columns, a warp for 32 of those, the warps of a block for rows in turn; gridDim.y blocks share
 // the rows of a column, and the last of them adds up. Rows are read in whole lines.
 #define WARPS (THREADS / 32)
-#if WIDE == 1
+#if WIDE == 1  // rows that do not begin at multiples of 16 bytes
 typedef STORED Group;
 #else
 typedef Words Group;
@@ -48,9 +52,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 reduce_columns(Result* out, const STORED* in, long long length, long long inner, Partial* partials, unsigned* tickets)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const long long column = (blockIdx.x * 32ll + lane) * WIDE;
+    const long long across = (inner + 32 * WIDE - 1) / (32 * WIDE), tile = blockIdx.x, plane = tile / across;
+    const long long left = tile % across * 32 * WIDE, column = left + lane * WIDE;
     const bool inside = column < inner;
-    const STORED* mine = in + blockIdx.z * length * inner + column;
+    const STORED* mine = in + plane * length * inner + column;
     Partial sums[WIDE];
 #pragma unroll
     for (int k = 0; k < WIDE; ++k)
@@ -83,16 +88,15 @@ reduce_columns(Result* out, const STORED* in, long long length, long long inner,
     for (int k = 0; k < WIDE; ++k)
         of_warps[warp][k * 32 + lane] = sums[k];
     __syncthreads();
-    const long long first = blockIdx.z * inner, tile = blockIdx.z * (long long)gridDim.x + blockIdx.x;
     for (int at = threadIdx.x; at < 32 * WIDE; at += THREADS) {
         Partial total = of_warps[0][at];
         for (int other = 1; other < WARPS; ++other)
             total = both(total, of_warps[other][at]);
-        const long long where = (blockIdx.x * 32ll + at % 32) * WIDE + at / 32;
+        const long long where = left + at % 32 * WIDE + at / 32;
         if (gridDim.y > 1)
             partials[(tile * gridDim.y + blockIdx.y) * 32 * WIDE + at] = total;
         else if (where < inner)
-            out[first + where] = result_of(total);
+            out[plane * inner + where] = result_of(total);
     }
     if (gridDim.y == 1)
         return;
@@ -110,8 +114,8 @@ reduce_columns(Result* out, const STORED* in, long long length, long long inner,
         Partial total = nothing();
         for (unsigned block = 0; block < gridDim.y; ++block)
             total = both(total, partials[(tile * gridDim.y + block) * 32 * WIDE + at]);
-        const long long where = (blockIdx.x * 32ll + at % 32) * WIDE + at / 32;
+        const long long where = left + at % 32 * WIDE + at / 32;
         if (where < inner)
-            out[first + where] = result_of(total);
+            out[plane * inner + where] = result_of(total);
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -169,8 +170,8 @@ class Passes:
         """So many sums, one after another."""
         return Schedule(tuple(ScheduleStep(one) for one in self.launches * repeats))
 
-    def run(self) -> np.generic:
-        """The sum, once."""
+    def run(self) -> Any:
+        """The sum, once, as a number of NumPy."""
         for one in self.launches:
             one.kernel.target.launch(one)
         return np.asarray(self.out.numpy()).reshape(-1)[0]
