@@ -12,7 +12,7 @@ Launches on a GPU are left alone, as are those that a test checks, counts or tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -66,7 +66,7 @@ def _wish(item: pytest.Item) -> Check | None:
     return replace(wish or Check(correctness=False), judge=_judge(mark.kwargs))
 
 
-def _judge(limits: dict[str, Any]) -> Callable[[Any, Any], None]:
+def _judge(limits: Mapping[str, Any]) -> Callable[[Any, Any], None]:
     """What a launch is judged by. Nothing is imported for it before there is a launch."""
 
     def judge(launch: Any, seen: Any) -> None:
