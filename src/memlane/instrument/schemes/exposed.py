@@ -16,8 +16,8 @@ they do without a probe.
 an operand of what waits, so the assembler cannot wait before it. Where the value had come before its consumer, the wait is that of an empty
 window, and the end is that of its use, not that of its arrival.
 
-By the control words of sm_90 the wait of an empty window takes 8 cycles: 6 from the clock read to what needs its lower half, 2 from there to
-the second clock read.
+By the control words of sm_90 the wait of an empty window takes 8 cycles: 6 from the clock read to what needs its lower half, 2 from there
+to the second clock read.
 
 Loads whose consumer cannot be told (`memlane.instrument.consumers`), and accesses that nothing consumes, have the probe of `dependent`.
 """
