@@ -172,6 +172,25 @@ def test_file_that_holds_only_assembled_code(memlane: Command, start: bytes, com
     refused(answer, "kernel.cubin holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file", code=2)
 
 
+@pytest.mark.parametrize("command", ["trace", "count", "check", "fix"])
+def test_record_file_in_the_place_of_a_program(memlane: Command, record: Path, command: str) -> None:
+    options = ("--output", "other.parquet") if command == "trace" else ()
+    answer = memlane(command, record, *options)
+    refused(answer, f"{record} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of", code=2)
+
+
+def test_script_that_is_no_text(memlane: Command) -> None:
+    Path("noise.parquet").write_bytes(bytes(range(256)) * 4)
+    answer = memlane("show", "a.cu:3", "noise.parquet")
+    refused(answer, "noise.parquet is no text, so no Python script; name a script, or a .cu or .ptx file", code=2)
+
+
+def test_ptx_without_line_information_is_its_own_source_text(memlane: Command, written: Write) -> None:
+    answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u4")
+    assert any(line.split(maxsplit=1)[1:] == ["st.global.u32 [%rd2], %r1;"] for line in answer.lines)
+    assert load("fill.parquet").sources == {"fill.ptx": FILL}
+
+
 def test_sites_of_ptx_without_line_information_are_its_own_lines(memlane: Command, written: Write) -> None:
     path = written("fill.ptx", FILL)
     assert memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u4").code == 0

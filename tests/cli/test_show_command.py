@@ -48,6 +48,12 @@ def test_a_line_is_drawn_from_a_record_and_by_the_rules_of_another_chip(memlane:
     assert "by the rules of s1070 (it ran on h200)" in other.out.replace("\n", " ")
 
 
+def test_a_picture_is_not_folded_where_the_terminal_is_narrow(memlane: Command, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = memlane("show", "transpose.cu:33", recorded).out
+    monkeypatch.setenv("COLUMNS", "80")
+    assert memlane("show", "transpose.cu:33", recorded).out == wide
+
+
 def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> None:
     answer = memlane("show", "transpose.cu:33", SCRIPT, "--in-block", "3", "--warp", "9", "--op", "ld", "--", "64")
     assert "Bank 9 alone is asked for 32 different words, one wavefront each." in answer.lines

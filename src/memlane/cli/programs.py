@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlane.cli.notes import compile_notes
@@ -21,6 +21,8 @@ from memlane.targets import override, target
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
 _ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
 """How cubins and executables, and fat binaries, begin."""
+_RECORD = b"PAR1"
+"""How a record file of `memlane trace` begins."""
 OLDEST_COMPILED = (7, 5)
 """The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
 
@@ -57,15 +59,22 @@ class Program:
     launch: LaunchOptions = LaunchOptions()
 
     def check(self) -> None:
-        """CommandError for a file that is not there, and for assembled code."""
+        """CommandError for a file that is not there, for assembled code, and for what is no program at all."""
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
         with self.path.open("rb") as stream:
-            if stream.read(4) in _ASSEMBLED:
+            start = stream.read(4096)
+            if start[:4] in _ASSEMBLED:
                 raise CommandError(
                     f"{self.path} holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file that `nvcc -ptx "
                     f"-lineinfo` or `cuobjdump -xptx all` gives; where only SASS was delivered there is nothing to trace or count"
                 )
+            if start.startswith(_RECORD):
+                raise CommandError(
+                    f"{self.path} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of"
+                )
+            if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
+                raise CommandError(f"{self.path} is no text, so no Python script; name a script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. CommandError for what `check` finds, and
@@ -96,10 +105,7 @@ _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
 def load_source(path: Path, options: CompileOptions, default_arch: str) -> Module:
     """The module in a .cu or .ptx file."""
     if path.suffix == ".ptx":
-        try:
-            return parse(path.read_text(encoding="utf-8"), str(path))
-        except UnicodeDecodeError:
-            raise CommandError(f"{path} is no text, so no PTX") from None
+        return _parsed(path)
     return cuda(
         path,
         arch=options.arch or default_arch,
@@ -108,6 +114,16 @@ def load_source(path: Path, options: CompileOptions, default_arch: str) -> Modul
         define=tuple(options.define),
         instantiate=tuple(options.instantiate),
     )
+
+
+def _parsed(path: Path) -> Module:
+    """The module in a .ptx file. Without line information its own lines are the source, so their text goes along."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is no text, so no PTX") from None
+    module = parse(text, str(path))
+    return module if module.files else replace(module, sources={module.name: text})
 
 
 def arch_of(target: Target) -> str:

@@ -62,8 +62,7 @@ def show(
     trace, own = (recorded, None) if recorded is not None else _viewed(program, asked, launch, target)
     found = examples_at(trace, wanted, op, str(asked))
     drawing = drawing_of(trace, found[0], rules or own or _chip_of(trace))
-    console = Console()
-    console.print(render_drawing(drawing), width=WIDTH)
+    Console(width=WIDTH).print(render_drawing(drawing))
     for line in _others(trace, found):
         typer.echo(line)
     if svg is not None:
