@@ -95,10 +95,11 @@ def made_up(records: int, sites: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]
     )
     turn = np.arange(RECORDS_PER_WARP)
     early, long_each = random.integers(0, GAP_CYCLES // 4, places.shape), random.integers(20, GAP_CYCLES // 2, places.shape)
-    places["start"] = (origin + began)[:, None] + 100 + turn * GAP_CYCLES + early
-    places["end"] = places["start"] + long_each.astype(np.uint64)
+    start = (origin + began)[:, None] + 100 + turn * GAP_CYCLES + early
+    places["start_low"], places["start_high"] = start & 0xFFFFFFFF, start >> 32
+    places["end_low"] = start + long_each & 0xFFFFFFFF
     places["site"] = sites[turn % len(sites)]
-    places["active_mask"] = 0xFFFFFFFF
+    places["packed_mask"] = 0xFFFFFFFF
     return buffer
 
 

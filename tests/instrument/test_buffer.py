@@ -23,6 +23,7 @@ from memlane.instrument import (
     initial_header,
     taken_slices,
 )
+from memlane.instrument.warp import record
 
 Bytes = npt.NDArray[np.uint8]
 SLICE_FIELDS = SLICE_DTYPE.names or ()
@@ -43,7 +44,14 @@ def fill(buffer: Bytes, layout: BufferLayout, number: int, records: dict[int, tu
         head[name] = value
     for place, (begin, end, site, mask) in records.items():
         at = start + SLICE_DTYPE.itemsize + place * RECORD_DTYPE.itemsize
-        buffer[at : at + RECORD_DTYPE.itemsize].view(RECORD_DTYPE)[0] = (begin, end, site, mask, place, 0)
+        one = buffer[at : at + RECORD_DTYPE.itemsize].view(RECORD_DTYPE)
+        if place % 2 and site < 1 << 16:  # One that has no more to say is packed.
+            words = (begin & 0xFFFFFFFF, site, begin >> 32 & 0xFFFF, end & 0xFFFFFFFF, mask)
+            for name, word in zip(("start_low", "site", "start_high", "end_low", "packed_mask"), words, strict=True):
+                one[name] = word
+        else:
+            for name, word in zip(("start", "end", "number", "active_mask", "exposed"), (begin, end, site + 1, mask, place), strict=True):
+                one[name] = word
 
 
 def test_layout() -> None:
@@ -123,6 +131,35 @@ def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
     assert (decoded.lost, decoded.homeless_warps, decoded.unfinished) == (0, 0, 0)
 
 
+def test_times_are_counted_on_from_the_entry_of_the_warp() -> None:
+    """A record has 48 bits of its start and 32 of its end; the clock has 64."""
+    layout, begin = buffer_layout(1, 4, 0), (7 << 48) - 1000
+    buffer = fresh(layout, asked=1)
+    starts = [begin, begin + 999, begin + 1000, begin + (1 << 40)]
+    lengths = [0, 5, (1 << 32) - 1, 33]
+    fill(
+        buffer,
+        layout,
+        1,
+        {place: (start, start + length, 3, 1) for place, (start, length) in enumerate(zip(starts, lengths, strict=True))},
+        begin_cycles=begin,
+        attempted=4,
+        end_cycles=begin + (1 << 41),
+    )
+    rows = decode(buffer).records
+    assert rows["start"].tolist() == starts
+    assert (rows["end"] - rows["start"]).tolist() == lengths
+
+
+def test_a_site_beyond_those_that_are_packed() -> None:
+    layout = buffer_layout(1, 2, 0)
+    buffer = fresh(layout, asked=1)
+    fill(buffer, layout, 1, {0: (1, 2, 70_000, 1), 1: (3, 4, 9, 1)}, attempted=2, end_cycles=9)
+    assert decode(buffer).records["site"].tolist() == [70_000, 9]
+    assert record("ml_", 70_000).count("st.global") == 2
+    assert record("ml_", 65_535).count("st.global") == record("ml_", 0).count("st.global") == 1
+
+
 def test_executions_are_numbered_for_each_site() -> None:
     layout = buffer_layout(1, 6, 0)
     buffer = fresh(layout, asked=1)
@@ -190,7 +227,7 @@ def test_what_a_consumer_waited_comes_with_its_record() -> None:
     layout = buffer_layout(1, 3, 0)
     buffer = fresh(layout, asked=1)
     fill(buffer, layout, 1, {place: (10 * place, 10 * place + 5, 0, 1) for place in range(3)}, attempted=3, end_cycles=1)
-    assert decode(buffer).records["exposed"].tolist() == [0, 1, 2]  # `fill` writes the number of the place there
+    assert decode(buffer).records["exposed"].tolist() == [0, 0, 2]  # `fill` writes the number of the place, but into packed records
 
 
 def test_foreign_and_damaged_data() -> None:
@@ -201,7 +238,7 @@ def test_foreign_and_damaged_data() -> None:
         decode(np.zeros(8192, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 4"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 5"):
         decode(newer)
     with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 5120 bytes, it has 5119"):
         decode(fresh(layout)[:-1])

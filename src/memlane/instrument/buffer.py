@@ -35,7 +35,7 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 4
+VERSION = 5
 
 _LINE_BYTES = 128
 HEADS = 32
@@ -75,10 +75,21 @@ kept or not; `overflow`: places that other lanes asked for, `lost`: records that
 0 while the warp runs."""
 
 RECORD_DTYPE = np.dtype(
-    [("start", "<u8"), ("end", "<u8"), ("site", "<u4"), ("active_mask", "<u4"), ("exposed", "<u4"), ("execution", "<u4")], align=True
+    {
+        "names": [
+            *("start_low", "site", "start_high", "end_low", "packed_mask"),
+            *("start", "end", "number", "active_mask", "exposed", "execution"),
+        ],
+        "formats": ["<u4", "<u2", "<u2", "<u4", "<u4", "<u8", "<u8", "<u4", "<u4", "<u4", "<u4"],
+        "offsets": [0, 4, 6, 8, 12, 0, 8, 16, 20, 24, 28],
+        "itemsize": 32,
+    }
 )
-"""One access. `start`, `end`: `%clock64`. `exposed`: cycles that the first consumer waited, of schemes that record it. `execution`: how
-often the thread that led it had executed the site before, where the trace has a window of executions. Two 16-byte stores, one sector."""
+"""One access, in one of two forms. Packed, as most are, it has the first five fields and no more: the lower 32 bits of `%clock64` at its
+start and its end, the next 16 of its start, its site and its active lanes; an access of more than 2^32 cycles seems shorter by as much,
+and so would a warp that lives longer than 2^48. The other form has the other six, with both times in full and the site plus 1 as `number`,
+which is 0 in a packed one: `exposed` are the cycles that the first consumer waited, of schemes that record it; `execution` tells how often
+the thread that led it had executed the site before, where the trace has a window of executions."""
 
 HEADER_BYTES = HEADER_DTYPE.itemsize
 SLICE_HEADER_BYTES = SLICE_DTYPE.itemsize

@@ -23,6 +23,8 @@ from memlane.instrument.buffer import (
     taken_slices,
 )
 
+_START_MASK, _END_MASK = (1 << 48) - 1, (1 << 32) - 1
+"""Of the bits that a record has of each."""
 Rows = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
@@ -111,9 +113,15 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
     )
 
 
+def filled(places: Rows) -> npt.NDArray[np.bool_]:
+    """Which of the records are there, in either form."""
+    result: npt.NDArray[np.bool_] = (places["packed_mask"] | places["number"]) != 0
+    return result
+
+
 def records_written(places: Rows) -> int:
     """How many records stand at the beginning of a slice that was empty: lane 0 writes their number only when it leaves the kernel."""
-    empty = np.flatnonzero(places["active_mask"] == 0)
+    empty = np.flatnonzero(~filled(places))
     return int(empty[0]) if len(empty) else len(places)
 
 
@@ -122,7 +130,7 @@ def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
     if not layout.capacity or not len(headers):
         return
     places = _places(slices, layout)
-    for number in np.flatnonzero((headers["attempted"] == 0) & (places["active_mask"][:, 0] != 0)).tolist():
+    for number in np.flatnonzero((headers["attempted"] == 0) & filled(places[:, 0])).tolist():
         headers["attempted"][number] = records_written(places[number, : layout.capacity])
 
 
@@ -130,8 +138,8 @@ def _filled_by_others(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
     """Row of the warp and place of each record that another lane than 0 led: of the places that were handed out, those that were filled."""
     handed_out = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     row, place = np.repeat(np.arange(len(headers)), handed_out), layout.capacity + _counting(handed_out)
-    filled = _places(slices, layout)["active_mask"][row, place] != 0
-    return row[filled], place[filled]
+    there = filled(_places(slices, layout)[row, place])
+    return row[there], place[there]
 
 
 def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
@@ -190,17 +198,30 @@ def _records(
     row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
     place = np.concatenate([_counting(led), others[1]])
     raw = places[row, place]
-    if len(others[0]) or not _ascend(row, raw["start"]):
-        order = _by_row_and_start(row, raw["start"])
-        raw, row = raw[order], row[order]
     records = np.zeros(len(raw), ACCESS_DTYPE)
     for name in ("gridid", "block", "warp", "sm"):
         records[name] = warps[name][row]
-    for name in ("site", "active_mask", "exposed", "start", "end"):
+    packed = raw["number"] == 0
+    for name in ("exposed", "execution"):
         records[name] = raw[name]
+    records["active_mask"] = np.where(packed, raw["packed_mask"], raw["active_mask"])
+    records["site"] = np.where(packed, raw["site"], raw["number"] - np.uint32(1))
+    start, end = _times(raw, warps["begin_cycles"][row])
+    records["start"] = np.where(packed, start, raw["start"].astype(np.int64))
+    records["end"] = np.where(packed, end, raw["end"].astype(np.int64))
     records["slice"] = row
-    records["execution"] = raw["execution"] if numbered else _executions(row, raw["site"])
+    if not _ascend(row, records["start"]):
+        records = records[_by_row_and_start(row, records["start"])]
+    if not numbered:
+        records["execution"] = _executions(records["slice"], records["site"])
     return records
+
+
+def _times(raw: Rows, begin: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Start and end of packed records in full: an access starts after its warp began, and ends after it started."""
+    low = raw["start_low"].astype(np.int64) | raw["start_high"].astype(np.int64) << 32
+    start = begin + (low - begin & _START_MASK)
+    return start, start + (raw["end_low"].astype(np.int64) - low & _END_MASK)
 
 
 def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -209,23 +230,23 @@ def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
-def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> bool:
-    """Whether the starts ascend in each row. What went through a stage takes its place late, and a window that closes in front of a
-    consumer is recorded when it closes."""
-    return bool(((start[1:] >= start[:-1]) | (row[1:] != row[:-1])).all())
+def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> bool:
+    """Whether the rows ascend, and the starts in each. What others than lane 0 led comes behind; what went through a stage takes its place
+    late, and a window that closes in front of a consumer is recorded when it closes."""
+    return bool(((row[1:] > row[:-1]) | (row[1:] == row[:-1]) & (start[1:] >= start[:-1])).all())
 
 
-def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The order by row, then start. One key, if it fits 64 bits: what lane 0 led and what others led are two ascending runs of it, which
     a stable sort merges in linear time."""
     first = int(start.min())
     span = int(start.max()) - first + 1
     if span * (int(row.max()) + 1) < 1 << 63:
-        return np.argsort(row * span + (start - np.uint64(first)).astype(np.int64), kind="stable")
+        return np.argsort(row * span + (start - first), kind="stable")
     return np.lexsort((start, row))
 
 
-def _executions(row: npt.NDArray[np.int64], site: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+def _executions(row: npt.NDArray[Any], site: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     """How many records of the same row and site stand before each record; the rows ascend."""
     executions = np.empty(len(row), np.int64)
     if len(row):

@@ -23,9 +23,9 @@ class ProbeLines:
     end: int
     """The second clock read."""
     times: int
-    """The store of start and end."""
+    """The store of start, end and site."""
     labels: int
-    """The store of the site's number and what else describes the access."""
+    """The store of what else describes the access; the same where nothing does."""
     witness: int | None = None
     """Of a store that is timed until others see it: the load or the fence behind it that tells."""
     closings: tuple[ClosingLines, ...] = ()
@@ -48,9 +48,10 @@ def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
 def _around(instructions: Sequence[Instruction], access: int) -> ProbeLines:
     start = next(index for index in range(access - 1, -1, -1) if _reads_clock(instructions[index]))
     end = next(index for index in range(access + 1, len(instructions)) if _reads_clock(instructions[index]))
-    stores = (index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
+    times = next(index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
+    labels = times + _writes_record(instructions[times + 1])
     witness = next((index for index in range(access + 1, end) if is_witness(instructions[index])), None)
-    return ProbeLines(start, access, end, next(stores), next(stores), witness)
+    return ProbeLines(start, access, end, times, labels, witness)
 
 
 def _apart(around: ProbeLines, closings: tuple[ClosingLines, ...]) -> ProbeLines:

@@ -6,8 +6,8 @@ dynamic shared memory is then 8 more than a multiple of 16 bytes, and else never
 A record goes to the stage if all lanes of the warp are active: then lane 0 leads, and every lane knows without asking how many there are,
 because it counts along in a register. What parts of the warp record by themselves goes to the buffer directly, as everything does
 without a stage. The stage is written out when the next records find no room in it, in front of their clock reads, and when lane 0
-leaves: by all lanes that are active, 16 bytes each, so that 16 records are one store. Only then do they take places in the slice of
-the warp, so none stays empty.
+leaves: by the lanes that are active, a record each, so that 16 records are one store. Only then do they take places in the slice of the
+warp, so none stays empty.
 
 Registers that live through the kernel besides those of `warp`:
 
@@ -128,7 +128,6 @@ shfl.sync.idx.b32 {r}bound, {r}limit, 0, 31, {r}active;
 max.u32 {r}bound, {r}bound, {r}taken;
 sub.u32 {r}pieces, {r}bound, {r}taken;
 min.u32 {r}pieces, {r}pieces, {r}staged;
-shl.b32 {r}pieces, {r}pieces, 1;
 mad.wide.u32 {r}to, {r}taken, {r}stride, {r}slice;
 popc.b32 {r}width, {r}active;
 mov.u32 {r}piece, %lanemask_lt;
@@ -138,8 +137,8 @@ popc.b32 {r}piece, {r}piece;
 .pragma "nounroll";
 setp.ge.u32 {r}done, {r}piece, {r}pieces;
 @{r}done bra {label}written;
-mad.lo.u32 {r}from, {r}piece, 16, {r}stage_at;
-mad.wide.u32 {r}piece_to, {r}piece, 16, {r}to;
+mad.lo.u32 {r}from, {r}piece, {RECORD_BYTES}, {r}stage_at;
+mad.wide.u32 {r}piece_to, {r}piece, {RECORD_BYTES}, {r}to;
 ld.shared.v4.u32 {{{r}a, {r}b, {r}c, {r}d}}, [{r}from];
 st.global.cs.v4.u32 [{r}piece_to+{SLICE_HEADER_BYTES}], {{{r}a, {r}b, {r}c, {r}d}};
 add.u32 {r}piece, {r}piece, {r}width;

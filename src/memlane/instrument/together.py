@@ -89,7 +89,8 @@ def _is_probe(one: Statement, prefix: str) -> bool:
         return False
     labels = [part.name for part in one.statements if isinstance(part, Label)]
     inside = [part for part in one.statements if isinstance(part, Instruction)]
-    return len(labels) == 1 and labels[0].startswith(f"${prefix}placed_") and inside[0].opcode == "activemask"
+    alone = sum(_is_of_record(part, prefix) for part in inside) == 1  # What has more to say does not go through stages.
+    return alone and len(labels) == 1 and labels[0].startswith(f"${prefix}placed_") and inside[0].opcode == "activemask"
 
 
 def _in_run(probe: Block, prefix: str, turn: int, length: int, staged: bool) -> Block:

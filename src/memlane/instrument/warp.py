@@ -36,7 +36,10 @@ _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or
 _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
 _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
-_LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "site")
+_LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "number")
+_PACKED_SITES = 0xFFFF
+_BESIDE = 0x1054
+"""Of `prmt`: the lower half of the second operand, and above it that of the first."""
 LARGEST_RUN = STAGE_RECORDS
 """The most places that a leader takes at once."""
 _NEVER = 0xFFFFFFFF
@@ -278,14 +281,31 @@ add.u64 {r}record, {r}run_record, {turn * RECORD_BYTES};
 """
 
 
-def record(prefix: str, site: int, counted: bool = False, exposed: str = "0") -> str:
-    """After the second clock read: write start and end to the place that was reserved. `exposed`: the register or number that says how many
-    cycles of it somebody waited. Records go out as evict-first, to leave the caches to the kernel."""
+def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> str:
+    """After the second clock read: write start and end to the place that was reserved. `exposed`: the register that says how many cycles of
+    it somebody waited.
+
+    A store of 16 bytes keeps the pipe of loads and stores busy for some 4 cycles, however few lanes it has. So what every record says is
+    packed into one: the lower 32 bits of both clock reads, the next 16 of the start above the number of the site, and the active lanes.
+    Where there is more to say, there are two, with both times in full. All clock reads stay reads of 64 bits, because something depends on
+    their upper halves: of a shorter one the assembler may make another instruction, of variable latency. Records go out as evict-first,
+    to leave the caches to the kernel.
+    """
     r = f"%{prefix}"
-    execution = f"{r}execution" if counted else "0"
-    return f"""\
+    if counted or exposed or site > _PACKED_SITES:
+        words = f"{site + 1}, {r}active, {exposed or 0}, {f'{r}execution' if counted else 0}"
+        return f"""\
 @{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
-@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{site}, {r}active, {exposed}, {execution}}};
+@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{words}}};
+@{r}leads add.u32 {r}next, {r}next, 1;
+"""
+    return f"""\
+.reg .b32 {r}start_low, {r}start_high, {r}end_low, {r}end_high;
+mov.b64 {{{r}start_low, {r}start_high}}, {r}start;
+mov.b64 {{{r}end_low, {r}end_high}}, {r}end;
+prmt.b32 {r}start_high, {r}start_high, {site}, {_BESIDE:#x};
+setp.ne.and.u32 {r}fits, {r}end_high, {_NEVER}, {r}fits;
+@{r}fits st.global.cs.v4.u32 [{r}record+{_TIMES}], {{{r}start_low, {r}start_high, {r}end_low, {r}active}};
 @{r}leads add.u32 {r}next, {r}next, 1;
 """
 

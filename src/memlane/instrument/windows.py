@@ -11,7 +11,7 @@ from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.probes import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
-from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
+from memlane.sass import Instruction, Operand, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
@@ -26,6 +26,8 @@ _HOLD = "DEPBAR"
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
 """What makes one group of the copies before it."""
 _FENCE = "MEMBAR"
+_BESIDE = 0x1054
+"""What PRMT selects to put the lower half of its first operand above that of its last."""
 _EXCHANGE = 3
 """Exclusive ors one after another that exchange two registers."""
 
@@ -224,25 +226,62 @@ class Windows:
     def record_foreign(self, window: Window) -> str:
         if not window.times or not window.labels:
             return "the assembled code does not write the record of the site"
+        whole = window.labels != window.times
         for store in window.times:
             data = _data(self.nodes[store])
             if data is None or "128" not in self.nodes[store].modifiers:
                 return f"the record {self._at(store)} is not written in one piece"
-            for offset, clocks, half, name in (
-                (0, window.starts, 0, "start"),
-                (1, window.starts, 1, "start"),
-                (2, window.ends, 0, "end"),
-                (3, window.ends, 1, "end"),
-            ):
-                found = self._clocks(store, Register(data.bank, data.number + offset))
+            first, second, third, fourth = (Register(data.bank, data.number + place) for place in range(4))
+            number: int | None = window.site.id
+            if whole:
+                parts = [
+                    (self._clocks(store, one), clocks, half, name)
+                    for one, clocks, half, name in (
+                        (first, window.starts, 0, "start"),
+                        (second, window.starts, 1, "start"),
+                        (third, window.ends, 0, "end"),
+                        (fourth, window.ends, 1, "end"),
+                    )
+                ]
+            else:
+                upper, number = self._packed(store, second)
+                parts = [
+                    (self._clocks(store, first), window.starts, 0, "start"),
+                    (upper, window.starts, 1, "start"),
+                    (self._clocks(store, third), window.ends, 0, "end"),
+                ]
+            for found, clocks, half, name in parts:
                 if not found or not found <= {(clock, half) for clock in clocks}:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
-        for store in window.labels:
-            data = _data(self.nodes[store])
-            number = None if data is None else self._constant(store, data)
             if number != window.site.id:
                 return f"the record {self._at(store)} is that of another site"
+        for store in window.labels if whole else ():
+            data = _data(self.nodes[store])
+            number = None if data is None else self._constant(store, data)
+            if number != window.site.id + 1:
+                return f"the record {self._at(store)} is that of another site"
         return ""
+
+    def _packed(self, node: int, register: Register) -> tuple[set[tuple[int, int]], int | None]:
+        """Of a register whose upper half is the lower one of another: the clock reads that this may have come from, as `_clocks` gives
+        them, and the number below. No clock reads if it was not put together like that."""
+        clocks: set[tuple[int, int]] = set()
+        numbers: set[int | None] = set()
+        for producer, _ in self._sources(node, register):
+            one = self.nodes[producer]
+            if _is_move(one):
+                continue
+            if one.opcode != "PRMT" or one.operands[1].register is None or self._value(producer, one.operands[2]) != _BESIDE:
+                return set(), None
+            clocks |= self._clocks(producer, one.operands[1].register)
+            numbers.add(self._value(producer, one.operands[3]))
+        return (clocks, numbers.pop()) if len(numbers) == 1 else (set(), None)
+
+    def _value(self, node: int, operand: Operand) -> int | None:
+        """The number that an operand is, or that its register holds."""
+        if operand.register is not None:
+            return self._constant(node, operand.register)
+        return 0 if operand.kind == "register" else operand.value
 
     def _clocks(self, node: int, register: Register) -> set[tuple[int, int]]:
         """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper."""
