@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from memlane.instrument import TraceOptions
     from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
-    from memlane.optimize import relayout
+    from memlane.optimize.relayout import relayout
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.targets import target
