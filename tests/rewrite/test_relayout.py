@@ -138,6 +138,14 @@ def test_two_arrays_one_after_the_other() -> None:
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize("layout", [XorSwizzle(4, 8), RandomShift(4, 8, 1)], ids=str)
+def test_a_range_that_begins_behind_another_array(layout: Layout) -> None:
+    relaid = relayout_module(module(), layout, shared=(4096, 4224), kernel="dynamic")
+    assert (relaid.array.title, relaid.element_bytes) == ("dynamic[4096:4224]", 4)
+    found, expected = run(emulator().load(relaid.module)["dynamic"], "dynamic")
+    assert np.array_equal(found, expected)
+
+
 def test_vectors_may_be_laid_out_whole() -> None:
     changed = ml.relayout(original("wide"), OfVectors(32, 32, XorSwizzle(32, 8), 4))
     found, expected = run(changed, "wide")

@@ -56,8 +56,7 @@ class _Mapped:
     """The constant behind the register in the brackets."""
     nbytes: int
     name: str
-    base: int
-    """The constant behind the new register."""
+    """The register with the new one."""
 
 
 @dataclass
@@ -144,13 +143,13 @@ class Writer:
                 apart = self._distance(known, address.offset, access)
                 if apart is not None:
                     self.shared += 1
-                    return (), Address(Register(known.name), known.base + apart)
+                    return (), Address(Register(known.name), apart)
         # Inside an inner block its own registers may hide those that the address was made of.
         terms = None if self._depth or pointer.generic else self._sums.of(register, flat)
-        text, name, base = self._computed(address.offset, pointer, access.nbytes, one.guard, terms)
-        self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name, base))
+        text, name = self._computed(address.offset, pointer, access.nbytes, one.guard, terms)
+        self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name))
         names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
-        return _placed(text, names, one.location), Address(Register(name), base)
+        return _placed(text, names, one.location), Address(Register(name), 0)
 
     def _moved(self, constant: int) -> int:
         inside = constant - self.array.first
@@ -172,48 +171,52 @@ class Writer:
         self._declared[kind] = number + 1
         return f"%{self._prefix}{kind}_{number}"
 
-    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None) -> tuple[str, str, int]:
-        """PTX that works out the new address of [source + offset], its register, and a constant to add to that."""
+    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None) -> tuple[str, str]:
+        """PTX that works out the new address of [source + offset], and its register."""
         base = self._fresh("b32")
-        lines = [f"mov.u32 {base}, {self.array.names[0]};"]
+        begin = f"+{self.array.first}" if self.array.first else ""
+        lines = [f"mov.u32 {base}, {self.array.names[0]}{begin};"]
         under = f"@{'!' if guard.negated else ''}{_GUARD} " if guard else ""
-        elements = None if terms is None or self.array.is_dynamic else replace(terms, constant=terms.constant + offset)
-        elements = None if elements is None else elements.divided(self.placement.element)
+        elements = None
+        if terms is not None:
+            elements = replace(terms, constant=terms.constant + offset - self.array.first).divided(self.placement.element)
         if elements is not None:
             number = self._sum(elements, lines)
             if not elements.exact and self.placement.element > 1:
                 whole = self._fresh("b32")
                 lines.append(f"and.b32 {whole}, {number}, {(1 << 32) // self.placement.element - 1};")
                 number = whole
-            text, found = emit(self._program(0), number, self._fresh, self.tables, under)
-            lines.append(text)
-            plain = ""
+            plain, found = "", self._mapped(number, 0, under, lines)
         else:
-            plain = self._offset(pointer, base, lines) if terms is None else self._sum(terms, lines)
-            found = self._mapped(plain, offset - self.array.first, nbytes, under, lines)
+            if terms is not None:
+                terms = replace(terms, constant=terms.constant - self.array.first)
+            plain = inside = self._offset(pointer, base, lines) if terms is None else self._sum(terms, lines)
+            if offset:
+                inside = self._fresh("b32")
+                lines.append(f"add.s32 {inside}, {plain}, {offset};")
+            found = self._mapped(inside, nbytes, under, lines)
         if pointer.generic:
             apart, wide, new = self._fresh("b32"), self._fresh("b64"), self._fresh("b64")
             lines += [f"sub.s32 {apart}, {found}, {plain};", f"cvt.s64.s32 {wide}, {apart};", f"add.s64 {new}, {_SOURCE}, {wide};"]
         else:
             new = self._fresh("b32")
             lines.append(f"add.s32 {new}, {base}, {found};")
-        return "\n".join(filter(None, lines)), new, self.array.first
+        return "\n".join(filter(None, lines)), new
 
-    def _mapped(self, plain: str, by: int, nbytes: int, under: str, lines: list[str]) -> str:
-        """The register or number with where the byte `by` behind that in `plain` lies, and `lines` that work it out."""
-        inside, test = plain, ""
-        if by:
-            inside = self._fresh("b32")
-            lines.append(f"add.s32 {inside}, {plain}, {by};")
-        if self.array.is_dynamic:
-            test = self._fresh("pred")
-            lines.append(f"setp.lt.u32 {test}, {inside}, {self.array.nbytes};")
-            under = f"@{test} "
-        text, found = emit(self._program(nbytes), inside, self._fresh, self.tables, under)
-        lines.append(text)
-        if not test:
+    def _mapped(self, inside: str, nbytes: int, under: str, lines: list[str]) -> str:
+        """The register or number with where the byte in `inside` lies, or for `nbytes` 0 the element, and `lines` that work it out."""
+        if not self.array.is_dynamic:
+            text, found = emit(self._program(nbytes), inside, self._fresh, self.tables, under)
+            lines.append(text)
             return found
-        chosen = self._fresh("b32")
+        unit, test, chosen = 1 if nbytes else self.placement.element, self._fresh("pred"), self._fresh("b32")
+        lines.append(f"setp.lt.u32 {test}, {inside}, {self.array.nbytes // unit};")
+        text, found = emit(self._program(nbytes), inside, self._fresh, self.tables, f"@{test} ")
+        lines.append(text)
+        if unit > 1:
+            outside = self._fresh("b32")
+            lines.append(f"mul.lo.s32 {outside}, {inside}, {unit};")
+            inside = outside
         lines.append(f"selp.b32 {chosen}, {found}, {inside}, {test};")
         return chosen
 
@@ -224,7 +227,7 @@ class Writer:
         return self._programs[nbytes]
 
     def _offset(self, pointer: Pointer, base: str, lines: list[str]) -> str:
-        """The register with the bytes from where the array begins to what the source register holds, and `lines` that fill it."""
+        """The register with the bytes from `base` to what the source register holds, and `lines` that fill it."""
         source = _SOURCE
         if pointer.generic:
             source = self._fresh("b64")
@@ -255,6 +258,8 @@ class Writer:
                 lines.append(f"add.s32 {joined}, {total}, {part};")
                 part = joined
             total = part
+        if not total:
+            return str(terms.constant)
         if terms.constant:
             joined = self._fresh("b32")
             lines.append(f"add.s32 {joined}, {total}, {terms.constant};")
