@@ -62,6 +62,7 @@ _layout.command("show")(_interruptible(layout.show))
 app.add_typer(_layout, name="layout")
 _lab = typer.Typer(help="Experiments on this machine, each one command.", no_args_is_help=True, rich_markup_mode=None)
 _lab.command("latency")(_interruptible(lab.latency))
+_lab.command("reduction")(_interruptible(lab.reduction))
 _lab.command("shift")(_interruptible(lab.shift))
 _lab.command("volume")(_interruptible(lab.volume))
 

@@ -16,6 +16,8 @@ from memlane.errors import CommandError
 from memlane.lab import LABS, Machine, Request, Result, Table, machine
 from memlane.lab.chip_file import chip_file, chip_path, write_chip
 from memlane.lab.latency.lab import chip_latencies
+from memlane.lab.reduction.lab import run_with as run_reduction
+from memlane.lab.reduction.settings import settings_of as reduction_settings
 from memlane.lab.volume.lab import run_with
 from memlane.lab.volume.scene import settings_of
 from memlane.launch import Target
@@ -52,6 +54,24 @@ def latency(
         typer.echo(f"Wrote {write_chip(chosen.chip, text, force=force)}")
     else:
         typer.echo(f"\nWith --write-chip this goes into {chip_path(chosen.chip)}:\n\n{text}")
+
+
+def reduction(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="Elements of the ladder, such as 2^24; repeat it. Default: 2^22, 2^24, 2^28 on a GPU."),
+    ] = None,
+    block: Annotated[list[int] | None, typer.Option("--block", help="Threads of a block, 64 to 1024; repeat it. Default: 128.")] = None,
+) -> None:
+    """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
+    settings = reduction_settings(size or (), block or ())
+    said = [word for name, values in (("--size", size), ("--block", block)) for value in values or () for word in (name, str(value))]
+    chosen = target_of(target or None)
+    _run("reduction", chosen, quick, out, only, lambda to, request: run_reduction(to, request, settings), said)
 
 
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:

@@ -44,6 +44,13 @@ class Step:
     def path(self) -> Path:
         return FOLDER / self.file
 
+    def barriers(self, block: int) -> int:
+        """Barriers of the block that it meets, by its text."""
+        turns = block.bit_length() - 1
+        if not self.tree_in_shared:
+            return 1 if self.state != "ticket" else 2
+        return 1 + (turns if self.number < 5 else turns - 6)
+
     def kernel(self, target: Target, block: int, element: str = "int") -> Kernel:
         """The kernel for blocks of so many threads, on a target."""
         known = _LOADED.setdefault(id(target), (target, {}))[1]

@@ -1,0 +1,112 @@
+"""The lab: what is measured in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memlane.errors import MemlaneError
+from memlane.lab.reduction.counting import reasons
+from memlane.lab.reduction.ladder import STEPS
+from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder
+from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
+from memlane.lab.reduction.tables import Found, figures, rows, tables
+from memlane.lab.result import Result, Row
+from memlane.lab.seam import Lab, Request
+from memlane.launch import Target
+from memlane.targets import target as target_of
+
+SOURCES = ["src/memlane/lab/reduction", "src/memlane/lab/figures.py"]
+LADDER, REASONS, PEERS, AXES, BEYOND = "ladder", "reasons", "peers", "axes", "beyond"
+CASES = (LADDER, REASONS, PEERS, AXES, BEYOND)
+BESIDE = (1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30)
+"""Sizes that are measured beside the peers."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done."""
+
+    sizes: tuple[int, ...]
+    beside: tuple[int, ...]
+    counted: int
+    """Elements of the sums that are counted."""
+    rounds: int
+
+
+FULL = Effort((COURSE_SIZE, 1 << 24, 1 << 28), BESIDE, 1 << 18, 15)
+QUICK = Effort((COURSE_SIZE,), BESIDE[:3], 1 << 14, 3)
+MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, 1), Effort((1 << 12,), (), 1 << 12, 1)
+
+
+def run(target: Target, request: Request) -> Result:
+    """With the sizes and blocks that suit the target."""
+    return run_with(target, request, Settings())
+
+
+def run_with(target: Target, request: Request, settings: Settings) -> Result:
+    """Measure what is wanted. On a target that models time there is the ladder and its reasons, and nothing beside it."""
+    chosen = request.chosen(CASES)
+    effort = MODELLED if target.modelled else FULL
+    if request.quick:
+        effort = MODELLED_QUICK if target.modelled else QUICK
+    if settings.sizes:
+        effort = replace(effort, sizes=settings.sizes)
+    found, failed = Found(target.chip, floors(target, effort.rounds)), list[Row]()
+    for name, part in _PARTS.items():
+        if name in chosen:
+            try:
+                part(target, request, effort, settings, found)
+            except MemlaneError as error:  # what was measured before is kept
+                failed.append(Row(name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
+    return Result("reduction", (*rows(found), *failed), tables(found), figures(found))
+
+
+def _ladder(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    array = filled(target, max(effort.sizes), np.int32)
+    for n in effort.sizes:
+        for block in settings.blocks:
+            request.tell(f"{size_name(n)}, blocks of {block}")
+            found.timed += ladder(target, array, n, block, effort.rounds)
+
+
+def _reasons(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    """Where the target does not observe, on the emulator of its chip."""
+    observing = target if target.observes else target_of(f"emulator:{target.chip.name}")
+    for step in STEPS:
+        request.tell(f"reasons of step {step.number}")
+        found.reasons[step.number] = reasons(observing, step, effort.counted, settings.blocks[0])
+
+
+def _peers(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    if target.modelled:
+        return
+    array = filled(target, max(effort.beside), np.int32)
+    for n in effort.beside:
+        request.tell(f"{size_name(n)} beside the peers")
+        found.beside.append(beside(target, head(array, n), size_name(n), effort.rounds))
+    request.tell("one call")
+    found.called = eager(target, head(array, 1 << 16), 20 * effort.rounds)
+
+
+def _axes(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    if target.modelled:
+        return
+    side = 2048 if request.quick else SIDE
+    matrix = filled(target, (side, side), np.float32)
+    for axis in (0, 1):
+        request.tell(f"axis {axis}")
+        found.beside.append(beside(target, matrix, f"{side} x {side} float32, axis {axis}", effort.rounds, axis))
+
+
+def _beyond(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    if target.modelled or request.quick:
+        return
+    request.tell("ideas beyond")
+    found.gains += gains(target, filled(target, 1 << 28, np.int32), effort.rounds)
+
+
+_PARTS = {LADDER: _ladder, REASONS: _reasons, PEERS: _peers, AXES: _axes, BEYOND: _beyond}
+
+REDUCTION = Lab("reduction", "A sum in seven steps and beyond: how quick each is, why, and beside PyTorch and CuPy.", CASES, run)

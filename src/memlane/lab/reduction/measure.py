@@ -1,0 +1,232 @@
+"""What the lab measures: the ladder, the reach beside the peers, and the ideas beyond."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memlane.errors import MemlaneError
+from memlane.lab.reduction import peers
+from memlane.lab.reduction.ladder import STEPS, Passes, Step, passes
+from memlane.lab.reduction.reducer import Reducer, bulk_launch, reduce
+from memlane.lab.reduction.settings import size_name
+from memlane.lab.reduction.shapes import CLUSTER, PACKED, TICKET, Shape
+from memlane.lab.reduction.timing import Run, copy_launch, empty_launch, interleaved, ratio, read_launch, repeats_for, replayed
+from memlane.launch import DeviceArray, Launch, Target
+
+_CHUNK = 1 << 22
+COPY_ELEMENTS = 1 << 28
+SIDE = 16384
+"""Of the matrix whose axes are summed."""
+
+
+def filled(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceArray:
+    """Random numbers, those of 2^22 elements again and again: any whole number of 32 bits, or from 0 to 1."""
+    array, random = target.empty(shape, dtype), np.random.default_rng(7)
+    if array.dtype == np.int32:
+        chunk = random.integers(-(2**31), 2**31, min(_CHUNK, array.size)).astype(np.int32)
+    else:
+        chunk = random.random(min(_CHUNK, array.size)).astype(dtype)
+    for start in range(0, array.size, _CHUNK):
+        target.write(array.address + start * array.dtype.itemsize, chunk[: array.size - start])
+    return array
+
+
+def head(array: DeviceArray, n: int) -> DeviceArray:
+    """Its first n elements."""
+    return DeviceArray(array.target, array.address, (n,), array.dtype, array)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step of the ladder at one size."""
+
+    step: Step
+    n: int
+    block: int
+    us: float
+    """Of the whole sum, to the single final value; the median."""
+    launches: int
+
+    @property
+    def gb_per_s(self) -> float:
+        return 4 * self.n / self.us / 1e3
+
+
+def ladder(target: Target, array: DeviceArray, n: int, block: int, rounds: int, steps: Sequence[Step] = STEPS) -> list[Timed]:
+    """Every step at a size. MemlaneError for a sum that is wrong."""
+    data = head(array, n)
+    made = [passes(step, data, block) for step in steps]
+    _check(made, int(data.numpy().sum(dtype=np.int32)))
+    if target.modelled:
+        return [Timed(one.step, n, block, target.run(one.schedule()).elapsed_ns / 1e3, len(one.launches)) for one in made]
+    repeats = repeats_for(4 * n)
+    times = interleaved(target, {one.step.title: replayed(target, one.launches, repeats) for one in made}, rounds)
+    return [Timed(one.step, n, block, statistics.median(times[one.step.title]), len(one.launches)) for one in made]
+
+
+def _check(made: Sequence[Passes], expected: int) -> None:
+    for one in made:
+        got = int(one.run())
+        if got != expected:
+            raise MemlaneError(f"step {one.step.title} gives {got}, not {expected}")
+
+
+@dataclass(frozen=True)
+class Floors:
+    """What the machine does at best, measured in the same run."""
+
+    copy_gb_per_s: float | None
+    """Of two arrays of 1 GiB, bytes read and written."""
+    read_gb_per_s: float | None
+    """Of an array of 1 GiB that is only loaded."""
+    empty_us: float | None
+    """A kernel that does nothing, in a replayed graph."""
+
+
+def floors(target: Target, rounds: int) -> Floors:
+    """On a target that measures time; elsewhere there are none."""
+    if target.modelled:
+        return Floors(None, None, None)
+    array, other = filled(target, COPY_ELEMENTS, np.int32), target.empty(COPY_ELEMENTS, np.int32)
+    runs = {
+        "copy": replayed(target, [copy_launch(other, array)], 2),
+        "read": replayed(target, [read_launch(array)], 2),
+        "empty": replayed(target, [empty_launch(target)], 10),
+    }
+    us = {name: statistics.median(times) for name, times in interleaved(target, runs, rounds).items()}
+    return Floors(2 * array.nbytes / us["copy"] / 1e3, array.nbytes / us["read"] / 1e3, us["empty"])
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Our time beside those of others, over the same memory."""
+
+    case: str
+    nbytes: int
+    times: Mapping[str, list[float]]
+    """Microseconds by name, one a round; ours is `memlane`."""
+    missing: tuple[str, ...] = field(default=())
+    """Sentences on who was not there."""
+
+    def us(self, name: str = "memlane") -> float:
+        return statistics.median(self.times[name])
+
+    def against(self, name: str) -> float:
+        """How many times as quick as another: the median of the paired ratios."""
+        return ratio(self.times[name], self.times["memlane"])
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(name for name in peers.PEERS if name in self.times)
+
+
+def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int | None = None, reproducible: bool = False) -> Beside:
+    """Replayed graphs of ours and PyTorch's, and calls of CuPy's where the array is so large that the calls do not count."""
+    bound = Reducer(array, axis=axis, reproducible=reproducible)
+    out, repeats = bound.empty(), repeats_for(array.nbytes)
+    runs: dict[str, tuple[Run, int]] = {"memlane": replayed(target, [bound.launch(out)], repeats)}
+    runs["only read"] = replayed(target, [read_launch(array)], repeats)
+    absent = tuple(said for name in peers.PEERS if (said := peers.missing(name)))
+    if not peers.missing("PyTorch"):
+        runs["PyTorch"] = (peers.captured(array, repeats, axis), repeats)
+    if not peers.missing("CuPy") and array.nbytes >= 1 << 28:
+        runs["CuPy"] = (_repeated(peers.eager("CuPy", array, axis), repeats), repeats)
+    times = interleaved(target, runs, rounds)
+    if array.dtype == np.int32 and out.item() != int(array.numpy().reshape(-1).sum(dtype=np.int32)):
+        raise MemlaneError(f"the sum of {case} is wrong")
+    return Beside(case, array.nbytes, times, absent)
+
+
+def _repeated(run: Callable[[], object], times: int) -> Run:
+    def several() -> None:
+        for _ in range(times):
+            run()
+
+    return several
+
+
+def eager(target: Target, array: DeviceArray, rounds: int) -> Beside:
+    """One call from Python, between two events on an idle device, and the two events alone."""
+    runs: dict[str, tuple[Run, int]] = {"memlane": (lambda: reduce(array), 1), "only the events": (_nothing, 1)}
+    bound = Reducer(array)
+    plain = bound.launch(bound.empty())
+    runs["memlane, a launch like others"] = (lambda: target.launch(plain), 1)
+    for name in peers.PEERS:
+        if not peers.missing(name):
+            runs[name] = (peers.eager(name, array), 1)
+    absent = tuple(said for name in peers.PEERS if (said := peers.missing(name)))
+    return Beside(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Idea:
+    """Something that may make the last kernel quicker, with the shapes that differ in nothing else."""
+
+    name: str
+    n: int
+    without: Shape
+    using: Shape
+
+
+def ideas(target: Target) -> list[Idea]:
+    """At the sizes where they could help."""
+    sms = target.chip.sm_count
+    return [
+        Idea("one word instead of a ticket", 1 << 16, Shape(256, 4, 16, TICKET), Shape(256, 4, 16, PACKED)),
+        Idea("a cluster instead of a ticket", 1 << 16, Shape(512, 4, 8, TICKET), Shape(512, 4, 8, CLUSTER)),
+        Idea("a cluster instead of one word", 1 << 16, Shape(512, 4, 8, PACKED), Shape(512, 4, 8, CLUSTER)),
+        Idea("all multiprocessors instead of eight", 1 << 20, Shape(512, 8, 8, PACKED), Shape(256, 4, 256, PACKED)),
+        Idea("eight loads in flight instead of one", 1 << 24, Shape(512, 1, 2 * sms, PACKED), Shape(512, 8, 2 * sms, PACKED)),
+        Idea("past the first cache", 1 << 24, Shape(512, 8, 2 * sms, PACKED, 0), Shape(512, 8, 2 * sms, PACKED)),
+        Idea("half of it kept in the second cache", 1 << 24, Shape(512, 8, 2 * sms, PACKED), Shape(512, 8, 2 * sms, PACKED, 4)),
+        Idea("more blocks than fit, in their order", 1 << 28, Shape(512, 4, 4 * sms, PACKED), Shape(512, 4, 1 << 12, PACKED)),
+    ]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What an idea gives."""
+
+    name: str
+    n: int
+    without_us: float
+    using_us: float
+    times: float
+    """Times as quick: the median of the paired ratios."""
+
+
+def gains(target: Target, array: DeviceArray, rounds: int) -> list[Gain]:
+    """Each idea with and without, and the price of the same bits everywhere."""
+    found = []
+    for idea in ideas(target):
+        data = head(array, idea.n)
+        pair = {name: Reducer(data, shape=shape) for name, shape in (("without", idea.without), ("using", idea.using))}
+        found.append(_gain(target, idea.name, data, pair, rounds))
+    data = head(array, 1 << 28)
+    bound, out = Reducer(data), target.empty(1, np.int32)
+    launches = {"without": bound.launch(bound.empty()), "using": bulk_launch(out, data)}
+    found.append(_gained(target, "the copy engine brings it to shared memory", data, launches, rounds))
+    for n in (1 << 20, 1 << 24, 1 << 28):
+        data = head(array, n)
+        pair = {"without": Reducer(data), "using": Reducer(data, reproducible=True)}
+        found.append(_gain(target, "the same bits for every launch shape", data, pair, rounds))
+    return found
+
+
+def _gain(target: Target, name: str, data: DeviceArray, pair: Mapping[str, Reducer], rounds: int) -> Gain:
+    return _gained(target, name, data, {which: bound.launch(bound.empty()) for which, bound in pair.items()}, rounds)
+
+
+def _gained(target: Target, name: str, data: DeviceArray, launches: Mapping[str, Launch], rounds: int) -> Gain:
+    repeats = repeats_for(data.nbytes)
+    times = interleaved(target, {which: replayed(target, [one], repeats) for which, one in launches.items()}, rounds)
+    medians = [statistics.median(times[which]) for which in ("without", "using")]
+    return Gain(name, data.size, medians[0], medians[1], ratio(times["without"], times["using"]))

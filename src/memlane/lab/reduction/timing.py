@@ -1,0 +1,67 @@
+"""Times: of replayed graphs and of single calls, in turn with those of others."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, Launch, LoadedModule, Schedule, Step, Target
+
+SOURCE = Path(__file__).with_name("bandwidth.cu")
+THREADS, UNROLL = 512, 8
+Run = Callable[[], object]
+
+
+def interleaved(target: Target, runs: Mapping[str, tuple[Run, int]], rounds: int) -> dict[str, list[float]]:
+    """Microseconds of each run over its number of repeats, one sample a round, all in turn; a round before that does not count."""
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, (run, repeats) in runs.items():
+            elapsed = target.elapsed_ns(run) / 1e3 / repeats  # type: ignore[arg-type]
+            if number:
+                found[name].append(elapsed)
+    return found
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
+    """Median of the paired ratios."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
+
+
+def replayed(target: Target, launches: Sequence[Launch], repeats: int) -> tuple[Run, int]:
+    """So many times these launches in one graph."""
+    return target.graph(Schedule(tuple(Step(one) for one in tuple(launches) * repeats))).replay, repeats
+
+
+def repeats_for(nbytes: int) -> int:
+    """Sums in one graph: ten, two of the largest."""
+    return 10 if nbytes < 1 << 29 else 2
+
+
+@lru_cache(maxsize=4)
+def _bandwidth(target: Target) -> LoadedModule:
+    return target.load(cuda(f"#define UNROLL {UNROLL}\n" + SOURCE.read_text(encoding="utf-8"), name=SOURCE.name))
+
+
+def read_launch(array: DeviceArray) -> Launch:
+    """A kernel that only loads the array."""
+    words = array.nbytes // 16
+    grid = max(1, -(-words // (THREADS * UNROLL)))
+    return _bandwidth(array.target)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
+
+
+def copy_launch(out: DeviceArray, array: DeviceArray) -> Launch:
+    """A kernel that copies the array: reads it, and writes as much."""
+    words = array.nbytes // 16
+    grid = max(1, -(-words // (THREADS * UNROLL)))
+    return _bandwidth(array.target)["copy"][grid, THREADS].bind(out, array, words)
+
+
+def empty_launch(target: Target) -> Launch:
+    """A kernel that does nothing."""
+    return _bandwidth(target)["empty"][1, 32].bind()
