@@ -15,6 +15,7 @@ from memlane.diagnose.comparison import CERTAINTY, Comparison, compare, summary
 from memlane.diagnose.spread import median_change
 from memlane.errors import CommandError, RecordError
 from memlane.record import Counts, LaunchInfo, Site, SiteCounts, Trace, build_trace
+from memlane.record.sample import Sample
 from memlane.report import counts_document, to_json, to_text
 from memlane.report.comparison import comparison_document, render_comparison
 
@@ -168,6 +169,17 @@ def test_the_emulator_has_no_noise() -> None:
     other = made((LOAD, replace(TILE, latency=31), STORE), spread=0, target="emulator:h200")
     assert changed(compare(one, other)) == {"ld.shared.f32": {"cycles_p50", "cycles_per_warp"}}
     assert summary(compare(one, one)) == "k: no change."
+
+
+def test_which_warps_of_the_emulator_were_traced_is_chance() -> None:
+    one, other = (made(seed=seed, target="emulator:h200") for seed in (1, 2))
+    assert compare(one, other).is_change
+    part = Sample(32 * WARPS, WARPS, every=32)
+    few = [replace(trace, launches=tuple(replace(launch, sample=part) for launch in trace.launches)) for trace in (one, other)]
+    found = compare(*few)
+    assert not found.is_change
+    assert summary(found) == "k: no change beyond noise."
+    assert "modelled on both sides, which has no noise" not in to_text(render_comparison(found))
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Counts are exact, so each difference of theirs is one. Times are not: each warp gives one number (its median latency at a line, its cycles
 there, its life), and the difference of the medians over the warps has an interval, by resampling the warps of both sides. Where that
 holds zero nothing is claimed. It is the noise within a run: how runs differ is known only from traces that hold several launches, and with
-`LAUNCHES` of them on both sides these are resampled instead. The emulator's times have no noise.
+`LAUNCHES` of them on both sides these are resampled instead. The emulator's times have no noise, unless only some warps were traced.
 """
 
 from __future__ import annotations
@@ -211,12 +211,13 @@ def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
 
 def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed: bool) -> KernelChange:
     matched = match_lines(one.lines, other.lines)
-    is_exact = first.modelled and second.modelled
+    sampled = one.sampled or other.sampled  # Which warps were traced is chance, whatever the times are.
+    is_exact = first.modelled and second.modelled and not sampled
     lines = tuple(_line(before, after, one, other, timed, is_exact) for before, after in matched.pairs)
     notes = []
     if one.shapes != other.shapes:
         notes.append(f"grid and block differ: {' and '.join(one.shapes)} before, {' and '.join(other.shapes)} after")
-    if one.sampled or other.sampled:
+    if sampled:
         notes.append("of at least one side only a part of the warps was traced: its times are of that part")
     return KernelChange(
         before=one.label,
