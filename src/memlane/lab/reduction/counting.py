@@ -10,6 +10,8 @@ from memlane.lab.reduction.ladder import Step, passes
 from memlane.launch import Target, observed, observing
 from memlane.measure import Counter
 
+TURNS = 16
+
 
 @dataclass(frozen=True)
 class Reasons:
@@ -42,9 +44,10 @@ class Reasons:
 
 
 def reasons(target: Target, step: Step, n: int, block: int) -> Reasons:
-    """Count a step on a target that observes."""
+    """Count a step on a target that observes. Grids that fit on the chip are made so small that a thread takes `TURNS` turns, as with many
+    more elements."""
     array = target.array(np.ones(n, np.int32))
-    found, counter = passes(step, array, block), Counter()
+    found, counter = passes(step, array, block, max(1, n // (2 * block * TURNS))), Counter()
     with observing(counter):
         for one in found.launches:
             target.launch(observed(one))

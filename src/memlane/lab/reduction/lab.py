@@ -35,7 +35,7 @@ class Effort:
     rounds: int
 
 
-FULL = Effort((COURSE_SIZE, 1 << 24, 1 << 28), BESIDE, 1 << 18, 15)
+FULL = Effort((COURSE_SIZE, 1 << 24, 1 << 28), BESIDE, 1 << 17, 15)
 QUICK = Effort((COURSE_SIZE,), BESIDE[:3], 1 << 14, 3)
 MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, 1), Effort((1 << 12,), (), 1 << 12, 1)
 

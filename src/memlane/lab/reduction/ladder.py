@@ -187,14 +187,17 @@ class Passes:
 _ELEMENT: Mapping[str, str] = {"int32": "int", "float32": "float"}
 
 
-def passes(step: Step, array: DeviceArray, block: int = 256) -> Passes:
-    """The launches of a step that sum an array of int32 or float32, until one value is left."""
+def passes(step: Step, array: DeviceArray, block: int = 256, most_blocks: int | None = None) -> Passes:
+    """The launches of a step that sum an array of int32 or float32, until one value is left.
+
+    `most_blocks`: of a grid that fits on the chip; by default as many as fit.
+    """
     target, element = array.target, _ELEMENT[array.dtype.name]
     kernel = step.kernel(target, block, element)
     shared = block * array.dtype.itemsize if step.tree_in_shared else 0
     source, left, launches = array, array.size, list[Launch]()
     while True:
-        grid = _blocks(step, kernel, left, block)
+        grid = _blocks(step, kernel, left, block, most_blocks)
         out = target.empty(1 if step.state else grid, array.dtype)
         state: tuple[DeviceArray, ...] = ()
         if step.state:
@@ -206,11 +209,11 @@ def passes(step: Step, array: DeviceArray, block: int = 256) -> Passes:
         source, left = out, grid
 
 
-def _blocks(step: Step, kernel: Kernel, n: int, block: int) -> int:
+def _blocks(step: Step, kernel: Kernel, n: int, block: int, most_blocks: int | None) -> int:
     """Blocks of a pass over n elements. The pass over the sums of a grid that fits on the chip is one block's work."""
     if step.per_thread:
         return max(1, -(-n // (block * step.per_thread)))
     chip = kernel.target.chip
-    resident = chip.sm_count * max(1, chip.max_threads_per_sm // block)
+    resident = min(most_blocks or 1 << 31, chip.sm_count * max(1, chip.max_threads_per_sm // block))
     needed = max(1, -(-n // (2 * block)))
     return 1 if n <= resident else min(needed, resident)

@@ -148,13 +148,12 @@ def _beside_rows(found: Found) -> Iterator[Row]:
     for one in found.beside:
         peer = {name: one.us(name) for name in one.times} | {f"TB/s, {name}": one.nbytes / one.us(name) / 1e6 for name in one.times}
         note = "; ".join([_floor_note(found, one), *one.missing])
-        best, reach = _best(one), GRAPH_US.get(one.case)
+        best, reach, wanted = _best(one), GRAPH_US.get(one.case), AS_QUICK if one.case in WANTED else None
         if reach is not None:
             yield Row(one.case, "time in a replayed graph", one.us(), "us", reach, "lower", peer, note)
         elif best is None:
-            yield Row(one.case, "times as quick as the better peer", None, "", AS_QUICK, "higher", peer, note)
+            yield Row(one.case, "times as quick as the better peer", None, "", wanted, "higher", peer, note)
         else:
-            wanted = AS_QUICK if one.case in WANTED else None
             yield Row(one.case, "times as quick as the better peer", best[1], "", wanted, "higher", peer, f"{best[0]} is; {note}")
 
 
