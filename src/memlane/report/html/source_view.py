@@ -186,8 +186,9 @@ def _missing(text: str | None, lines: int, last: int) -> str:
     """What is wrong with the text of a file whose last access is on line `last`, and how to get it right; empty if nothing is."""
     if text is None:
         return (
-            "The text of this file is not in the trace: it could not be read when the kernel was compiled. Keep the file where its "
-            "compiler found it (PTX made elsewhere names it in its .file lines) and record again with `memlane trace`."
+            "The text of this file is not in the trace: it could not be read when the kernel was compiled, or the kernel came as PTX, "
+            "which names its files without their text. Keep the file where its compiler found it, or trace the source, and record again with "
+            "`memlane trace`."
         )
     if last > lines:
         return (
