@@ -187,8 +187,8 @@ def _missing(text: str | None, lines: int, last: int) -> str:
     if text is None:
         return (
             "The text of this file is not in the trace: it could not be read when the kernel was compiled, or the kernel came as PTX, "
-            "which names its files without their text. Keep the file where its compiler found it, or trace the source, and record again with "
-            "`memlane trace`."
+            "which names its files without their text. Keep the file where its compiler found it, or trace the source, and record "
+            "again with `memlane trace`."
         )
     if last > lines:
         return (
