@@ -20,6 +20,7 @@ from pathlib import Path
 import docs_emulator
 import docs_explain
 import docs_labs
+import docs_reduction
 import docs_trace
 import support
 from docs_cells import Document, ResultRow, footnotes, provenance
@@ -67,6 +68,16 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "shift-warps": ("h200/shift", docs_labs.shift_warps),
     "shift-kernels": ("h200/shift", docs_labs.shift_kernels),
     "shift-wavefronts": ("h200/shift_wavefronts", docs_labs.shift_wavefronts),
+    "reduction-removed": ("emulator-s1070/reduction", docs_reduction.removed),
+    "reduction-reasons": ("h200/reduction", docs_reduction.reasons),
+    "reduction-course": ("emulator-s1070/reduction", docs_reduction.course),
+    "reduction-22": ("h200/reduction", docs_reduction.ladder("2^22")),
+    "reduction-24": ("h200/reduction", docs_reduction.ladder("2^24")),
+    "reduction-28": ("h200/reduction", docs_reduction.ladder("2^28")),
+    "reduction-beside": ("h200/reduction", docs_reduction.beside),
+    "reduction-call": ("h200/reduction", docs_reduction.call),
+    "reduction-beyond": ("h200/reduction", docs_reduction.beyond),
+    "reduction-floors": ("h200/reduction", docs_reduction.floors),
     "shift-gtx680": ("emulator-gtx680-8byte/shift", docs_labs.shift_published),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""

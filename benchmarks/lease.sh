@@ -35,6 +35,8 @@ TAIL=40 step shared_rule 90 "$PYTHON" benchmarks/shared_rule.py
 TAIL=130 step perturbation 200 "$PYTHON" benchmarks/perturbation.py
 TAIL=110 step latency 120 "$PYTHON" -m memlane lab latency --target cuda:0 --out "$OUT/latency"
 step keep_latency 20 "$PYTHON" benchmarks/keep.py "$OUT/latency/result.json"
+TAIL=90 step reduction 120 "$PYTHON" -m memlane lab reduction --target cuda:0 --out "$OUT/reduction"
+step keep_reduction 20 "$PYTHON" benchmarks/keep.py "$OUT/reduction/result.json"
 TAIL=60 step volume 150 "$PYTHON" -m memlane lab volume --target cuda:0 --out "$OUT/volume"
 step keep_volume 20 "$PYTHON" benchmarks/keep.py "$OUT/volume/result.json" frames warps series
 TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py
