@@ -148,6 +148,8 @@ def _beside_rows(found: Found) -> Iterator[Row]:
     for one in found.beside:
         peer = {name: one.us(name) for name in one.times} | {f"TB/s, {name}": one.nbytes / one.us(name) / 1e6 for name in one.times}
         note = "; ".join([_floor_note(found, one), *one.missing])
+        if (better := _best(one)) is not None:
+            peer["times as quick"] = better[1]
         best, reach, wanted = _best(one), GRAPH_US.get(one.case), AS_QUICK if one.case in WANTED else None
         if reach is not None:
             yield Row(one.case, "time in a replayed graph", one.us(), "us", reach, "lower", peer, note)
