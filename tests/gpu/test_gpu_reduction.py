@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tests.lab.test_reduction import expected, numbers
 pytestmark = pytest.mark.gpu
 
 
-@cache
+@lru_cache(maxsize=2)
 def many(n: int) -> np.ndarray:
     """As `numbers`, but quick to make."""
     return np.resize(numbers(1_000_003), n)
@@ -36,9 +36,9 @@ def test_every_step_sums_with_every_block(gpu: Device, step: Any) -> None:
             assert passes(step, array, block).run() == many(n).sum(dtype=np.int32), (n, block)
 
 
-@pytest.mark.parametrize("power", [4, 10, 13, 16, 18, 20, 22, 24, 26, 28, 30])
+@pytest.mark.parametrize("power", [4, 10, 16, 18, 20, 22, 24, 26, 28, 30])
 def test_sums_of_all_sizes(gpu: Device, power: int) -> None:
-    for n in {1 << power, (1 << power) - 1, min((1 << power) + 13, 1 << 30)}:
+    for n in {1 << power, (1 << power) - 1} if power < 28 else {(1 << power) - (power < 30)}:
         array = gpu.array(many(n))
         wanted = many(n).sum(dtype=np.int32)
         assert reduce(array).item() == wanted
@@ -51,7 +51,7 @@ def test_sums_of_all_sizes(gpu: Device, power: int) -> None:
 @pytest.mark.parametrize("dtype", ELEMENTS)
 @pytest.mark.parametrize("op", OPS)
 def test_every_type_and_operation(gpu: Device, dtype: str, op: str) -> None:
-    for n in (1, 5003, 300_007, 5_000_011):
+    for n in (5003, 60_007, 2_000_003):
         values = np.resize(numbers(100_003, dtype), n)
         if op == "product" and values.dtype.kind == "f":
             values = np.where(np.arange(n) % 1000 == 5, values, 1).astype(dtype)[:50_000]
