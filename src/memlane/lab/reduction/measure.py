@@ -130,17 +130,32 @@ def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int
     out, repeats = bound.empty(), repeats_for(array.nbytes)
     runs: dict[str, tuple[Run, int]] = {"memlane": replayed(target, [bound.launch(out)], repeats)}
     runs["only read"] = replayed(target, [read_launch(array)], repeats)
-    absent = tuple(said for name in peers.PEERS if (said := peers.missing(name)))
-    if not peers.missing("PyTorch"):
-        runs["PyTorch"] = (peers.captured(array, repeats, axis), repeats)
-    if not peers.missing("CuPy") and array.nbytes >= 1 << 28:
-        runs["CuPy"] = (_repeated(peers.eager("CuPy", array, axis), repeats), repeats)
+    wanted: dict[str, Callable[[], Run]] = {"PyTorch": lambda: peers.captured(array, repeats, axis)}
+    if array.nbytes >= 1 << 28:
+        wanted["CuPy"] = lambda: _repeated(peers.eager("CuPy", array, axis), repeats)
+    absent = _add(runs, wanted, repeats)
     times = interleaved(target, runs, rounds)
     host = array.numpy()
     right = out.numpy() == host.sum(axis, np.int32) if host.dtype.kind == "i" else np.isclose(out.numpy(), host.sum(axis, np.float64), 1e-4)
     if not np.all(right):
         raise MemlaneError(f"the sum of {case} is wrong")
     return Beside(case, array.nbytes, times, absent)
+
+
+def _add(runs: dict[str, tuple[Run, int]], wanted: Mapping[str, Callable[[], Run]], repeats: int) -> tuple[str, ...]:
+    """The runs of the peers that work here; a sentence for each of the others."""
+    absent = []
+    for name, make in wanted.items():
+        said = peers.missing(name)
+        try:
+            if not said:
+                run = make()
+                run()
+                runs[name] = (run, repeats)
+        except Exception as error:  # whatever another library raises; ours is measured all the same
+            said = f"{name} fails: {type(error).__name__}: {str(error)[:160]}"
+        absent += [said] if said else []
+    return tuple(absent)
 
 
 def _repeated(run: Callable[[], object], times: int) -> Run:
@@ -157,10 +172,7 @@ def eager(target: Target, array: DeviceArray, rounds: int) -> Beside:
     bound = Reducer(array)
     plain = bound.launch(bound.empty())
     runs["memlane, a launch like others"] = (lambda: target.launch(plain), 1)
-    for name in peers.PEERS:
-        if not peers.missing(name):
-            runs[name] = (peers.eager(name, array), 1)
-    absent = tuple(said for name in peers.PEERS if (said := peers.missing(name)))
+    absent = _add(runs, {"PyTorch": lambda: peers.eager("PyTorch", array), "CuPy": lambda: peers.eager("CuPy", array)}, 1)
     return Beside(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
 
 
