@@ -18,9 +18,11 @@ from memlane.lab.reduction import Reducer, reduce
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.elements import ELEMENTS, OPS, WITH_INDEX
 from memlane.lab.reduction.ladder import COURSE, STEPS, UNSAFE, passes
-from memlane.lab.reduction.reducer import MOST_PLANS
+from memlane.lab.reduction.measure import floors, ladder
+from memlane.lab.reduction.reducer import _PLANS, MOST_PLANS
 from memlane.lab.reduction.settings import Settings, settings_of
 from memlane.lab.reduction.shapes import PACKED, TICKET, Shape
+from memlane.lab.reduction.tables import Found, figures, rows, tables
 from memlane.launch import DeviceArray, Target, observed, observing
 from memlane.measure import Checker
 from memlane.targets import target
@@ -203,8 +205,6 @@ def test_results_are_used_again_only_when_nobody_holds_them() -> None:
 
 
 def test_only_so_many_plans_are_remembered() -> None:
-    from memlane.lab.reduction.reducer import _PLANS
-
     array = emulator().array(numbers(400))
     for n in range(1, MOST_PLANS + 10):
         assert reduce(DeviceArray(array.target, array.address, (n,), array.dtype, array)).item() == numbers(400)[:n].sum(dtype=np.int32)
@@ -241,14 +241,19 @@ def test_bad_input(call: Callable[[Target], object], said: str) -> None:
 # -- the lab ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_quick_run_gives_the_ladder() -> None:
-    lab = LABS["reduction"]
-    result = lab.run(emulator(), Request(quick=True, only=("ladder",)))
-    assert [row.case for row in result.rows] == [f"2^12, block 128, {step.title}" for step in STEPS]
-    assert all(row.value is not None and row.value > 0 for row in result.rows)
-    assert list(result.figures) == ["ladder-128"]
-    head, *_ = result.tables["ladder-2^12-128"].lines
-    assert head[0] == STEPS[0].title
+def test_the_ladder_on_the_emulator() -> None:
+    steps = (STEPS[0], STEPS[2], STEPS[6])
+    array = emulator().array(numbers(5000))
+    found = Found(emulator().chip, floors(emulator(), 1), ladder(emulator(), array, 1 << 12, 128, 1, steps))
+    assert [row.case for row in rows(found)] == [f"2^12, block 128, {step.title}" for step in steps]
+    assert [row.peer["all"] for row in rows(found)] == [pytest.approx(found.timed[0].us / one.us) for one in found.timed]
+    assert list(figures(found)) == ["ladder-128"]
+    assert [line[0] for line in tables(found)["ladder-2^12-128"].lines] == [step.title for step in steps]
+
+
+def test_nothing_stands_beside_a_model() -> None:
+    result = LABS["reduction"].run(emulator(), Request(quick=True, only=("peers", "axes", "beyond")))
+    assert (result.rows, result.tables) == ((), {})
 
 
 def test_options() -> None:
