@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from memlane.errors import BadLaunch
-from tests.launch.fake_target import FakeTarget
+from memlane.launch import Launch, observing
+from memlane.ptx import parse
+from tests.launch.fake_target import PTX, FakeTarget
 
 
 @pytest.mark.parametrize("host", [np.arange(6, dtype="i2").reshape(2, 3), np.array(2.5), np.zeros((0, 4)), np.eye(3)[:, ::2], np.eye(3).T])
@@ -44,3 +46,50 @@ def test_refusals(target: FakeTarget) -> None:
         target.empty((2, -1))
     with pytest.raises(TypeError, match="array without dimensions"):
         len(target.array(1.0))
+
+
+def test_the_one_element_of_an_array(target: FakeTarget) -> None:
+    assert target.array([7]).item() == 7
+    assert target.array(np.float32(2.5)).item() == 2.5
+    with pytest.raises(BadLaunch, match=r"item\(\) is for arrays of one element; this one has the shape \(2,\)"):
+        target.array([1, 2]).item()
+
+
+class Tensor:
+    """An array of another library."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype, self.shape = f"other.{dtype}", (2, 3)
+
+
+def test_an_array_of_another_library_is_adopted_where_it_lies(target: FakeTarget) -> None:
+    tensor = Tensor("float32")
+    target.foreign[id(tensor)] = (0x5004, 24, "f4[2, 3]")
+    adopted = target.adopt(tensor)
+    assert (adopted.address, adopted.shape, adopted.dtype, adopted.owner) == (0x5004, (2, 3), np.float32, tensor)
+
+
+def test_what_cannot_be_adopted_is_told(target: FakeTarget) -> None:
+    with pytest.raises(BadLaunch, match="a list has no memory on fake: copy it there"):
+        target.adopt([1, 2])
+    tensor = Tensor("bfloat16")
+    target.foreign[id(tensor)] = (0x5000, 12, "bfloat16[2, 3]")
+    with pytest.raises(BadLaunch, match="elements of bfloat16 have no type in NumPy"):
+        target.adopt(tensor)
+
+
+def test_a_prepared_launch_is_one_that_observers_see(target: FakeTarget) -> None:
+    launch = target.load(parse(PTX))["plain"][1, 32].bind()
+    seen: list[Launch] = []
+
+    class Watch:
+        def launching(self, launch: Launch) -> Launch:
+            seen.append(launch)
+            return launch
+
+    prepared = target.prepared(launch)
+    prepared.start()
+    with observing(Watch()):
+        prepared.start()
+    assert seen == [launch]
+    assert target.launches == [launch, launch]
