@@ -41,3 +41,15 @@ def test_volume_takes_viewpoints_shapes_and_sizes(memlane: Command, tmp_path: Pa
     assert "--only image --view 30,0,0 --shape 8x16 --size 8 --image 8" in stored["command"]
     answer = memlane("lab", "volume", "--view", "90,90")
     assert (answer.code, answer.err) == (2, "memlane: --view 90,90: give three angles in degrees, about x, y and z, such as 90,0,90\n")
+
+
+def test_reduction_takes_sizes_and_blocks(memlane: Command, tmp_path: Path) -> None:
+    answer = memlane("lab", "reduction", "--quick", "--only", "beyond", "--size", "2^10", "--block", "64", "--out", "found")
+    assert answer.code == 0
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert stored["rows"] == []  # ideas are measured on a GPU
+    assert stored["command"].endswith("--quick --only beyond --size '2^10' --block 64")
+    answer = memlane("lab", "reduction", "--block", "100")
+    assert (answer.code, answer.err) == (2, "memlane: --block 100: blocks have 64, 128, 256, 512, 1024 threads\n")
+    answer = memlane("lab", "reduction", "--size", "2^31")
+    assert answer.err == "memlane: --size 2^31: give a number of elements from 16 to 2^30, such as 2^24 or 1000003\n"
