@@ -51,7 +51,7 @@ def test_sums_of_all_sizes(gpu: Device, power: int) -> None:
 @pytest.mark.parametrize("dtype", ELEMENTS)
 @pytest.mark.parametrize("op", OPS)
 def test_every_type_and_operation(gpu: Device, dtype: str, op: str) -> None:
-    for n in (5003, 60_007, 2_000_003):
+    for n in (60_007, 2_000_003):
         values = np.resize(numbers(100_003, dtype), n)
         if op == "product" and values.dtype.kind == "f":
             values = np.where(np.arange(n) % 1000 == 5, values, 1).astype(dtype)[:50_000]

@@ -119,6 +119,7 @@ reduce_whole(Result* out, const STORED* in, long long n, Partial* partials, unsi
         for (int k = 0; k < (int)sizeof(Partial) / 4; ++k)
             asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there + 4 * k), "r"(words[k]) : "memory");
     }
+    __syncwarp();  // an aligned barrier wants the lanes of a warp together
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     if (blockIdx.x != 0)
         return;
