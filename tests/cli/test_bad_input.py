@@ -439,7 +439,7 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
     ("option", "value", "choices"),
     [
         ("--scheme", "slow", "there is no scheme 'slow'; choose among dependent, exposed, consume, simple, paper"),
-        ("--space", "far", "accesses have no space 'far'; choose among global, shared, local, const, tex, generic"),
+        ("--space", "far", "accesses have no space 'far'; choose among global, shared, local, const, tex, surf, generic"),
         ("--kind", "peek", "accesses have no kind 'peek'; choose among load, store, atomic, reduction"),
         ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:gtx480, "),
         ("--target", "emulator:z80", "no chip 'z80' to emulate"),
@@ -518,7 +518,7 @@ def test_record_file_of_another_version(memlane: Command, record: Path, command:
     parquet = pq.read_table(record)
     pq.write_table(parquet.replace_schema_metadata({**(parquet.schema.metadata or {}), b"memlane_format": b"7"}), record)
     options = ("--to", "csv") if command == "export" else ()
-    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 1; install a newer memlane")
+    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 2; install a newer memlane")
 
 
 def test_output_file_that_exists(memlane: Command, record: Path) -> None:

@@ -24,6 +24,14 @@ def test_one_busy_warp_of_four() -> None:
     assert one.line == 8
 
 
+def test_warps_that_have_left_wait_for_nobody() -> None:
+    """The three others leave 1,000 cycles after their own 10 accesses of 500: that long they wait, and 150 accesses if they stayed."""
+    lives = np.array([[80_000, 6_000, 6_000, 6_000]])
+    rows = [accesses(site(0), 500, (1, 4, 10)), Accesses(site(1, line=8), np.full((1, 1, 150), 500))]
+    (one,) = found(trace(rows, lives=lives), "imbalance")
+    assert (one.cost_cycles, one.cost_high) == (3 * 1_000, 3 * 150 * 500)
+
+
 def test_one_busy_multiprocessor_of_four() -> None:
     lives = np.array([[80_000], [5_000], [5_000], [5_000]])
     usual, more = accesses(site(0), 500, (4, 1, 10)), Accesses(site(1, line=8), np.full((1, 1, 150), 500))

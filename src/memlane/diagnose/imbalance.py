@@ -30,15 +30,18 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
     """Warps of a block."""
     warps = int(rows.warp.max()) + 1 if len(rows.warp) else 0
-    if warps < 2:
+    if warps < 2 or evidence.lives is None:
         return None
-    block = (rows.launch * (int(rows.block.max()) + 1) + rows.block).astype(np.int64)
+    stride = int(rows.block.max()) + 1
+    block = (rows.launch * stride + rows.block).astype(np.int64)
     blocks, number = np.unique(block, return_inverse=True)
     shape = (len(blocks), warps)
     accesses = np.bincount(number * warps + rows.warp, minlength=len(blocks) * warps).reshape(shape)
     busy = np.bincount(number * warps + rows.warp, rows.cycles, len(blocks) * warps).reshape(shape)
     ratio = float((accesses.max(1) / np.maximum(accesses.mean(1), 1)).mean())
-    excess = float((busy.max(1)[:, None] - busy).sum())
+    behind = busy.max(1)[:, None] - busy
+    excess = float(behind.sum())
+    waited = float(np.clip(_lived(evidence.lives, stride, blocks, warps) - busy, 0, behind).sum())
     if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.life:
         return None
     group = number * warps + rows.warp
@@ -46,12 +49,22 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
         evidence,
         rows,
         group,
-        excess,
+        (waited, excess),
         "warps of a block",
         f"the busiest warp of a block makes {ratio:.3g} times as many accesses as the mean",
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,
     )
+
+
+def _lived(lives: npt.NDArray[np.void], stride: int, blocks: npt.NDArray[np.int64], warps: int) -> npt.NDArray[np.float64]:
+    """Cycles that each warp lived, by block and warp: one that has left waits for nobody."""
+    key = lives["launch"].astype(np.int64) * stride + lives["block"]
+    known = lives[(lives["block"] < stride) & (lives["warp"] < warps) & np.isin(key, blocks)]
+    lived = np.full((len(blocks), warps), np.inf)
+    row = np.searchsorted(blocks, known["launch"].astype(np.int64) * stride + known["block"])
+    lived[row, known["warp"]] = known["end_cycles"] - known["begin_cycles"]
+    return lived
 
 
 def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
@@ -72,7 +85,7 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
         evidence,
         rows,
         group.astype(np.int64),
-        excess,
+        (excess, excess),
         "multiprocessors",
         f"the busiest multiprocessor makes {ratio:.3g} times as many accesses as the mean",
         "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
@@ -85,9 +98,17 @@ def _lasted(lives: npt.NDArray[np.void]) -> float:
 
 
 def _verdict(
-    evidence: Evidence, rows: Rows, group: npt.NDArray[np.int64], excess: float, who: str, what: str, remedy: str, ratio: float
+    evidence: Evidence,
+    rows: Rows,
+    group: npt.NDArray[np.int64],
+    waited: tuple[float, float],
+    who: str,
+    what: str,
+    remedy: str,
+    ratio: float,
 ) -> Verdict:
-    """The finding at the place where the groups differ most."""
+    """The finding at the place where the groups differ most. `waited`: cycles for which the others wait for the busiest one, and for
+    which they would if none of them left before."""
     groups = int(group.max()) + 1
     places = list(dict.fromkeys(one.place for one in evidence.sites if one.kernel == evidence.kernel))
     spread = []
@@ -97,10 +118,11 @@ def _verdict(
     place = places[int(np.argmax(spread))]
     site = next(one for one in evidence.sites if one.place == place)
     cost = Cost(
-        min(excess, evidence.life),
+        min(waited[0], evidence.life),
         0.0,
-        excess,
-        f"the time by which the {who} are done before the busiest one, summed, but no more than all warps lived; measured with probes",
+        waited[1],
+        f"the time for which {who} are there and done with their accesses while the busiest one is not, summed, but no more than all warps "
+        "lived; at most as if none of them left before it; measured with probes",
     )
     return in_cycles(
         site,
