@@ -41,12 +41,13 @@ from tempfile import TemporaryDirectory
 
 from assembled import GROUPS, Instructions, describe, disassemble, group_of, in_ptx, in_sass, same
 from harness import Row
-from ncu import LABELS, Counted, Disassembled, Profiled, Report, find, report
+from ncu import LABELS, Counted, Disassembled, Profiled, Report, report
 from running import failed, measure, parser
 from sitewise import COMPARED, IDEALS, Code, Compared
 from workload import ABOUT, NAMES, labels, launch_all
 
 from memlane.compile import architecture, assemble
+from memlane.lab.profiler import find
 from memlane.launch import Launch, LoadedModule, plain_name, unobserved
 from memlane.measure import Counter
 from memlane.measure.tallied import Tally

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-UNTOUCHED = ("--clock-control", "none", "--cache-control", "none")
-"""Clocks are left as they are, and caches are not flushed: neither changes a count."""
-
-PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
+from memlane.lab.profiler import UNTOUCHED
 
 _FIRST_COLUMN = "ID"
 _NAME_COLUMN = "Kernel Name"
@@ -27,11 +23,6 @@ class Profiled:
     kernel: str
     metrics: dict[str, float]
     """Those that have a number, by name; sums over the device."""
-
-
-def find() -> str | None:
-    """The profiler's program, if it is installed."""
-    return shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
 
 
 def parse(output: str) -> list[Profiled]:

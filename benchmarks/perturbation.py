@@ -36,6 +36,7 @@ from replay import each_launch
 from running import EXAMPLES, example, example_arguments, failed, measure, parser
 
 from memlane.instrument import Sampling, Selection, TraceOptions
+from memlane.lab.profiler import UNTOUCHED, find
 from memlane.launch import Launch
 from memlane.measure import Tracer
 from memlane.measure.memory import Snapshot
@@ -123,13 +124,13 @@ class HitRates:
 
 def hit_rates(name: str, options: argparse.Namespace) -> HitRates:
     """What the profiler reads of all launches of one example."""
-    program = ncu.find() if options.target.startswith("cuda") and not options.quick else None
+    program = find() if options.target.startswith("cuda") and not options.quick else None
     if program is None:
         return HitRates()
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.json"
         script = [sys.executable, sys.argv[0], "--target", options.target, "--case", name, "--profiled", "--rows", str(rows)]
-        command = [program, *ncu.UNTOUCHED, "--metrics", HIT_RATE, "--csv", "--page", "raw", *script]
+        command = [program, *UNTOUCHED, "--metrics", HIT_RATE, "--csv", "--page", "raw", *script]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit / 2)
         except subprocess.TimeoutExpired:

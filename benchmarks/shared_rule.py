@@ -38,12 +38,13 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row, store
-from ncu import find, report
+from ncu import report
 from patterns import Pattern, patterns
 from running import failed, machine, parser
 
 from memlane.chip import AccessKind, Chip, access
 from memlane.compile import cuda
+from memlane.lab.profiler import find
 from memlane.launch import DeviceArray, LoadedModule
 from memlane.targets import target as named_target
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 UNTOUCHED = ("--clock-control", "none", "--cache-control", "none")
-"""Clocks and caches are left as they are, as in the run that is explained."""
+"""Clocks are left as they are, and caches are not flushed, as in the run that is explained; neither changes a count."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,14 @@ class Counters:
     """Why there is nothing."""
 
 
+def find() -> str | None:
+    """The profiler's program, if it is installed."""
+    return shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
+
+
 def profile(arguments: Sequence[str], metrics: Sequence[str], kernel: str, timeout: float) -> Counters:
     """Run Python with `arguments` under the profiler, and read the metrics of each launch of `kernel`."""
-    program = shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
+    program = find()
     if program is None:
         return Counters((), "ncu was not found on PATH")
     table = ["--csv", "--page", "raw", "--print-units", "base", "--kernel-name", kernel, "--metrics", ",".join(metrics)]
