@@ -13,6 +13,7 @@ from memlane.instrument.assembled import Assembled
 from memlane.instrument.matching import SiteExactness
 from memlane.ptx import Module
 from memlane.record import EXACT, SiteCounts
+from memlane.record.site import WARP_LANES
 from memlane.sass import disassemble
 
 METRICS = {
@@ -44,7 +45,8 @@ class Compared:
     reason: str
     """Why it is not exact."""
     ours: Mapping[str, int]
-    """By field of `SiteCounts`, what memlane counted."""
+    """By field of `SiteCounts`, what memlane counted; of matrices the lanes that execute, as the profiler has it, and not only those that
+    name rows."""
     theirs: Mapping[str, float]
     """The same by the profiler; empty where nothing was assembled from the site."""
     opcodes: tuple[str, ...]
@@ -130,4 +132,6 @@ def _ours(entries: list[SiteCounts]) -> dict[str, int]:
         wanted = len(entries) == 1 if name == "lanes" else space in (_SPACES[name], "generic")
         if wanted and None not in values:
             ours[name] = sum(values)
+    if "lanes" in ours:
+        ours["lanes"] = ours["lanes"] * WARP_LANES // entries[0].site.full_lanes
     return ours

@@ -206,11 +206,15 @@ def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, 
         code.compared(name, counted.sites, shifted)
 
 
-def test_accesses_that_were_merged_are_counted_together() -> None:
+@pytest.fixture(scope="module")
+def tiles() -> Code:
     module = cuda(ROOT / "benchmarks" / "kernels" / "tiles.cu")
-    code = Code.of(module, assemble(module, arch="sm_90").data)
-    emulator = target("emulator:h200")
-    counts = ml.count(emulator.load(module)["rows_of_eight"][1, 256], emulator.zeros(256), emulator.zeros(256))
+    return Code.of(module, assemble(module, arch="sm_90").data)
+
+
+def test_accesses_that_were_merged_are_counted_together(tiles: Code) -> None:
+    code, emulator = tiles, target("emulator:h200")
+    counts = ml.count(emulator.load(code.assembled.module)["rows_of_eight"][1, 256], emulator.zeros(256), emulator.zeros(256))
     nothing = tuple(Counted(one.offset, one.name, {}) for one in code.assembled.program.functions["rows_of_eight"].instructions)
     compared = code.compared("rows_of_eight", counts.sites, Disassembled("rows_of_eight", nothing))
     merged = [one for one in compared if one.verdict == "merged"]
@@ -218,6 +222,23 @@ def test_accesses_that_were_merged_are_counted_together() -> None:
     assert [(one.sites, one.opcodes) for one in merged] == [(4, ("LDS.128",)), (4, ("LDS.128",))]
     assert all(one.label.endswith("4 x ld.shared.f32") for one in merged)
     assert [one.ours for one in merged] == [{"wavefronts": 4 * 8 * 8, "ideal_wavefronts": 4 * 8}] * 2
+
+
+def test_lanes_of_matrices_are_those_that_execute(tiles: Code) -> None:
+    """`ldmatrix.x1` uses the rows of 8 lanes and `stmatrix.x2` those of 16; the profiler counts the 32 that execute them."""
+    code, emulator = tiles, target("emulator:h200")
+    data = emulator.zeros((256, 4), "u4")
+    counts = ml.count(emulator.load(code.assembled.module)["matrices_packed"][1, 256], emulator.zeros((256, 4), "u4"), data)
+    assert [one.lanes for one in counts.sites if "matrix" in one.site.op] == [256, 64, 128]
+    assert [one.is_full for one in counts.sites] == [True] * 7
+    executed = tuple(
+        Counted(one.offset, one.name, {METRICS["lanes"]: 256}) for one in code.assembled.program.functions["matrices_packed"].instructions
+    )
+    compared = code.compared("matrices_packed", counts.sites, Disassembled("matrices_packed", executed))
+    assert [one.opcodes[0].partition(".")[0] for one in compared if "matrix" in one.label] == ["LDSM", "LDSM", "STSM"]
+    assert [one.differing(["lanes"]) for one in compared] == [[]] * 7
+    fewer = tuple(Counted(one.offset, one.opcode, {METRICS["lanes"]: 64}) for one in executed)
+    assert all(one.differing(["lanes"]) for one in code.compared("matrices_packed", counts.sites, Disassembled("matrices_packed", fewer)))
 
 
 def test_the_profile_of_a_case_survives_its_file(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped, kernel_label
 
 SECTOR_BYTES = 32
-WARP_LANES = 32
 
 
 class _Derived:
@@ -84,7 +83,7 @@ class SiteCounts(_Derived):
     @property
     def is_full(self) -> bool:
         """Whether every request had all lanes of its warp."""
-        return self.lanes == WARP_LANES * self.requests
+        return self.lanes == self.site.full_lanes * self.requests
 
     @property
     def lanes_per_address(self) -> float | None:

@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from memlane.chip import ACCESS_KINDS
 from memlane.errors import RecordError
-from memlane.record.counts import WARP_LANES
 from memlane.record.example import AccessExample
 from memlane.record.plain import from_plain
 from memlane.record.schema import WARP_DTYPE, LaunchInfo
-from memlane.record.site import Site, Skipped
+from memlane.record.site import WARP_LANES, Site, Skipped
 
 if TYPE_CHECKING:
     from memlane.record.trace import Trace

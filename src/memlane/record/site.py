@@ -7,6 +7,8 @@ from dataclasses import dataclass
 Place = tuple[str, str, int, str, str]
 """Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
 
+WARP_LANES = 32
+
 
 @dataclass(frozen=True)
 class Site:
@@ -79,6 +81,13 @@ class Site:
     def is_atomic(self) -> bool:
         """Whether lanes of one request may have to wait for each other at an address: atomics and reductions."""
         return self.kind in ("atomic", "reduction") and self.space != "surf"
+
+    @property
+    def full_lanes(self) -> int:
+        """Lanes that count in a request of a whole warp: of `ldmatrix` and `stmatrix` those that name the rows, 8 for each matrix."""
+        words = self.op.split(".")
+        matrices = next((int(word[1:]) for word in words if word in ("x1", "x2", "x4")), 1)
+        return 8 * matrices if words[0] in ("ldmatrix", "stmatrix") else WARP_LANES
 
     @property
     def place(self) -> Place:
