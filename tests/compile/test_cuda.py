@@ -129,6 +129,36 @@ def test_what_was_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_integer_types_need_no_header() -> None:
+    compiled = cuda_to_ptx("__global__ void k(int64_t* p, uint n, ushort m) { *p = (uint8_t)n + m; }", name="types.cu")
+    assert list(compiled.kernels.values()) == ["k(long long*, unsigned int, unsigned short)"]
+    own = "typedef unsigned int uint;\nnamespace mine { using uint64_t = unsigned char; }\n"
+    assert "st.global.b8" in cuda_to_ptx(f"{own}__global__ void k(mine::uint64_t* p, uint n) {{ *p = n; }}").text.replace("u8", "b8")
+
+
+def test_a_device_function_that_needs_a_missing_header_goes_if_no_kernel_calls_it() -> None:
+    source = """#include <frame/tensor.h>
+__device__ frame::Half half_of(frame::Half x) { return x; }
+__device__ float twice(float x) { return x + x; }
+struct Sum {
+    __device__ static frame::Half start() { return frame::Half(); }
+    __device__ static int one() { return 1; }
+};
+__global__ void k(float* p) { *p = twice(*p) + Sum::one(); }
+"""
+    compiled = cuda_to_ptx(source, name="part.cu")
+    assert list(compiled.kernels.values()) == ["k(float*)"]
+    assert compiled.notes[0] == "header frame/tensor.h was not found and was left out"
+    assert {note.partition(": error")[0] for note in compiled.notes[1:]} == {
+        f"left out because it does not compile for the device: part.cu({line})" for line in (2, 5)
+    }
+    error = refusal(f"{source}__global__ void h(float* p) {{ *p = half_of(*p); }}")
+    assert 'identifier "half_of" is undefined' in error.log
+    assert "Before that, these declarations were left out because they did not compile:\nbad.cu(2): error: name followed by" in error.log
+    assert error.log.endswith("Header not found: frame/tensor.h; name its directory with include=(...) or -I")
+    assert "bad.cu(1): error" in refusal("__device__ Half f(Half x) { return x; }\n__global__ void k(int* p) { *p = 1; }").log
+
+
 def test_the_same_source_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "__global__ void only_once(int* p) { *p = 1; }"
     first = cuda_to_ptx(source)

@@ -119,7 +119,8 @@ class _Compilation:
     """One program on its way through the compiler.
 
     What is surely host code is cut at once. A declaration that could be for either side (a constant, an alias, a struct) stays, and is
-    cut only when the compiler refuses it. So is an instantiation that the host code launches with arguments that mean nothing outside it.
+    cut only when the compiler refuses it. So is an instantiation that the host code launches with arguments that mean nothing outside it,
+    and, where a header is missing, a device function that cannot do without: a kernel that calls it fails, and then its error is told.
     """
 
     def __init__(self, program: Program, options: Options) -> None:
@@ -148,8 +149,8 @@ class _Compilation:
 
     def _request(self) -> nvrtc.Request:
         texts = {file.name: self._device_text(file) for file in self.program.files}
-        names = standard.names_in_std(tokenize(text) for text in texts.values())
-        headers = {standard.PRELUDE: standard.prelude(names), **standard.stand_ins()}
+        tokens = [tokenize(text) for text in texts.values()]
+        headers = {standard.PRELUDE: standard.prelude(standard.names_in_std(tokens), standard.global_names(tokens)), **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, texts.values())
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files
@@ -186,7 +187,9 @@ class _Compilation:
     def _removable(self, file: SourceFile, line: int) -> Unit | None:
         start = _offset_of_line(file.text, line)
         end = _offset_of_line(file.text, line + 1)
-        candidates = [unit for unit in self.code[file.name].removable if unit.start < end and unit.end > start]
+        code = self.code[file.name]
+        units = (*code.removable, *code.functions) if self.program.absent else code.removable
+        candidates = [unit for unit in units if unit.start < end and unit.end > start]
         return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
 
     def _refusal(self, log: str) -> CompileError:

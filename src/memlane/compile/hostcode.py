@@ -27,6 +27,8 @@ class DeviceCode:
     """The text, as long as the original line by line."""
     removable: tuple[Unit, ...]
     """Declarations that stayed although nothing marks them for the device; without them the rest may well compile."""
+    functions: tuple[Unit, ...]
+    """What is marked for the device and is no kernel: what kernels may call, or may never have needed."""
     launches: tuple[str, ...]
     """Template kernels as the host code launches them, for example `block_sum<float, 256>`, in order and once each."""
     templates: tuple[str, ...]
@@ -40,7 +42,8 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
     launches = dict.fromkeys(launch for unit in host for launch in launches_in(text, _inside(tokens, unit)))
     templates = [name for unit in units if unit.side == "device" and (name := template_kernel(_inside(tokens, unit)))]
     either = tuple(unit for unit in units if unit.side == "either")
-    return DeviceCode(blank(text, tokens, host), either, tuple(launches), tuple(dict.fromkeys(templates)))
+    functions = tuple(unit for unit in units if unit.side == "device" and all(one.text != "__global__" for one in _inside(tokens, unit)))
+    return DeviceCode(blank(text, tokens, host), either, functions, tuple(launches), tuple(dict.fromkeys(templates)))
 
 
 def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:

@@ -59,6 +59,8 @@ _STDINT = (
     *(f"{sign}int{kind}{bits}_t" for sign in ("", "u") for kind in ("", "_least", "_fast") for bits in (8, 16, 32, 64)),
     *_words("intptr_t uintptr_t intmax_t uintmax_t"),
 )
+_UNSIGNED = {"uint": "int", "ushort": "short", "ulong": "long", "u_char": "char", "u_int": "int", "u_short": "short", "u_long": "long"}
+"""Names of the C library for unsigned types, and what is unsigned."""
 _CCCL = {
     "array": _words("array"),
     "atomic": _words("atomic atomic_ref memory_order memory_order_relaxed memory_order_acquire memory_order_release memory_order_acq_rel"),
@@ -130,9 +132,15 @@ def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
     return frozenset(names)
 
 
-def prelude(names: frozenset[str]) -> str:
-    """The header that puts these names into `std`; names it does not know are left to the compiler, which may know them or complain."""
-    includes: dict[str, None] = {}
+def global_names(files: Iterable[list[Token]]) -> frozenset[str]:
+    """The integer types among the words of the files. A compiler of host code gives them to every file."""
+    return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED})
+
+
+def prelude(names: frozenset[str], types: frozenset[str] = frozenset()) -> str:
+    """The header that puts these names into `std` and these types into the global namespace; names it does not know are left to the
+    compiler, which may know them or complain."""
+    includes: dict[str, None] = {"stdint.h": None} if types & {*_STDINT} else {}
     lines: list[str] = []
     for name in sorted(names):
         if name in _OWN:
@@ -145,7 +153,9 @@ def prelude(names: frozenset[str]) -> str:
         elif header := _cccl_header(name):
             includes[f"cuda/std/{header}"] = None
             lines.append(f"using ::cuda::std::{name};")
-    return "".join(f"#include <{header}>\n" for header in includes) + "\n".join(("namespace std {", *lines, "}", ""))
+    first = [f"#include <{header}>" for header in includes]
+    first += [f"typedef unsigned {_UNSIGNED[name]} {name};" for name in sorted(types) if name in _UNSIGNED]
+    return "\n".join((*first, "namespace std {", *lines, "}", ""))
 
 
 def _cccl_header(name: str) -> str | None:
