@@ -77,32 +77,6 @@ def disassemble(module: Module, arch: str) -> str:
         return subprocess.run([program, "-c", str(cubin)], capture_output=True, text=True, check=True).stdout
 
 
-def same(ptx: Counter[str], sass: Counter[str]) -> bool:
-    """Whether there are as many instructions of each width."""
-    return Counter(_widths(ptx, _ptx_width)) == Counter(_widths(sass, _sass_width))
-
-
-def _widths(counts: Counter[str], width: object) -> list[int]:
-    assert callable(width)
-    return [width(opcode) for opcode, number in counts.items() for _ in range(number)]
-
-
-def _ptx_width(op: str) -> int:
-    """Bytes of one lane of `ld.global.v4.f32`."""
-    parts = op.split(".")
-    vector = next((int(part[1:]) for part in parts if re.fullmatch(r"v[248]", part)), 1)
-    bits = re.search(r"(\d+)", parts[-1])
-    return vector * (int(bits[1]) if bits else 32) // 8
-
-
-def _sass_width(opcode: str) -> int:
-    """Bytes of one lane of `LDG.E.128`."""
-    for part in opcode.split(".")[1:]:
-        if sized := re.fullmatch(r"[US]?(8|16|64|128)", part):
-            return int(sized[1]) // 8
-    return 4
-
-
 def describe(counts: Counter[str]) -> str:
     """`16 LDS + 4 LDS.128`."""
     return " + ".join(f"{number} {opcode}" for opcode, number in sorted(counts.items())) or "none"

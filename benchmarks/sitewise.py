@@ -40,6 +40,9 @@ class Compared:
 
     label: str
     """`line 12, ld.global.f32`."""
+    kind: str
+    space: str
+    """As `Site` has them."""
     verdict: str
     """`exact`, `merged` or `hint`."""
     reason: str
@@ -60,6 +63,10 @@ class Compared:
     def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
         """The fields that are not equal."""
         return [name for name in fields if name in self.ours and self.ours[name] != self.theirs.get(name, 0)]
+
+    def excess(self, name: str) -> float:
+        """How much more the profiler counted in a field; 0 where it is not compared."""
+        return self.theirs.get(name, 0) - self.ours[name] if name in self.ours else 0.0
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {self.ours[name]:g}, profiler {self.theirs.get(name, 0):g}" for name in self.differing())
@@ -99,6 +106,8 @@ class Code:
         several = f"{len(entries)} x " if len(entries) > 1 else ""
         return Compared(
             label=f"line {first.site.line}, {several}{first.site.op}",
+            kind=first.site.kind,
+            space=first.site.space,
             verdict=EXACT if full else verdict.verdict,
             reason="" if full else verdict.reason,
             ours=_ours(entries),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import corpus_ways
+import numpy as np
 import pytest
-from assembled import GROUPS, describe, disassemble, in_ptx, in_sass, same
-from counts import BY_LAUNCH, Totals, by_case, compare, compare_sites, matched, of_profiler, read_profile
-from harness import ROOT, Row
+from assembled import GROUPS, describe, disassemble, in_ptx, in_sass
+from counts import BY_LAUNCH, Totals, by_case, compare, compare_roads, compare_sites, matched, of_profiler, of_sites, read_profile
+from harness import RESULTS, ROOT, Row
 from ncu import UNTOUCHED, Counted, Disassembled, Profiled, Report, parse
 from sitewise import EXECUTIONS, METRICS, Code
 
@@ -88,54 +92,91 @@ def test_an_asynchronous_copy_loads_from_global_memory() -> None:
     assert describe(kernel["global load"]) == "1 LDGSTS.E.BYPASS.128"
 
 
-def test_widths_decide_whether_accesses_are_the_same() -> None:
-    assert same(Counter({"ld.global.v4.f32": 1, "ld.global.u8": 2}), Counter({"LDG.E.128": 1, "LDG.E.U8": 2}))
-    assert same(Counter({"ld.shared.f64": 1}), Counter({"LDS.64": 1}))
-    assert not same(Counter({"ld.shared.f32": 4}), Counter({"LDS.128": 1}))
-
-
-def compared(mine: float, other: float, requests: tuple[float, float], ptx: str, sass: str) -> Row:
-    ours = Totals(dict.fromkeys(GROUPS, 0.0) | {"shared": requests[0]}, dict.fromkeys(GROUPS, 0.0) | {"shared": mine})
-    theirs = Totals({"shared": requests[1]}, {"shared": other})
-    listed = [{group: Counter({op: 1} if group == "shared" else {}) for group in GROUPS} for op in (ptx, sass)]
-    (row,) = compare("case", ours, theirs, *listed)
+def compared(mine: float, other: float, sites: float, ptx: str = "ld.shared.f32") -> Row:
+    """Of a launch with accesses to shared memory alone; `sites` is what the profiler has more at its sites."""
+    ours = Totals(dict.fromkeys(GROUPS, 0.0) | {"shared": 32.0}, dict.fromkeys(GROUPS, 0.0) | {"shared": mine})
+    theirs = Totals({"shared": 8.0}, {"shared": other})
+    listed = [{group: Counter({op: 1} if group == "shared" else {}) for group in GROUPS} for op in (ptx, "LDS.128")]
+    (row,) = compare("case", ours, theirs, dict.fromkeys(GROUPS, 0.0) | {"shared": sites}, *listed)
     return row
 
 
-def test_equal_accesses_must_have_equal_transactions() -> None:
-    assert compared(64, 64, (32, 32), "ld.shared.f32", "LDS").holds
-    assert not compared(64, 65, (32, 32), "ld.shared.f32", "LDS.128").holds
-    assert not compared(64, 65, (32, 31), "ld.shared.f32", "LDS").holds
+def test_totals_differ_by_what_the_sites_differ_by() -> None:
+    assert compared(64, 64, 0).holds
+    assert not compared(64, 65, 0).holds
+    assert not compared(64, 64, 1).holds
+    row = compared(64, 40, -24)
+    assert (row.value, row.reach, row.holds) == (0.0, 0.0, True)
+    assert row.note == "memlane 64, profiler 40, -24 of it at the sites; PTX: 1 ld.shared.f32; SASS: 1 LDS.128"
+    assert row.peer == {"memlane": 64, "requests": 32, "Nsight Compute": 40, "more at the sites": -24, "its requests": 8}
 
 
-def test_accesses_that_the_assembler_changed_stand_beside_each_other() -> None:
-    row = compared(64, 40, (32, 8), "ld.shared.f32", "LDS.128")
-    assert row.reach is None
-    assert row.note == "PTX: 1 ld.shared.f32; SASS: 1 LDS.128"
-    assert row.peer == {"memlane": 64, "requests": 32, "Nsight Compute": 40, "its requests": 8}
+def test_nothing_is_claimed_of_the_totals_of_atomics() -> None:
+    row = compared(64, 70, 0, "atom.shared.add.u32")
+    assert (row.value, row.reach) == (6.0, None)
+
+
+def test_the_listing_of_a_loop_that_the_assembler_unrolls_is_longer() -> None:
+    module = cuda(ROOT / "examples" / "spmv.cu")
+    name = next(name for name in module.kernels if "csr_scalar" in name)
+    ptx, sass = in_ptx(module, name), in_sass(disassemble(module, "sm_90"))[name]
+    assert sum(ptx["global load"].values()) < sum(sass["global load"].values())
+    assert sum(ptx["global store"].values()) == sum(sass["global store"].values()) == 1
+
+
+# -- lanes that part, by hand ------------------------------------------------------------------------------------------------------
+
+
+def sectors(rows: np.ndarray, together: np.ndarray) -> int:
+    """Sectors of 32 bytes in which the lanes that access `together` lie, each in its own row of numbers; both of shape (warps, 32)."""
+    columns = np.arange(rows.size).reshape(rows.shape)
+    touched = (rows * rows.size + columns) // 8
+    return sum(len(set(line[lanes])) for line, lanes in zip(touched, together, strict=True))
+
+
+def problem(kernel: str) -> tuple[Any, ...]:
+    return next(case for case in corpus_ways.GROUP.cases if case.kernel == kernel).problem(quick=False).arguments
+
+
+def result(case: str, metric: str) -> dict[str, float]:
+    rows = json.loads((RESULTS / "h200" / "counts.json").read_text())["rows"]
+    return next(row["peer"] for row in rows if (row["case"], row["metric"]) == (case, metric))
+
+
+def test_both_totals_of_ragged_are_right_by_hand() -> None:
+    """PTX has a loop of four numbers a turn and one for the rest; the assembler made of the first one of eight, behind it one of four. So
+    lanes with one turn and those with three, which have two behind them, meet in that, in rows that lie apart."""
+    _, _, lengths, _ = problem("ragged")
+    warps = lengths.reshape(-1, 32)
+    turns, rest = warps // 4, warps % 4
+    as_ptx = sum(sectors(0 * turns + 4 * turn, turns > turn) for turn in range(3))
+    as_assembled = sum(sectors(0 * turns + 4 * turn, turns >= 2) for turn in (0, 1)) + sectors(4 * (turns - 1), turns % 2 == 1)
+    beside = sectors(0 * turns, turns >= 0) + sum(sectors(4 * turns + number, rest > number) for number in range(3))
+    assert (as_ptx, as_assembled) == (5916, 7748)
+    seen = result("ragged", "global load, sectors: difference")
+    assert seen["memlane"] == 4 * as_ptx + beside
+    assert seen["Nsight Compute"] == 4 * as_assembled + beside
+
+
+def test_the_stores_of_left_early_lie_between_all_at_once_and_turn_by_turn() -> None:
+    _, _, a, _, _ = problem("left_early")
+    left = (a.cumsum(axis=0) > 20).argmax(axis=0).reshape(-1, 32)
+    by_turn = sum(sectors(0 * left, left == turn) for turn in range(len(a)))
+    requests = sum(len(set(warp)) for warp in left)
+    at_once = sectors(0 * left, left >= 0)
+    assert (len(left), at_once, requests, by_turn) == (512, 2048, 3645, 9423)
+    seen = result("left_early", "global store, sectors: difference")
+    for sectors_seen, requests_seen in ((seen["memlane"], seen["requests"]), (seen["Nsight Compute"], seen["its requests"])):
+        assert at_once < sectors_seen - at_once < by_turn  # the other store has all lanes at once
+        assert len(left) < requests_seen - len(left) < requests
+
+
+# -- site by site --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def transpose() -> Module:
     return cuda(ROOT / "examples" / "transpose.cu")
-
-
-def test_the_transposes_are_assembled_as_they_are_written(transpose: Module) -> None:
-    kernels = in_sass(disassemble(transpose, "sm_90"))
-    for name in transpose.kernels:
-        for group in GROUPS:
-            assert same(in_ptx(transpose, name)[group], kernels[name][group]), (name, group)
-
-
-def test_a_loop_that_the_assembler_unrolls_is_not() -> None:
-    module = cuda(ROOT / "examples" / "spmv.cu")
-    name = next(name for name in module.kernels if "csr_scalar" in name)
-    sass = in_sass(disassemble(module, "sm_90"))[name]
-    assert not same(in_ptx(module, name)["global load"], sass["global load"])
-    assert same(in_ptx(module, name)["global store"], sass["global store"])
-
-
-# -- site by site --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +238,20 @@ def test_lanes_that_come_in_smaller_groups_are_an_explanation(code: Code, name: 
     row = compare_sites("tiled", code.compared(name, counted.sites, Disassembled("tiled", tuple(instructions))))
     assert row.value == 1.0
     assert row.note.endswith(": the same lanes in 130 executions, not 128: the assembled code did not bring them together")
+
+
+def test_what_the_sites_have_more_is_summed_by_group(code: Code, name: str, counted: Counts) -> None:
+    profiled = changed(profile_like(code, name, counted), "LDS", METRICS["wavefronts"], 5)
+    profiled = changed(profiled, "STG.E", METRICS["sectors"], -3)
+    assert of_sites(code.compared(name, counted.sites, profiled)) == dict.fromkeys(GROUPS, 0.0) | {"shared": 5.0, "global store": -3.0}
+
+
+def test_the_roads_say_where_they_part(counted: Counts) -> None:
+    assert compare_roads("tiled", counted, counted).holds
+    sites = tuple(replace(one, sectors=one.sectors + 7) if one.site.op == "st.global.f32" else one for one in counted.sites)
+    row = compare_roads("tiled", counted, replace(counted, sites=sites))
+    (entry,) = (one for one in counted.sites if one.site.op == "st.global.f32")
+    assert (row.value, row.note) == (1.0, f"line {entry.site.line}, st.global.f32: sectors {entry.sectors}, emulator {entry.sectors + 7}")
 
 
 def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, counted: Counts) -> None:
