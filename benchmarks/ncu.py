@@ -1,4 +1,4 @@
-"""Nsight Compute: run a program under it, and read the table that it prints."""
+"""Nsight Compute: run a program under it once, and read what it says of each launch and of each of their instructions."""
 
 from __future__ import annotations
 
@@ -10,41 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memlane.lab.profiler import UNTOUCHED
-
-_FIRST_COLUMN = "ID"
-_NAME_COLUMN = "Kernel Name"
-
-
-@dataclass(frozen=True)
-class Profiled:
-    """One kernel launch as the profiler saw it."""
-
-    kernel: str
-    metrics: dict[str, float]
-    """Those that have a number, by name; sums over the device."""
-
-
-def parse(output: str) -> list[Profiled]:
-    """The launches in the output of `--csv --page raw`.
-
-    The table starts at the line whose first cell is `ID`; before it and between its lines may stand what the profiler (`==PROF==`) and
-    the program print. The line below the head holds units. Numbers may have thousands separators.
-    """
-    rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
-    head = next((number for number, row in enumerate(rows) if row and row[0] == _FIRST_COLUMN), None)
-    if head is None:
-        return []
-    names = rows[head]
-    launches = []
-    for row in rows[head + 1 :]:
-        cells = dict(zip(names, row, strict=False))
-        if not cells.get(_FIRST_COLUMN, "").strip().isdigit():
-            continue
-        metrics = {name: value for name, cell in cells.items() if "__" in name or name.startswith("memory_") for value in _number(cell)}
-        launches.append(Profiled(cells.get(_NAME_COLUMN, ""), metrics))
-    return launches
-
+from memlane.lab.profiler import UNTOUCHED, Profiled, number, parse
 
 # -- by instruction ------------------------------------------------------------------------------------------------------------
 
@@ -131,17 +97,7 @@ def parse_source(output: str) -> list[Disassembled]:
             if opcode:
                 address = int(cells[head.index("Address")], 16)
                 first = address if not launches[-1][1] else first
-                pairs = [
-                    (names[title], value) for title, cell in zip(head, cells, strict=True) if title in names for value in _number(cell)
-                ]
-                launches[-1][1].append(Counted(address - first, opcode[1], dict(pairs)))
+                found = {names[title]: number(cell) for title, cell in zip(head, cells, strict=True) if title in names}
+                metrics = {name: value for name, value in found.items() if value is not None}
+                launches[-1][1].append(Counted(address - first, opcode[1], metrics))
     return [Disassembled(name, tuple(instructions)) for name, instructions in launches]
-
-
-def _number(cell: str) -> list[float]:
-    """The number in a cell, or nothing. A metric with instances prints its sum first: `64 (1; 2; ...)`."""
-    text = cell.replace(",", "").partition("(")[0].strip()
-    try:
-        return [float(text)]
-    except ValueError:
-        return []

@@ -242,11 +242,11 @@ the program says something
 
 
 def test_counters_are_read_from_the_table_of_the_profiler() -> None:
-    launches = profiler.read(TABLE)
-    assert [hits_of(one) for one in launches] == [Hits(0.75, 4000), Hits(0.5, 2000)]
+    launches = profiler.parse(TABLE)
+    assert [hits_of(one.metrics) for one in launches] == [Hits(0.75, 4000), Hits(0.5, 2000)]
     assert hits_of({"l1tex__t_sector_hit_rate.pct": 87.5}) == Hits(0.875)
     assert hits_of({}) is None
-    assert profiler.read("==ERROR== nothing") == []
+    assert profiler.parse("==ERROR== nothing") == []
 
 
 def fake_profiler(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Counters of the hardware, by Nsight Compute around a program of its own.
+"""Counters of the hardware, by Nsight Compute around a program of its own, and the table that it prints.
 
     found = profile(["-m", "package.module"], ["l1tex__t_sector_hit_rate.pct"], kernel="render", timeout=60)
 
@@ -8,6 +8,7 @@ What cannot be counted is no error of a lab: `Counters.unknown` says why in one 
 from __future__ import annotations
 
 import csv
+import math
 import os
 import shutil
 import subprocess
@@ -48,26 +49,47 @@ def profile(arguments: Sequence[str], metrics: Sequence[str], kernel: str, timeo
         return Counters((), f"ncu did not end within {timeout:.0f} s")
     except OSError as error:
         return Counters((), f"ncu could not be started: {error.strerror}")
-    launches = tuple(read(done.stdout))
+    launches = tuple(one.metrics for one in parse(done.stdout))
     return Counters(launches) if launches else Counters((), _reason(done.stdout + done.stderr))
 
 
-def read(output: str) -> list[dict[str, float]]:
-    """The launches in the output of `--csv --page raw`: a line with the names of columns, one with units, and one for each launch; what the
-    program and the profiler print may stand anywhere between."""
+@dataclass(frozen=True)
+class Profiled:
+    """One kernel launch as the profiler saw it."""
+
+    kernel: str
+    """As the column `Kernel Name` has it."""
+    metrics: dict[str, float]
+    """Those that have a number, by name; of a metric with instances the sum that the profiler makes of them."""
+
+
+def parse(output: str) -> list[Profiled]:
+    """The launches in the output of `--csv --page raw`.
+
+    A line with the names of columns, of which the first is `ID`, one with units, and one for each launch; what the profiler (`==PROF==`)
+    and the program print may stand anywhere between.
+    """
     rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
     head = next((number for number, row in enumerate(rows) if row and row[0] == "ID"), None)
     if head is None:
         return []
-    launches = [dict(zip(rows[head], row, strict=False)) for row in rows[head + 1 :] if row and row[0].isdigit()]
-    return [{name: value for name, cell in one.items() if "__" in name for value in _number(cell)} for one in launches]
+    launches = [dict(zip(rows[head], row, strict=False)) for row in rows[head + 1 :] if row and row[0].strip().isdigit()]
+    return [Profiled(one.get("Kernel Name", ""), _metrics(one)) for one in launches]
 
 
-def _number(cell: str) -> list[float]:
+def _metrics(cells: dict[str, str]) -> dict[str, float]:
+    """Columns of metrics are in small letters with underscores, `l1tex__t_sectors.sum`; what a launch is has words, `Block Size`."""
+    metrics = {name: number(cell) for name, cell in cells.items() if name == name.lower() and "_" in name}
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def number(cell: str) -> float | None:
+    """The number in a cell, None if there is none: `1,024`, or `64 (1; 2; 61)` for a metric with instances, whose sum stands first."""
     try:
-        return [float(cell.replace(",", ""))]
+        value = float(cell.replace(",", "").partition("(")[0])
     except ValueError:
-        return []
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _reason(said: str) -> str:
