@@ -6,6 +6,8 @@ import csv
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,7 +16,8 @@ from memlane.errors import CommandError
 from memlane.lab import Machine, Result, Row, Table
 from memlane.lab.chip_file import chip_file, write_chip
 from memlane.lab.figures import Bars
-from memlane.lab.result import problems
+from memlane.lab.result import problems, reached_on
+from memlane.launch import Target
 
 SOURCE = "measured: 2026-11-21, driver 580.1, CUDA 13.0, memlane lab latency"
 RESULT = Result(
@@ -30,6 +33,14 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of the user's own chips."""
     monkeypatch.setenv("MEMLANE_CHIPS", str(tmp_path / "chips"))
     return tmp_path / "chips"
+
+
+@pytest.mark.parametrize(("name", "modelled", "reach"), [("h200", False, 290.0), ("h200", True, None), ("gtx680", False, None)])
+def test_a_reach_is_asked_of_the_gpu_that_it_was_stated_for(name: str, modelled: bool, reach: float | None) -> None:
+    where = cast("Target", SimpleNamespace(chip=chip.load(name), modelled=modelled))
+    near, far = reached_on("h200", where, RESULT.rows)
+    assert (near, far.value, far.note) == (RESULT.rows[0], 300.0, "far")
+    assert (far.reach, far.holds) == (reach, reach is None)
 
 
 def test_a_result_is_json_csv_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

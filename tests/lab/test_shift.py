@@ -144,7 +144,7 @@ def test_a_quick_run_of_one_pattern(emulator: Target) -> None:
     assert {"excluded-1", "excluded-16", "included-1", "included-16", "probes", "tables", "wavefronts", "all"} <= set(result.tables)
     rows = {row.case: row for row in result.rows}
     four = rows["stride, read of 4 bytes, 32 warps, 16 accesses"]
-    assert four.reach == 20.0
+    assert four.reach is None  # stated for an H200, not for its model
     assert four.value is not None
     assert four.value > 15
     assert "read-4-excluded-16" in result.figures

@@ -15,8 +15,8 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,13 @@ class Row:
         value = asdict(self)
         value["holds"] = self.holds
         return value
+
+
+def reached_on(chip: str, target: Target, rows: Iterable[Row]) -> list[Row]:
+    """Rows of which the reach was stated for a GPU, `chip`: measured on another one, or by the model of one, they have no reach, since
+    nobody said what is to be reached there."""
+    stated = target.chip.name == chip and not target.modelled
+    return [row if stated else replace(row, reach=None) for row in rows]
 
 
 DOCUMENT_KEYS = ("benchmark", "command", "commit", "chip", "driver", "cuda", "date", "rows")

@@ -12,7 +12,7 @@ from memlane.lab.reduction.ladder import STEPS
 from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder
 from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
 from memlane.lab.reduction.tables import Found, figures, rows, tables
-from memlane.lab.result import Result, Row
+from memlane.lab.result import Result, Row, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 from memlane.targets import target as target_of
@@ -60,7 +60,7 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
                 part(target, request, effort, settings, found)
             except MemlaneError as error:  # what was measured before is kept
                 failed.append(Row(name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
-    return Result("reduction", (*rows(found), *failed), tables(found), figures(found))
+    return Result("reduction", (*reached_on("h200", target, rows(found)), *failed), tables(found), figures(found))
 
 
 def _ladder(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from memlane.errors import MemlaneError
-from memlane.lab.result import Result, Row
+from memlane.lab.result import Result, Row, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
@@ -55,7 +55,8 @@ def run(target: Target, request: Request) -> Result:
         except MemlaneError as error:  # what was measured before is kept
             failed.append(Row(kernel.name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
     made = tables(bench, measured, found, max(effort.warps))
-    return Result("shift", (*rows(measured, found, made, max(effort.warps)), *failed), made, figures(measured))
+    numbers = reached_on("h200", target, rows(measured, found, made, max(effort.warps)))
+    return Result("shift", (*numbers, *failed), made, figures(measured))
 
 
 SHIFT = Lab("shift", "What shifts and other layouts of shared memory gain, and what their addresses cost.", CASES, run)

@@ -16,7 +16,7 @@ SPEED_UP, OF_RAP, PUBLISHED = "speed-up over no shift", "cycles over those of ra
 EACH = "cycles of the block for each wavefront"
 PLAIN, PLACED = "cycles without a shift", "speed-up over no shift by the place of the table"
 REACH = {4: 20.0, 8: 15.0}
-"""Speed-up for stride by width: the most warps, 16 accesses of each, address excluded."""
+"""Speed-up on an H200 for stride by width: the most warps, 16 accesses of each, address excluded."""
 SLIDES = {False: 23.0, True: 2.3}
 """What was published for stride and the better of RAS and RAP, with the address excluded and included."""
 _ADDRESS = {"excluded": False, "included": True}
