@@ -22,6 +22,7 @@ from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
+from memlane.driver.tensor_map import encode
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import (
@@ -37,6 +38,7 @@ from memlane.launch import (
     Stream,
     Target,
     Texels,
+    Tiling,
     Timeline,
 )
 from memlane.ptx import Module
@@ -179,6 +181,10 @@ class Device(Target):
         with self._current(f"a surface over a {texels}"):
             bound = bind_surface(image, self._context)
         return bound.handle, bound
+
+    def encode_tensor_map(self, tiling: Tiling) -> bytes:
+        with self._current(f"a tensor map: {tiling}"):
+            return encode(tiling)
 
     # -- modules -------------------------------------------------------------------------------------------------------------
 

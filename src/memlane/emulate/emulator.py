@@ -22,9 +22,10 @@ from memlane.emulate.run.faults import with_origin
 from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer, Memory
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
+from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import Textures
 from memlane.errors import BadLaunch, LaunchError, SourceError
-from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Timeline
+from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
 from memlane.ptx import Function, Module
 from memlane.source import Source
 
@@ -121,6 +122,9 @@ class Emulator(Target):
 
     def _host(self, address: int, texels: Texels) -> int:
         return int(self.memory.view(address, texels.nbytes).ctypes.data)
+
+    def encode_tensor_map(self, tiling: Tiling) -> bytes:
+        return encode(tiling)
 
     # -- modules -----------------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ FINISHED, PAUSED, BROKEN = range(3)
 
 # Kinds of fault.
 NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED, INTERRUPTED = range(13)
-BAD_TEXTURE, BEYOND = 13, 14
+BAD_TEXTURE, BEYOND, BAD_TENSOR_MAP = 13, 14, 18
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6}
 """Numbers of state spaces in faults and access rows."""
@@ -65,6 +65,29 @@ TEXTURE = np.dtype(
 )
 """A texture or surface: `host` is where its texels lie, in C order; `kind` a bit that says what it is, 0 if it is no more; `extents` and
 `modes` are those of x, y and z (see `runtime.texture`)."""
+
+TENSOR_MAP = np.dtype(
+    [
+        ("mark", "u8"),
+        ("address", "u8"),
+        ("strides", "u8", 4),
+        ("extents", "u8", 5),
+        ("filling", "u8"),
+        ("taken", "u2", 5),
+        ("steps", "u1", 5),
+        ("rank", "u1"),
+        ("element", "u1"),
+        ("element_bytes", "u1"),
+        ("swizzle", "u1"),
+        ("rest", "u1", 13),
+    ],
+    align=True,
+)
+"""A tensor map, x first: `strides` are bytes from y on, `taken` how many elements of each axis a box has and `steps` how far apart those
+lie; `element` is the number of their type in `launch.tensor_map.ELEMENTS`, `filling` 8 bytes of what lies outside, `swizzle` the number of
+bits that change places. It says all itself, so that kernels may copy it about."""
+TENSOR_MAP_MARK = 0x70616D_65_6C6974_6D
+"""The first word of each: what a GPU makes has another."""
 
 CREW = np.dtype(
     [

@@ -1,6 +1,6 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- texture <- arguments <- checked <- observe <- prepared <- kernel <- target.
+Order inside: schedule <- array <- texture, tensor_map <- arguments <- checked <- observe <- prepared <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
@@ -26,12 +26,15 @@ from memlane.launch.schedule import (
     Timeline,
 )
 from memlane.launch.target import Graph, Target
+from memlane.launch.tensor_map import ELEMENTS, SWIZZLES, TensorMap, Tiling
 from memlane.launch.texture import Sampling, Surface, Texels, Texture
 
 __all__ = [
     "ACCESS_DTYPE",
     "COUNT_FIELDS",
+    "ELEMENTS",
     "EXAMPLE_DTYPE",
+    "SWIZZLES",
     "Actor",
     "Argument",
     "Copy",
@@ -55,8 +58,10 @@ __all__ = [
     "Stream",
     "Surface",
     "Target",
+    "TensorMap",
     "Texels",
     "Texture",
+    "Tiling",
     "Timeline",
     "find_kernel",
     "following",

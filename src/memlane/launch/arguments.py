@@ -12,6 +12,7 @@ import numpy as np
 from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
 from memlane.launch.schedule import Argument
+from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from memlane.launch.texture import Surface, Texture
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, Variable
 
@@ -27,9 +28,9 @@ def pack(
     """The values as arguments of `kernel`, one for each parameter.
 
     A pointer parameter takes an array of the target, or any object whose device memory the target recognises; a parameter of 64 bits also
-    a texture or a surface of the target, whose handle the kernel gets; an integer or
-    floating-point parameter takes a Python or NumPy number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes
-    or a NumPy value of its size. A `convention` says which values stand for several parameters, and that parameters are left over which
+    a texture or a surface of the target, whose handle the kernel gets; an integer or floating-point parameter takes a Python or NumPy
+    number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of its size, or a tensor map of
+    the target. A `convention` says which values stand for several parameters, and that parameters are left over which
     no value stands for: those are zero. Raises BadLaunch that names the position and what would do.
     """
     forms = (Single(),) * len(params) if convention is None else convention.arguments
@@ -98,6 +99,8 @@ def _describe(param: Variable) -> str:
 
 
 def _pack_one(where: str, param: Variable, value: object, target: Target) -> Argument:
+    if isinstance(value, TensorMap):
+        return _tensor_map(where, param, value, target)
     if param.shape is not None:
         return _by_value(where, param, value)
     kind = SCALAR_TYPES[param.type]
@@ -125,6 +128,17 @@ def _handle(where: str, param: Variable, value: Texture | Surface, target: Targe
     if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f" or ".ptr" in param.attributes:
         raise BadLaunch(f"{where} is a {what}, a handle of 64 bits, but the parameter is {_describe(param)}")
     return Argument(struct.pack("<Q", value.handle), f"{what}: {value.texels}", value)
+
+
+def _tensor_map(where: str, param: Variable, value: TensorMap, target: Target) -> Argument:
+    if value.target is not target:
+        raise BadLaunch(f"{where} is a tensor map of {value.target.name}, the kernel runs on {target.name}; make it there")
+    if param.nbytes != TENSOR_MAP_BYTES or param.shape is None or (param.align or 1) % TENSOR_MAP_ALIGNMENT:
+        raise BadLaunch(
+            f"{where} is a tensor map, {TENSOR_MAP_BYTES} bytes at a multiple of {TENSOR_MAP_ALIGNMENT}, but the parameter is "
+            f"{_describe(param)}: let the kernel take a `const __grid_constant__ CUtensorMap`"
+        )
+    return Argument(value.data, f"tensor map: {value.tiling}", value)
 
 
 def _pointer(where: str, param: Variable, memory: tuple[int, int], text: str, owner: object) -> Argument:

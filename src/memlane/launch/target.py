@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
+from memlane.launch.tensor_map import TensorMap, Tiling, make_tensor_map
 from memlane.launch.texture import Sampling, Surface, Texels, Texture, make_surface, make_texture
 from memlane.ptx import Module
 
@@ -127,6 +128,10 @@ class Target(ABC):
     def _no_images(self) -> BadLaunch:
         return BadLaunch(f"{self.name} has no textures and surfaces")
 
+    def encode_tensor_map(self, tiling: Tiling) -> bytes:
+        """The 128 bytes in which kernels of this target find a tensor map. A target without such copies keeps this."""
+        raise BadLaunch(f"{self.name} has no tensor maps")
+
     def elapsed_ns(self, run: Callable[[], None]) -> float:
         """How long the device works on what `run` launches on the default stream, between two events. BadLaunch where time is modelled."""
         raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
@@ -218,6 +223,28 @@ class Target(ABC):
         """A surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
         `Surface.numpy` gives what it holds."""
         return make_surface(self, source, channels, layered)
+
+    def tensor_map(
+        self,
+        source: object,
+        box: Sequence[int],
+        *,
+        element_strides: Sequence[int] | None = None,
+        swizzle: str = "none",
+        promotion: str = "none",
+        fill: str = "zeros",
+        element: str = "",
+        shape: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> TensorMap:
+        """A tensor map of a device array, of which kernels copy boxes between global and shared memory (`cp.async.bulk.tensor`, sm_90).
+
+        `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is taken.
+        `swizzle` (`none`, `32B`, `64B`, `128B`) says how rows of a box lie in shared memory, `promotion` how much L2 fetches, `fill`
+        (`zeros` or `nan`) what loads find outside. `element` names the type where NumPy has none (`bf16`); `shape` and `strides` (in bytes,
+        as NumPy's) describe a part of the array, such as rows without their padding. Raises BadLaunch for what no tensor map can be.
+        """
+        return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
 
     def load(self, module: Module) -> LoadedModule:
         """The module on this target, ready to launch its kernels. TypeError for what is no module."""

@@ -25,6 +25,8 @@ _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
 """warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
 _ATOMICS = (ATOMIC, "compare_swap", "increment")
 """Kinds of access that the caches treat alike."""
+SECTOR_SHIFT = 5
+"""Sectors of 32 bytes, on all chips that copy boxes."""
 NEW_PAGE = ir.FunctionType(VOID, [])
 """A function of Python that gives the launch room for more rows."""
 
@@ -176,6 +178,32 @@ def _raise(e: Emit, row: Value, name: str, to: Value) -> None:
     """Make a field no less than `to`."""
     place = e.at(row, _FIELD[name])
     e.store(e.intrinsic("umax", [e.load(place, typ=I64), to]), place)
+
+
+@cache
+def count_box(keeps_rows: bool) -> Helper:
+    """`(warp, sectors, touched, lanes, site, issue)`: count copies of boxes, with 32 i64 of sectors and of bytes."""
+
+    def build(e: Emit, warp: Value, sectors: Value, touched: Value, lanes: Value, site: Value, issue: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
+            e.ret_void()
+        row, shift, total = _count_row(e, warp, site), constant(I64, SECTOR_SHIFT), e.variable(constant(I64, 0))
+        _add(e, row, "requests", constant(I64, 1))
+        _add(e, row, "lanes", e.zext(e.popcount(lanes), I64))
+        with e.each_lane(lanes) as lane:
+            count, nbytes = (e.load(e.element(source, lane, I64), typ=I64) for source in (sectors, touched))
+            total.set(e.add(total.get(), count))
+            _add(e, row, "bytes", nbytes)
+            _add(e, row, "ideal_sectors", e.lshr(e.add(nbytes, constant(I64, (1 << SECTOR_SHIFT) - 1)), shift))
+        _add(e, row, "sectors", total.get())
+        if keeps_rows:
+            origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin")
+            when = e.add(issue, origin)
+            most = constant(I64, 0xFFFF)
+            kept = e.trunc(e.intrinsic("umin", [total.get(), most]), I32)
+            invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), lanes, when, when, kept, constant(I32, 0))
+
+    return Helper(f"memlane_count_box_{keeps_rows:d}", VOID, (POINTER, POINTER, POINTER, I32, I32, I64), build)
 
 
 @helper("count_branch", VOID, POINTER, I32, I32, I32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.accounting import accounting, accounting_part, count_branch
+from memlane.emulate.observe.accounting import accounting, accounting_part, count_box, count_branch
 from memlane.ptx.access import access_kind
 
 
@@ -27,6 +27,13 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
     load = accounting(k.chip, k.layers, "global", LOAD_PAST_L1 if k.instruction.has("cg") else LOAD)
     loaded = k.call(load, k.warp, *source, k.active, size, site, k.start)
     k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
+
+
+def account_box(k: Lowering, sectors: Value, touched: Value) -> None:
+    """Account for copies of boxes, of which 32 i64 each are the sectors and the bytes in global memory: one request. When they are complete
+    nobody models."""
+    if k.layers.counts:
+        k.call(count_box(k.layers.accesses), k.warp, sectors, touched, k.active, constant(I32, k.index), k.start)
 
 
 def account_texture(k: Lowering, nbytes: int) -> None:

@@ -12,6 +12,7 @@ from memlane.emulate.layout import (
     ASSERTION,
     BAD_BARRIER,
     BAD_CALL,
+    BAD_TENSOR_MAP,
     BAD_TEXTURE,
     BARRIERS,
     BEYOND,
@@ -31,6 +32,7 @@ from memlane.emulate.layout import (
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import STACK_BYTES
 from memlane.emulate.run.memory import Allocation
+from memlane.emulate.run.tensor_maps import map_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
@@ -74,6 +76,9 @@ def raise_fault(
         raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
     if kind == BAD_TEXTURE:
         trouble = handle_trouble(emulator.textures, int(context["fault_address"]), int(context["fault_bytes"]))
+        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")
+    if kind == BAD_TENSOR_MAP:
+        trouble = map_trouble(int(context["fault_address"]), int(context["fault_bytes"]))
         raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")
     if kind == BEYOND or (kind == MISALIGNED and fault.instruction.form.effect == "surface"):
         words = [int(context[name]) for name in ("fault_address", "fault_space", "fault_bytes")]

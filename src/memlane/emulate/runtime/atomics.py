@@ -152,3 +152,44 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
     kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
     return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}", VOID, arguments, build)
+
+
+def _smaller_short(name: str, relation: str) -> _Combine:
+    """The smaller or the larger of two f16 or bf16: a number wins over what is none, and -0 is smaller than +0."""
+    infinity = 0x7C00 if name == "f16" else 0x7F80
+
+    def combine(e: Emit, old: Value, b: Value, c: Value) -> Value:
+        kind = old.type
+        magnitudes = [e.and_(value, constant(kind, 0x7FFF)) for value in (old, b)]
+        old_is_none, b_is_none = (e.icmp_unsigned(">", value, constant(kind, infinity)) for value in magnitudes)
+        # As integers, negative ones with their other bits turned around, they are in order.
+        old_key, b_key = (e.xor(value, e.and_(e.ashr(value, constant(kind, 15)), constant(kind, 0x7FFF))) for value in (old, b))
+        b_wins = e.or_(old_is_none, e.and_(e.icmp_signed(relation, b_key, old_key), e.not_(b_is_none)))
+        chosen = e.select(b_wins, b, old)
+        return e.select(e.and_(old_is_none, b_is_none), constant(kind, 0x7FFF), chosen)
+
+    return combine
+
+
+def reduce_element(e: Emit, operation: str, type_name: str, pointer: Value, operand: Value, are_several: Value) -> None:
+    """Combine the element at one host address in global memory with that at another; `are_several`: i1, whether other workers may come in
+    between."""
+    scalar = SCALAR_TYPES[type_name]
+    is_short = type_name in ("f16", "bf16")
+    is_float = scalar.kind == "f" and not is_short
+    element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
+    if is_short:
+        combine = _add_short(type_name) if operation == "add" else _smaller_short(type_name, "<" if operation == "min" else ">")
+    else:
+        combine = _combine(operation, "f" if is_float else scalar.kind)
+    name = "" if scalar.kind == "f" else _name_for_llvm(operation, scalar.kind)
+    b = e.load(operand, typ=element)
+
+    def change(old: Value) -> Value:
+        return _add_single(e, old, b, constant(I1, 1)) if element == F32 else combine(e, old, b, b)
+
+    with e.if_else(are_several) as (together, alone):
+        with together:
+            _together(e, pointer, element, name, [b, b], change)
+        with alone:
+            e.store(change(e.load(pointer, typ=element)), pointer)

@@ -117,4 +117,9 @@ def cp_async_bulk(k: Lowering) -> None:
     lanes, site = check_bulk_copy(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
     k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
     if k.has("mbar"):
-        _mbarrier(k, "complete_tx", e.zext(sizes, vector(I64)), "mbar")
+        complete_bytes(k, e.zext(sizes, vector(I64)))
+
+
+def complete_bytes(k: Lowering, counts: Value) -> None:
+    """Let so many bytes, 32 i64, have arrived at the barrier that a copy names."""
+    _mbarrier(k, "complete_tx", counts, "mbar")

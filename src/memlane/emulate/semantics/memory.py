@@ -146,7 +146,13 @@ def st(k: Lowering) -> None:
     account(k, space, pointer, distance, scalar.nbytes * len(sources))
 
 
-@semantics(_SECTION + "prefetch-prefetchu", _SECTION + "applypriority", _SECTION + "discard", _SECTION + "cp-async-bulk-prefetch")
+@semantics(
+    _SECTION + "prefetch-prefetchu",
+    _SECTION + "applypriority",
+    _SECTION + "discard",
+    _SECTION + "cp-async-bulk-prefetch",
+    _SECTION + "cp-async-bulk-prefetch-tensor",
+)
 def hint(k: Lowering) -> None:
     """Hints to the caches change no value."""
 

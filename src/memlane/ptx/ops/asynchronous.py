@@ -57,6 +57,15 @@ OPS = (
         spaces="map:global src:shared",
     )
     .where(dim=_COORDINATES, mode="tile"),
+    op("cp.reduce.async.bulk.tensor", manual=_SECTION + "cp-reduce-async-bulk-tensor", effect="copy", types="policy:-")
+    .form(
+        "cp.reduce.async.bulk.tensor.dim.global.shared::cta.op{.mode}.bulk_group{.L2::cache_hint} [map, coordinates], [src]{, policy}",
+        spaces="map:global src:shared",
+    )
+    .where(dim=_COORDINATES, mode="tile", op="add min max inc dec and or xor"),
+    op("cp.async.bulk.prefetch.tensor", manual=_SECTION + "cp-async-bulk-prefetch-tensor", effect="prefetch", types="policy:-")
+    .form("cp.async.bulk.prefetch.tensor.dim.L2.global{.mode}{.L2::cache_hint} [map, coordinates]{, policy}", spaces="map:global")
+    .where(dim=_COORDINATES, mode="tile"),
     op("cp.async.bulk.commit_group", manual=_SECTION + "cp-async-bulk-commit-group", effect="async").form("cp.async.bulk.commit_group"),
     op("cp.async.bulk.wait_group", manual=_SECTION + "cp-async-bulk-wait-group", effect="async", types="n:-").form(
         "cp.async.bulk.wait_group{.read} n"

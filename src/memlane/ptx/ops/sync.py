@@ -30,6 +30,8 @@ OPS = (
     .form("fence{.sem}.scope", sem="sc acq_rel acquire release")
     .form("fence.proxy.kind", kind="alias async")
     .form("fence.proxy.async.space", space="global shared::cta shared::cluster")
+    .form("fence.proxy.tensormap::generic.release.scope")
+    .form("fence.proxy.tensormap::generic.acquire.scope [a], size", types="size:-")
     .form("fence.mbarrier_init.release.cluster")
     .where(scope=_SCOPES),
     op("griddepcontrol", manual=_SECTION + "griddepcontrol", effect="fence")

@@ -1,0 +1,294 @@
+"""Copies of a box of an array between global and shared memory, by a tensor map (see `layout.TENSOR_MAP`).
+
+A box lies in shared memory row behind row, in pieces of 16 bytes; with a swizzle the lowest bits of a piece's number within its line of 128
+bytes are changed by those of the line's number (the exclusive or of both), as they stand in the address. Coordinates may be anything: what
+lies outside the array is filled by loads, and left alone by stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.ir as ir
+
+from memlane.emulate.check.cells import Shape
+from memlane.emulate.check.regions import checked
+from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, Variable, constant
+from memlane.emulate.layout import (
+    BAD_TENSOR_MAP,
+    BLOCK,
+    CONTEXT,
+    LANES,
+    MISALIGNED,
+    OUTSIDE,
+    SPACE_NUMBERS,
+    TENSOR_MAP,
+    TENSOR_MAP_MARK,
+    WARP,
+)
+from memlane.emulate.runtime.atomics import reduce_element
+from memlane.emulate.runtime.faults import fault, has_failed
+from memlane.emulate.runtime.helper import Helper, invoke
+from memlane.emulate.runtime.window import Window, address_of_lane
+from memlane.launch import ELEMENTS
+
+PIECE = 16
+BOX_ALIGNMENT = 128
+_HALF_MAP = 64
+_LINE_SHIFT = 3
+"""From the number of a piece in its line to that of the line: a line has 8 pieces."""
+_PIECE_SHIFT = 4
+_SECTOR_SHIFT = 5
+
+REDUCTIONS = {
+    "add": ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64"),
+    "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "and": ("u32", "s32", "u64", "s64"),
+    "or": ("u32", "s32", "u64", "s64"),
+    "xor": ("u32", "s32", "u64", "s64"),
+}
+"""Which elements a copy may reduce, by the operation."""
+NO_MAP, OTHER_RANK, OTHER_ELEMENT = range(1, 4)
+"""What can be wrong with a tensor map: told in the place of the number of bytes."""
+MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
+"""Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, and how many bytes of those are the
+array's."""
+RESULT_BYTES = 3 * 8 * LANES
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a copy does: `load`, `store` or one of `REDUCTIONS`, with so many coordinates; and whether the checker looks at it."""
+
+    operation: str
+    dimensions: int
+    checks: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}"
+
+
+@cache
+def tensor_copy(way: Way) -> Helper:
+    """`(warp, maps, distance, places, distance, coordinates, lanes, site, results)`: generic addresses of tensor maps, addresses of boxes
+    in shared memory, 32 i32 for each coordinate; into `results` go those of `MOVED`, `SECTORS` and `TOUCHED`."""
+
+    def build(
+        e: Emit,
+        warp: Value,
+        maps: Value,
+        ahead: Value,
+        places: Value,
+        behind: Value,
+        coordinates: Value,
+        mask: Value,
+        site: Value,
+        results: Value,
+    ) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret_void()
+        first = e.lowest_bit(mask)
+        window = Window(e, warp, "generic", site, address_of_lane(e, maps, ahead, first), _HALF_MAP)
+        with e.each_lane(mask) as lane:
+            address = address_of_lane(e, maps, ahead, lane)
+            with window.lane(lane, address) as record, window.lane(lane, e.add(address, constant(I64, _HALF_MAP))):
+                starts = [_coordinate(e, coordinates, axis, lane) for axis in range(way.dimensions)]
+                box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane))
+                box.inspect()
+                box.walk()
+                for at, variable in ((MOVED, box.moved), (SECTORS, box.sectors), (TOUCHED, box.touched)):
+                    e.store(variable.get(), e.element(e.at(results, at), lane, I64))
+
+    arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER)
+    return Helper(f"memlane_tensor_copy_{way.name}", VOID, arguments, build)
+
+
+def _coordinate(e: Emit, coordinates: Value, axis: int, lane: Value) -> Value:
+    return e.sext(e.load(e.element(e.at(coordinates, axis * 4 * LANES), lane, I32), typ=I32), I64)
+
+
+class _Box:
+    """Writes the code for one lane's box."""
+
+    def __init__(
+        self, e: Emit, way: Way, warp: Value, site: Value, lane: Value, record: Value, address: Value, starts: list[Value], place: Value
+    ) -> None:
+        self._e, self._way, self._warp, self._site, self._lane = e, way, warp, site, lane
+        self._record, self._address, self._starts, self._place = record, address, starts, place
+        zero = constant(I64, 0)
+        self.moved, self.sectors, self.touched = e.variable(zero), e.variable(zero), e.variable(zero)
+        self._size = self._field("element_bytes")
+        self._row_bytes = e.mul(self._field("taken"), self._size)
+        self._shared = Window(e, warp, "shared", site, place, PIECE)
+        self._array = Window(e, warp, "global", site, self._field("address"), 1)
+        with e.goto_entry_block():
+            self._addresses = e.local(ir.ArrayType(I64, LANES), align=64)
+            self._unused = e.local(ir.ArrayType(I8, PIECE * LANES), align=64)
+
+    def _field(self, name: str, index: int = 0) -> Value:
+        value = self._e.get(self._record, TENSOR_MAP, name, index)
+        return value if value.type == I64 else self._e.zext(value, I64)
+
+    # -- what may be wrong -------------------------------------------------------------------------------------------------------
+
+    def inspect(self) -> None:
+        """Leave with a fault if the instruction cannot use the map, or the place in shared memory."""
+        e = self._e
+        self._refuse_if(e.icmp_unsigned("!=", self._field("mark"), constant(I64, TENSOR_MAP_MARK)), NO_MAP)
+        self._refuse_if(e.icmp_unsigned("!=", self._field("rank"), constant(I64, self._way.dimensions)), OTHER_RANK)
+        if self._way.operation in REDUCTIONS:
+            known = constant(I1, 0)
+            for name in REDUCTIONS[self._way.operation]:
+                known = e.or_(known, self._is_element(name))
+            self._refuse_if(e.not_(known), OTHER_ELEMENT)
+        crooked = e.icmp_unsigned("!=", e.and_(self._place, constant(I64, BOX_ALIGNMENT - 1)), constant(I64, 0))
+        self._fail_if(crooked, MISALIGNED, self._place, BOX_ALIGNMENT, "shared")
+
+    def _is_element(self, name: str) -> Value:
+        return self._e.icmp_unsigned("==", self._field("element"), constant(I64, tuple(ELEMENTS).index(name)))
+
+    def _refuse_if(self, wrong: Value, reason: int) -> None:
+        self._fail_if(wrong, BAD_TENSOR_MAP, self._address, reason, "generic")
+
+    def _fail_if(self, wrong: Value, kind: int, address: Value, nbytes: int, space: str) -> None:
+        e = self._e
+        with e.if_then(wrong, likely=False):
+            numbers = (constant(I32, nbytes), constant(I32, SPACE_NUMBERS[space]))
+            invoke(e, fault, self._warp, constant(I32, kind), self._site, self._lane, address, *numbers)
+            e.ret_void()
+
+    # -- rows --------------------------------------------------------------------------------------------------------------------
+
+    def walk(self) -> None:
+        """Row after row, as they lie in shared memory."""
+        e, rows = self._e, constant(I64, 1)
+        for axis in range(1, self._way.dimensions):
+            rows = e.mul(rows, self._field("taken", axis))
+        with e.count(rows) as row:
+            with e.if_then(has_failed(e, self._warp), likely=False):
+                e.ret_void()
+            start, low, high = self._row(row)
+            nbytes = e.sub(high, low)
+            with e.if_then(e.icmp_unsigned("!=", nbytes, constant(I64, 0))):
+                self._count(e.add(start, low), nbytes)
+            self._pieces(e.mul(row, self._row_bytes), start, low, high)
+        self.moved.set(e.mul(rows, self._row_bytes))
+
+    def _row(self, row: Value) -> tuple[Value, Value, Value]:
+        """Where the row of this number begins in global memory, and from which of its bytes to which it is inside the array."""
+        e, zero = self._e, constant(I64, 0)
+        start, left, inside = self._field("address"), row, constant(I1, 1)
+        for axis in range(1, self._way.dimensions):
+            taken = self._field("taken", axis)
+            step = e.mul(e.urem(left, taken), self._field("steps", axis))
+            at = e.add(self._starts[axis], step)
+            inside = e.and_(inside, e.icmp_unsigned("<", at, self._field("extents", axis)))
+            start = e.add(start, e.mul(at, self._field("strides", axis - 1)))
+            left = e.udiv(left, taken)
+        x, taken = self._starts[0], self._field("taken")
+        low = e.intrinsic("smin", [e.intrinsic("smax", [e.neg(x), zero]), taken])
+        high = e.intrinsic("smin", [e.intrinsic("smax", [e.sub(self._field("extents"), x), zero]), taken])
+        some = e.and_(inside, e.icmp_signed("<", low, high))
+        start = e.add(start, e.mul(x, self._size))
+        return start, *(e.select(some, e.mul(edge, self._size), zero) for edge in (low, high))
+
+    def _count(self, address: Value, nbytes: Value) -> None:
+        e, shift = self._e, constant(I64, _SECTOR_SHIFT)
+        last = e.lshr(e.add(address, e.sub(nbytes, constant(I64, 1))), shift)
+        count = e.add(e.sub(last, e.lshr(address, shift)), constant(I64, 1))
+        self.sectors.set(e.add(self.sectors.get(), count))
+        self.touched.set(e.add(self.touched.get(), nbytes))
+
+    # -- pieces ------------------------------------------------------------------------------------------------------------------
+
+    def _pieces(self, offset: Value, start: Value, low: Value, high: Value) -> None:
+        """The pieces of a row, which lies `offset` bytes into the box; bytes `low` to `high` of it are inside the array."""
+        e, size = self._e, constant(I64, PIECE)
+        with e.count(e.lshr(self._row_bytes, constant(I64, _PIECE_SHIFT))) as number:
+            at = e.mul(number, size)
+            end = e.add(at, size)
+            begin = e.intrinsic("umin", [e.intrinsic("umax", [low, at]), end])
+            stop = e.intrinsic("umax", [e.intrinsic("umin", [high, end]), begin])
+            place = self._swizzled(e.add(self._place, e.add(offset, at)))
+            allowed = self._allowed(place, e.add(start, begin), e.sub(stop, begin))
+            with e.if_then(allowed), self._shared.lane(self._lane, place) as here:
+                self._piece(here, e.add(start, begin), e.sub(begin, at), e.sub(stop, begin))
+
+    def _swizzled(self, place: Value) -> Value:
+        e = self._e
+        piece = e.lshr(place, constant(I64, _PIECE_SHIFT))
+        mask = e.sub(e.shl(constant(I64, 1), self._field("swizzle")), constant(I64, 1))
+        changed = e.xor(piece, e.and_(e.lshr(piece, constant(I64, _LINE_SHIFT)), mask))
+        return e.shl(changed, constant(I64, _PIECE_SHIFT))
+
+    def _piece(self, here: Value, start: Value, within: Value, nbytes: Value) -> None:
+        """A piece at the host address `here`, of which `nbytes` from byte `within` on are those at `start` in global memory."""
+        e, is_load = self._e, self._way.operation == "load"
+        whole = e.icmp_unsigned("==", nbytes, constant(I64, PIECE))
+        if is_load:
+            with e.if_then(e.not_(whole), likely=False):
+                for half in (0, 8):
+                    e.store(self._field("filling"), e.at(here, half))
+        with e.if_then(e.icmp_unsigned("!=", nbytes, constant(I64, 0))), self._span(start, nbytes) as there:
+            here = e.at(here, within)
+            if self._way.operation in REDUCTIONS:
+                return self._reduce(here, there, nbytes)
+            source, target = (there, here) if is_load else (here, there)
+            with e.if_else(whole) as (entire, part):
+                with entire:
+                    for half in (0, 8):
+                        e.store(e.load(e.at(source, half), typ=I64, align=1), e.at(target, half), align=1)
+                with part, e.count(nbytes) as byte:
+                    e.store(e.load(e.at(source, byte), typ=I8), e.at(target, byte))
+        return None
+
+    @contextmanager
+    def _span(self, start: Value, nbytes: Value) -> Iterator[Value]:
+        """The body with the host address of some bytes of the array; they are all in one allocation, or there is a fault."""
+        e, further = self._e, self._e.sub(nbytes, constant(I64, 1))
+        with self._array.lane(self._lane, e.add(start, further)) as last, self._array.lane(self._lane, start) as first:
+            torn = e.icmp_unsigned("!=", e.sub(e.ptrtoint(last, I64), e.ptrtoint(first, I64)), further)
+            self._fail_if(torn, OUTSIDE, start, 1, "global")
+            yield first
+
+    def _reduce(self, here: Value, there: Value, nbytes: Value) -> None:
+        """Element after element."""
+        e, done = self._e, self._e.variable(constant(I64, 0))
+        context = e.get_pointer(e.get_pointer(self._warp, WARP, "block"), BLOCK, "context")
+        are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
+        with e.while_(lambda: e.icmp_unsigned("<", done.get(), nbytes)):
+            pointer, operand = e.at(there, done.get()), e.at(here, done.get())
+            for name in REDUCTIONS[self._way.operation]:
+                with e.if_then(self._is_element(name)):
+                    reduce_element(e, self._way.operation, name, pointer, operand, are_several)
+            done.set(e.add(done.get(), self._size))
+
+    # -- the checker ---------------------------------------------------------------------------------------------------------------
+
+    def _allowed(self, place: Value, start: Value, nbytes: Value) -> Value:
+        """i1: whether the checker lets a piece be copied between `place` in shared memory and `nbytes` from `start` on."""
+        e, way = self._e, self._way
+        allowed = e.variable(constant(I1, 1))
+        if way.checks:
+            is_load, updates = way.operation == "load", way.operation in REDUCTIONS
+            inner = Shape(4, 4, reads=not is_load, writes=is_load, strong=False, needs_value=not is_load)
+            self._check(allowed, "shared", inner, place)
+            for size in (4, 1):
+                outer = Shape(size, 1, reads=is_load or updates, writes=not is_load, strong=updates, needs_value=is_load or updates)
+                crooked = e.icmp_unsigned("!=", e.and_(e.or_(start, nbytes), constant(I64, 3)), constant(I64, 0))
+                with e.if_then(crooked if size == 1 else e.not_(crooked)), e.count(e.udiv(nbytes, constant(I64, size))) as number:
+                    self._check(allowed, "global", outer, e.add(start, e.mul(number, constant(I64, size))))
+        return allowed.get()
+
+    def _check(self, allowed: Variable, space: str, shape: Shape, address: Value) -> None:
+        e, alone = self._e, self._e.shl(constant(I32, 1), self._lane)
+        e.store(address, e.element(self._addresses, self._lane, I64))
+        go_on = invoke(e, checked(space, shape), self._warp, self._addresses, constant(I64, 0), alone, self._site, self._unused)
+        allowed.set(e.and_(allowed.get(), e.icmp_unsigned("!=", go_on, constant(I32, 0))))

@@ -1,0 +1,218 @@
+"""Tensor maps: what a kernel hands to the copies of Hopper that move a box of an array (`cp.async.bulk.tensor`, the TMA).
+
+    tiles = target.tensor_map(matrix, (64, 32), swizzle="128B")     # of a matrix of f32: boxes of 64 rows and 32 columns
+    kernel[grid, block](tiles, out)
+
+A kernel takes one where it has a parameter `const __grid_constant__ CUtensorMap`, 128 bytes. Shapes here are those of NumPy, the slowest
+axis first; coordinates in a kernel go the other way round, x first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memlane.errors import BadLaunch
+from memlane.launch.array import DeviceArray
+
+if TYPE_CHECKING:
+    from memlane.launch.target import Target
+
+TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
+"""Of a tensor map as a kernel parameter."""
+ELEMENTS: Mapping[str, int] = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+"""What an element can be, as PTX writes it, and its bytes."""
+SWIZZLES: Mapping[str, int] = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
+"""Bytes within which pieces of 16 bytes change places in shared memory."""
+PROMOTIONS: Mapping[str, int] = {"none": 0, "64B": 64, "128B": 128, "256B": 256}
+"""Bytes that L2 fetches at least from memory."""
+FILLS = ("zeros", "nan")
+_INTEGERS = {"u1": "u8", "i1": "u8", "u2": "u16", "i2": "u16", "u4": "u32", "i4": "s32", "u8": "u64", "i8": "s64"}
+_OF_DTYPES = {**_INTEGERS, "f2": "f16", "f4": "f32", "f8": "f64"}
+_MOST_DIMENSIONS, _MOST_BOX, _MOST_STEP, _PIECE, _MOST_EXTENT, _MOST_STRIDE = 5, 256, 8, 16, 1 << 32, 1 << 40
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """An array in device memory and the boxes in which it is copied. Axes are those of a kernel: the fastest first."""
+
+    address: int
+    element: str
+    """One of `ELEMENTS`."""
+    extents: tuple[int, ...]
+    """In elements; coordinates that are not below them are outside."""
+    strides: tuple[int, ...]
+    """In bytes, for all axes but the first, whose elements lie one behind another."""
+    box: tuple[int, ...]
+    """How many elements a copy walks over, in steps of `element_strides`."""
+    element_strides: tuple[int, ...]
+    swizzle: str = "none"
+    promotion: str = "none"
+    fill: str = "zeros"
+    """What loads find outside: `zeros`, or `nan`, a number that is none."""
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENTS[self.element]
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """How many elements of each axis a copy moves."""
+        return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))
+
+    @property
+    def box_bytes(self) -> int:
+        """What a box takes in shared memory, and what a barrier must expect for its load."""
+        return math.prod(self.taken) * self.element_bytes
+
+    def __str__(self) -> str:
+        """`boxes of 64 x 32 of f32[1024, 1024]`."""
+        shape = ", ".join(str(extent) for extent in reversed(self.extents))
+        return f"boxes of {' x '.join(str(extent) for extent in reversed(self.box))} of {self.element}[{shape}]"
+
+
+@dataclass(frozen=True, eq=False)
+class TensorMap:
+    """What `target.tensor_map` makes: pass it to a kernel that takes a `const __grid_constant__ CUtensorMap`."""
+
+    target: Target = field(repr=False)
+    tiling: Tiling
+    data: bytes = field(repr=False)
+    """The 128 bytes, as this target reads them: those of another mean nothing to it."""
+    owner: object = field(default=None, repr=False)
+    """What keeps the array alive."""
+
+
+def make_tensor_map(
+    target: Target,
+    source: object,
+    box: Sequence[int],
+    element_strides: Sequence[int] | None,
+    swizzle: str,
+    promotion: str,
+    fill: str,
+    element: str,
+    shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+) -> TensorMap:
+    """See `Target.tensor_map`."""
+    if target.chip.compute_capability < (9, 0):
+        major, minor = target.chip.compute_capability
+        raise BadLaunch(
+            f"tensor maps need sm_90, and {target.name} is sm_{major}{minor}: let threads copy (cp.async), or take a newer chip"
+        )
+    if isinstance(source, np.ndarray):
+        raise BadLaunch("a tensor map is of an array on the target, and this one lies on the host: copy it with target.array(x)")
+    array = source if isinstance(source, DeviceArray) else target.adopt(source)
+    if array.target is not target:
+        raise BadLaunch(f"the array lives on {array.target.name}, the tensor map would on {target.name}; copy it there with x.numpy()")
+    extents = array.shape if shape is None else tuple(int(extent) for extent in shape)
+    kind = _element_of(array, element)
+    tiling = Tiling(
+        array.address,
+        kind,
+        tuple(reversed(extents)),
+        _strides_of(extents, strides, ELEMENTS[kind]),
+        tuple(int(extent) for extent in reversed(box)),
+        (1,) * len(box) if element_strides is None else tuple(int(step) for step in reversed(element_strides)),
+        swizzle,
+        promotion,
+        fill,
+    )
+    _check_array(tiling, array)
+    _check_box(tiling)
+    if tiling.box_bytes > target.chip.launch_limits.max_shared_bytes:
+        raise BadLaunch(
+            f"a box of {' x '.join(map(str, box))} takes {tiling.box_bytes} bytes, and a block of {target.chip.name} has "
+            f"{target.chip.launch_limits.max_shared_bytes} of shared memory: copy several smaller ones"
+        )
+    return TensorMap(target, tiling, target.encode_tensor_map(tiling), array)
+
+
+def _element_of(array: DeviceArray, element: str) -> str:
+    kind = element or (
+        "bf16" if array.dtype.name == "bfloat16" else _OF_DTYPES.get(array.dtype.str[1:] if array.dtype.isnative else "", "")
+    )
+    if kind not in ELEMENTS:
+        raise BadLaunch(f"elements of a tensor map are one of {', '.join(ELEMENTS)}; got {element or array.dtype}: pass element=...")
+    if ELEMENTS[kind] != array.dtype.itemsize:
+        raise BadLaunch(
+            f"an array of {array.dtype} has elements of {array.dtype.itemsize} bytes, and {kind} has {ELEMENTS[kind]}: "
+            "pass an array whose elements are as wide"
+        )
+    return kind
+
+
+def _strides_of(shape: tuple[int, ...], strides: Sequence[int] | None, element_bytes: int) -> tuple[int, ...]:
+    """Those of a tiling from those of NumPy, C order if none are given."""
+    if strides is None:
+        return tuple(math.prod(shape[axis:]) * element_bytes for axis in range(len(shape) - 1, 0, -1))
+    if len(strides) != len(shape) or (strides and strides[-1] != element_bytes):
+        raise BadLaunch(
+            f"strides of a tensor map are bytes for each of its {len(shape)} axes, the last of them the {element_bytes} bytes of an "
+            f"element; got {tuple(strides)}"
+        )
+    return tuple(int(stride) for stride in reversed(strides[:-1]))
+
+
+def _check_array(tiling: Tiling, array: DeviceArray) -> None:
+    rank, shape = len(tiling.extents), tuple(reversed(tiling.extents))
+    if not 1 <= rank <= _MOST_DIMENSIONS:
+        raise BadLaunch(f"a tensor map has 1 to {_MOST_DIMENSIONS} dimensions, and the array has {rank}: join or split some with shape=...")
+    if any(not 1 <= extent <= _MOST_EXTENT for extent in shape):
+        raise BadLaunch(f"an array of shape {shape} has no tensor map: each extent is from 1 to 2^32")
+    if tiling.address % _PIECE:
+        raise BadLaunch(
+            f"the array begins at address {tiling.address:#x}, and a tensor map needs a multiple of {_PIECE}: "
+            "begin where one is, and give the rest to the coordinates"
+        )
+    for stride in tiling.strides:
+        if stride % _PIECE or not 0 < stride < _MOST_STRIDE:
+            raise BadLaunch(
+                f"an axis has a stride of {stride} bytes, and a tensor map needs multiples of {_PIECE} from {_PIECE} to 2^40: pad the rows "
+                f"to {-(-max(stride, 1) // _PIECE) * _PIECE} bytes, and say strides=... and the shape without the padding"
+            )
+    reach = sum((extent - 1) * stride for extent, stride in zip(tiling.extents, (tiling.element_bytes, *tiling.strides), strict=True))
+    if reach + tiling.element_bytes > array.nbytes:
+        raise BadLaunch(
+            f"shape {shape} with strides up to {max(tiling.strides, default=0)} reaches {reach + tiling.element_bytes} bytes far, and the "
+            f"array has {array.nbytes}: pass less, or a larger array"
+        )
+
+
+def _check_box(tiling: Tiling) -> None:
+    box, steps = tuple(reversed(tiling.box)), tuple(reversed(tiling.element_strides))
+    if len(box) != len(tiling.extents) or len(steps) != len(box):
+        raise BadLaunch(
+            f"the array has {len(tiling.extents)} axes, the box {len(box)} and its element strides {len(steps)}: give one "
+            "number for each axis"
+        )
+    if any(not 1 <= extent <= _MOST_BOX for extent in box):
+        raise BadLaunch(f"a box of {box} is too large or empty: each of its extents is from 1 to {_MOST_BOX}; copy several smaller ones")
+    if any(not 1 <= step <= _MOST_STEP for step in steps) or steps[-1] != 1:
+        raise BadLaunch(f"element strides {steps} cannot be: each is from 1 to {_MOST_STEP}, and that of the last axis is 1")
+    inner = tiling.box[0] * tiling.element_bytes
+    if inner % _PIECE:
+        raise BadLaunch(
+            f"rows of a box have {inner} bytes ({tiling.box[0]} x {tiling.element}), and a copy needs a multiple of {_PIECE}: "
+            f"make the box {-(-inner // _PIECE) * _PIECE // tiling.element_bytes} wide"
+        )
+    for name, chosen, known in (("swizzle", tiling.swizzle, SWIZZLES), ("promotion", tiling.promotion, PROMOTIONS)):
+        if chosen not in known:
+            raise BadLaunch(f"{name} of a tensor map is one of {', '.join(known)}; got {chosen!r}")
+    if tiling.fill not in FILLS or (tiling.fill == "nan" and "f" not in tiling.element):
+        raise BadLaunch(f"fill of a tensor map is zeros, or nan where elements are floats; got {tiling.fill!r} for {tiling.element}")
+    width = SWIZZLES[tiling.swizzle]
+    if width and inner != width:
+        raise BadLaunch(
+            f"rows of a box have {inner} bytes, and swizzle {tiling.swizzle} is for rows of {width}: make the box "
+            f"{width // tiling.element_bytes} wide, or take swizzle {_fitting(inner)}"
+        )
+
+
+def _fitting(inner: int) -> str:
+    return next((name for name, width in SWIZZLES.items() if width == inner), "none")

@@ -1,0 +1,210 @@
+"""Kernels that copy boxes by tensor maps, as the assembler takes them too, and what they should leave, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.launch import Target, TensorMap
+from memlane.ptx import Module, parse
+from tests.emulate.running import HEAD
+
+THREADS = 32
+SWIZZLE_ROWS = {"none": (1, 1), "32B": (4, 2), "64B": (2, 4), "128B": (1, 8)}
+"""How many rows of a box lie in one line of 128 bytes, and after how many lines the pattern is the same again."""
+
+
+def _head(dimensions: int, name: str) -> str:
+    coordinates = ", ".join(f"c{axis}" for axis in range(dimensions))
+    params = ", ".join(f".param .s32 p{axis}" for axis in range(dimensions))
+    reads = " ".join(f"ld.param.s32 c{axis}, [p{axis}];" for axis in range(dimensions))
+    return f"""{HEAD}
+.extern .shared .align 1024 .b8 tile[];
+.visible .entry {name}(.param .align 64 .b8 map[128], .param .u64 flat, .param .u32 bytes, {params}) {{
+    .reg .pred p, q; .reg .b32 t, a, n, v, w, {coordinates}; .reg .b64 m, o, s;
+    .shared .align 8 .b64 full;
+    {reads}
+    ld.param.u64 o, [flat]; ld.param.u32 n, [bytes]; mov.b64 m, map; cvta.param.u64 m, m;
+    mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; shl.b32 a, t, 2; mov.u32 w, tile;
+"""
+
+
+def _walk(body: str) -> str:
+    """`body` for each word of the box: `v` is its address in shared memory, `s` that in the flat array."""
+    return f"""
+loop:
+    setp.ge.u32 q, a, n; @q bra done;
+    add.u32 v, w, a; cvt.u64.u32 s, a; add.u64 s, o, s;
+    {body}
+    add.u32 a, a, {4 * THREADS}; bra loop;
+done:"""
+
+
+@cache
+def load_program(dimensions: int, space: str = "shared::cluster", begin: int = 0) -> Module:
+    """`load(map, flat, bytes, x, ...)`: fetch a box, `begin` bytes into shared memory, and write it to `flat` as it lies there."""
+    coordinates = ", ".join(f"c{axis}" for axis in range(dimensions))
+    text = f"""{_head(dimensions, "load")}
+    add.u32 w, w, {begin};
+    @p mbarrier.init.shared.b64 [full], 1;
+    @p fence.mbarrier_init.release.cluster;
+    @p prefetch.tensormap [m];
+    @p mbarrier.arrive.expect_tx.shared.b64 _, [full], n;
+    @p cp.async.bulk.tensor.{dimensions}d.{space}.global.tile.mbarrier::complete_tx::bytes [tile+{begin}], [m, {{{coordinates}}}], [full];
+    bar.sync 0;
+again:
+    mbarrier.try_wait.parity.shared.b64 q, [full], 0;
+    @!q bra again;
+    {_walk("ld.shared.u32 v, [v]; st.global.u32 [s], v;")}
+    ret;
+}}"""
+    return parse(text, f"load{dimensions}.ptx")
+
+
+@cache
+def store_program(dimensions: int, operation: str = "") -> Module:
+    """`store(map, flat, bytes, x, ...)`: put `flat` into shared memory and copy it to a box, or let it be reduced there."""
+    coordinates = ", ".join(f"c{axis}" for axis in range(dimensions))
+    name = f"cp.reduce.async.bulk.tensor.{dimensions}d.global.shared::cta.{operation}" if operation else ""
+    name = name or f"cp.async.bulk.tensor.{dimensions}d.global.shared::cta"
+    text = f"""{_head(dimensions, "store")}
+    {_walk("ld.global.u32 t, [s]; st.shared.u32 [v], t;")}
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @p {name}.tile.bulk_group [m, {{{coordinates}}}], [tile];
+    @p cp.async.bulk.commit_group;
+    @p cp.async.bulk.wait_group 0;
+    ret;
+}}"""
+    return parse(text, f"store{dimensions}.ptx")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One copy: shapes and coordinates in the order of NumPy."""
+
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    at: tuple[int, ...]
+    dtype: str = "f4"
+    swizzle: str = "none"
+    steps: tuple[int, ...] | None = None
+    element: str = ""
+    fill: str = "zeros"
+    padding: int = 0
+    """Elements behind each row that do not belong to the array."""
+    seed: int = field(default=1, compare=False)
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        return tuple(-(-extent // step) for extent, step in zip(self.box, self.steps or (1,) * len(self.box), strict=True))
+
+    def host(self) -> npt.NDArray[Any]:
+        """The array with its padding: bytes at random, but numbers where they are floats."""
+        shape = (*self.shape[:-1], self.shape[-1] + self.padding)
+        random = np.random.default_rng(self.seed)
+        if np.dtype(self.dtype).kind == "f":
+            return random.integers(-100, 100, shape).astype(self.dtype)
+        return random.integers(0, 256, (*shape, np.dtype(self.dtype).itemsize), np.uint8).view(self.dtype)[..., 0]
+
+    def tensor_map(self, target: Target, array: Any) -> TensorMap:
+        strides = array.numpy().strides if self.padding else None
+        shape = self.shape if self.padding else None
+        return target.tensor_map(
+            array,
+            self.box,
+            element_strides=self.steps,
+            swizzle=self.swizzle,
+            fill=self.fill,
+            element=self.element,
+            shape=shape,
+            strides=strides,
+        )
+
+    def indices(self) -> list[npt.NDArray[np.int64]]:
+        return [
+            start + step * np.arange(count)
+            for start, step, count in zip(self.at, self.steps or (1,) * len(self.box), self.taken, strict=True)
+        ]
+
+    def inside(self) -> npt.NDArray[np.bool]:
+        """Which elements of the box lie in the array."""
+        found = np.ones((), np.bool)
+        for index, extent in zip(self.indices(), self.shape, strict=True):
+            found = found[..., None] & ((index >= 0) & (index < extent))
+        return found
+
+    def clipped(self) -> tuple[npt.NDArray[np.int64], ...]:
+        return np.ix_(*(np.clip(index, 0, extent - 1) for index, extent in zip(self.indices(), self.shape, strict=True)))
+
+
+def placed(box: npt.NDArray[Any], swizzle: str) -> npt.NDArray[np.uint8]:
+    """The bytes of a box as they lie in shared memory: in each line of 128 bytes, pieces of 16 bytes that stand in the first one at place j
+    stand in line r at place j ^ (r mod n), counted within their row."""
+    in_line, period = SWIZZLE_ROWS[swizzle]
+    rows = np.ascontiguousarray(box).reshape(-1, box.shape[-1]).view(np.uint8)
+    pieces = rows.reshape(len(rows), -1, 16)
+    moved = np.empty_like(pieces)
+    for row, line in enumerate(pieces):
+        for place, piece in enumerate(line):
+            moved[row, place ^ (row // in_line % period)] = piece
+    return moved.reshape(-1)
+
+
+def loaded_box(case: Case, host: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[np.uint8]:
+    """What `load` should write."""
+    return placed(np.where(case.inside(), host[case.clipped()], np.array(outside, host.dtype)), case.swizzle)
+
+
+def run_load(target: Target, case: Case, space: str = "shared::cluster") -> npt.NDArray[np.uint8]:
+    """What `load` writes on a target."""
+    array = target.array(case.host())
+    tiles = case.tensor_map(target, array)
+    out = target.zeros(tiles.tiling.box_bytes, np.uint8)
+    kernel = target.load(load_program(len(case.shape), space))["load"]
+    kernel[1, THREADS, target.default_stream, tiles.tiling.box_bytes](tiles, out, tiles.tiling.box_bytes, *reversed(case.at))
+    return out.numpy()
+
+
+def run_store(target: Target, case: Case, box: npt.NDArray[Any], operation: str = "", host: npt.NDArray[Any] | None = None):
+    """The array after `store` of a box."""
+    array = target.array(case.host() if host is None else host)
+    tiles = case.tensor_map(target, array)
+    kernel = target.load(store_program(len(case.shape), operation))["store"]
+    flat = target.array(placed(box, case.swizzle))
+    kernel[1, THREADS, target.default_stream, tiles.tiling.box_bytes](tiles, flat, flat.nbytes, *reversed(case.at))
+    return array.numpy()
+
+
+def cases() -> Sequence[Case]:
+    """Boxes inside, at and beyond the edges; all swizzles; 1 to 5 dimensions; steps; types."""
+    found = [
+        Case((1000,), (64,), (0,)),
+        Case((1000,), (256,), (900,), "u1"),
+        Case((1000,), (64,), (-20,), "f8"),
+        Case((1000,), (64,), (2000,)),
+        Case((64, 40), (8, 16), (60, 30)),
+        Case((64, 40), (8, 16), (-3, -5), "i4"),
+        Case((64, 40), (8, 4), (10, 37), "f8"),
+        Case((50, 48), (16, 32), (45, 39), "u2", "64B", element="bf16"),
+        Case((50, 48), (16, 64), (3, 1), "f2", "128B", fill="nan"),
+        Case((50, 48), (32, 32), (-7, 20), "u1", "32B"),
+        Case((50, 48), (32, 32), (31, -9), "f4", "128B", fill="nan"),
+        Case((50, 48), (20, 16), (2, 5), "u4", "64B"),
+        Case((50, 47), (9, 8), (44, 41), "f4", "32B", padding=5),
+        Case((50, 48), (21, 16), (1, 3), "f4", steps=(4, 1)),
+        Case((7, 9, 24), (3, 4, 16), (5, -2, 12), "u2", "32B"),
+        Case((7, 9, 24), (5, 8, 16), (-1, 3, 2), "f4", "64B", steps=(2, 3, 1)),
+        Case((4, 5, 6, 16), (2, 3, 4, 8), (3, -1, 4, 9)),
+        Case((4, 5, 6, 16), (4, 1, 6, 16), (0, 4, -3, -1), "u8", "128B"),
+        Case((3, 4, 5, 6, 16), (2, 2, 3, 4, 16), (1, 3, -1, 4, 3), "i2", "32B"),
+        Case((3, 4, 5, 6, 16), (3, 2, 2, 2, 4), (-1, 2, 1, 0, 13), "f4", steps=(1, 2, 1, 2, 1)),
+    ]
+    return [
+        Case(**{**{name: getattr(case, name) for name in case.__dataclass_fields__}, "seed": number}) for number, case in enumerate(found)
+    ]

@@ -1,0 +1,182 @@
+"""Copies of boxes by tensor maps, against NumPy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memlane.errors import LaunchError
+from memlane.launch import Layers
+from tests.emulate.checking import check, kinds
+from tests.emulate.running import emulator
+from tests.emulate.tensor_boxes import THREADS, Case, cases, load_program, loaded_box, placed, run_load, run_store, store_program
+
+
+def test_boxes_are_loaded_as_the_array_says() -> None:
+    """Inside, at the edges and beyond them; what is outside is zero, or no number."""
+    target = emulator()
+    for case in cases():
+        host = case.host()
+        left = run_load(target, case)
+        wanted = loaded_box(case, host)
+        if case.fill == "nan":
+            outside = placed(np.broadcast_to(~case.inside(), case.taken).astype(f"u{host.dtype.itemsize}"), case.swizzle)
+            holes = outside.view(f"u{host.dtype.itemsize}") != 0
+            values = left.view(host.dtype)
+            assert holes.any(), case
+            assert np.isnan(values[holes]).all(), case
+            left = np.where(holes, 0, values).astype(host.dtype).view(np.uint8)
+        assert np.array_equal(left, wanted), case
+    assert {len(case.shape) for case in cases()} == {1, 2, 3, 4, 5}
+
+
+def test_boxes_are_stored_without_what_lies_outside() -> None:
+    target = emulator()
+    for case in cases():
+        host = case.host()
+        box = np.random.default_rng(case.seed + 100).integers(-100, 100, case.taken).astype(host.dtype)
+        left = run_store(target, case, box)
+        wanted = host.copy()
+        inside = np.broadcast_to(case.inside(), case.taken)
+        for place in zip(*np.nonzero(inside), strict=True):
+            wanted[tuple(index[at] for index, at in zip(case.indices(), place, strict=True))] = box[place]
+        assert np.array_equal(left.view(np.uint8), wanted.view(np.uint8)), case
+
+
+REDUCED = [
+    ("add", "u4"),
+    ("add", "f4"),
+    ("add", "f2"),
+    ("add", "f8"),
+    ("add", "i8"),
+    ("min", "i4"),
+    ("max", "u8"),
+    ("min", "f2"),
+    ("max", "f2"),
+    ("inc", "u4"),
+    ("dec", "u4"),
+    ("and", "u4"),
+    ("or", "u8"),
+    ("xor", "i4"),
+]
+COMBINED = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "inc": lambda old, b: np.where(old >= b, 0, old + 1),
+    "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - 1),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_boxes_are_reduced_element_by_element(threads: int) -> None:
+    target = emulator(threads=threads)
+    for operation, dtype in REDUCED if threads == 1 else REDUCED[:2]:
+        case = Case((30, 40), (8, 16), (25, 28), dtype, seed=3)
+        random = np.random.default_rng(5)
+        low = -50 if np.dtype(dtype).kind != "u" else 0
+        host, box = (random.integers(low, 60, shape).astype(dtype) for shape in (case.shape, case.box))
+        left = run_store(target, case, box, operation, host)
+        wanted = host.copy()
+        wanted[25:30, 28:40] = COMBINED[operation](host[25:30, 28:40], box[:5, :12])
+        assert np.array_equal(left, wanted), (operation, dtype)
+
+
+def test_sums_of_bfloat16_are_rounded_once() -> None:
+    """As bytes: sums of whole numbers that its eight bits hold are exact."""
+    case = Case((8, 16), (8, 16), (0, 0), "u2", element="bf16")
+    numbers = np.random.default_rng(2).integers(-60, 60, (2, 8, 16)).astype(np.float32)
+    host, box = ((one.view(np.uint32) >> 16).astype(np.uint16) for one in numbers)
+    left = run_store(emulator(), case, box, "add", host)
+    assert np.array_equal((left.astype(np.uint32) << 16).view(np.float32), numbers[0] + numbers[1])
+
+
+def test_a_box_may_begin_inside_the_pattern_of_its_swizzle() -> None:
+    """Pieces change places by their address, not by the number of their row: a box that begins one line later is turned by one."""
+    target = emulator()
+    case = Case((50, 48), (8, 32), (2, 3), swizzle="128B")
+    tiles = case.tensor_map(target, target.array(case.host()))
+    out = target.zeros(1024, np.uint8)
+    for begin in (128, 640):
+        target.load(load_program(2, begin=begin))["load"][1, THREADS, target.default_stream, 2048](tiles, out, 1024, 3, 2)
+        pieces = out.numpy().reshape(8, 8, 16)
+        plain = loaded_box(replace(case, swizzle="none"), case.host()).reshape(8, 8, 16)
+        for row in range(8):
+            for place in range(8):
+                assert np.array_equal(pieces[row, place ^ ((row + begin // 128) % 8)], plain[row, place])
+
+
+def test_sectors_of_a_box_are_those_of_its_rows() -> None:
+    target = emulator()
+    for case in cases():
+        array = target.array(case.host())
+        tiles = case.tensor_map(target, array)
+        nbytes = tiles.tiling.box_bytes
+        out = target.zeros(nbytes, np.uint8)
+        kernel = target.load(load_program(len(case.shape)))["load"]
+        seen = []
+        launch = kernel[1, THREADS, target.default_stream, nbytes].bind(tiles, out, nbytes, *reversed(case.at))
+        target.launch(replace(launch, layers=Layers(counts=True, report=seen.append)))
+        instructions = list(kernel.function.body.instructions())
+        (number,) = (index for index, one in enumerate(instructions) if one.has("tensor") and one.opcode == "cp")
+        requests, lanes, sectors, ideal = (int(value) for value in seen[0].counts[number][:4])
+        assert (requests, lanes) == (1, 1)
+        starts = np.arange(array.nbytes).reshape(*array.shape, array.dtype.itemsize)[..., 0]
+        inside = np.broadcast_to(case.inside(), case.taken)
+        wanted = 0
+        places = np.broadcast_to(starts[case.clipped()], case.taken)
+        for row, is_in in zip(places.reshape(-1, case.taken[-1]), inside.reshape(-1, case.taken[-1]), strict=True):
+            found = {(array.address + int(start) + byte) // 32 for start in row[is_in] for byte in (0, array.dtype.itemsize - 1)}
+            wanted += len(found)
+        assert sectors == wanted, case
+        assert ideal == math.ceil(int(inside.sum()) * array.dtype.itemsize / 32), case
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------------------------------------
+
+
+def _launch(target, module, name: str, tiles, nbytes: int, *at: int, shared: int | None = None) -> None:
+    flat = target.zeros(max(nbytes, 4), np.uint8)
+    target.load(module)[name][1, THREADS, target.default_stream, nbytes if shared is None else shared](tiles, flat, nbytes, *at)
+
+
+def test_faults_say_what_a_tensor_map_should_be() -> None:
+    target = emulator()
+    array = target.zeros((64, 32), np.float32)
+    tiles = target.tensor_map(array, (8, 32))
+    with pytest.raises(LaunchError, match=r"another number of dimensions"):
+        _launch(target, load_program(1), "load", tiles, 1024, 0)
+    with pytest.raises(LaunchError, match=r"no tensor map of an emulator: make it with target.tensor_map"):
+        _launch(target, load_program(1), "load", bytes(128), 1024, 0)
+    with pytest.raises(LaunchError, match=r"whose elements have no such reduction"):
+        _launch(target, store_program(2, "xor"), "store", tiles, 1024, 0, 0)
+    with pytest.raises(LaunchError, match=r"outside the block's \d+ bytes of shared memory"):
+        _launch(target, load_program(2), "load", tiles, 1024, 0, 0, shared=512)
+
+
+def test_a_dropped_array_is_noticed() -> None:
+    target = emulator()
+    array = target.zeros((64, 32), np.float32)
+    tiles = target.tensor_map(array, (8, 32))
+    data = tiles.data
+    _launch(target, load_program(2), "load", data, 1024, 0, 0)
+    del array, tiles
+    with pytest.raises(LaunchError, match=r"allocation"):
+        _launch(target, load_program(2), "load", data, 1024, 0, 0)
+
+
+def test_the_checker_sees_what_a_box_reads_and_writes() -> None:
+    target = emulator()
+    written, fresh = target.array(np.ones((16, 40), np.float32)), target.empty((16, 40), np.float32)
+    out = target.zeros(512, np.uint8)
+    for array, wanted in ((written, False), (fresh, True)):
+        tiles = target.tensor_map(array, (8, 16))
+        kernel = target.load(load_program(2))["load"]
+        found = kinds(check(kernel[1, THREADS, target.default_stream, 512], tiles, out, 512, 30, 12))
+        assert any(kind.startswith("uninit") or "never" in kind for kind, _ in found) is wanted, found
