@@ -263,10 +263,10 @@ def test_a_form_that_the_assembler_refuses_is_a_row_without_a_value() -> None:
 
 
 def test_what_the_emulator_refuses_is_found_without_compiling() -> None:
-    body = ".reg .b32 a; mov.b32 a, 1; wgmma.fence.sync.aligned; not.b32 a, a; ret;"
+    body = ".reg .b32 a; mov.b32 a, 1; vadd4.u32.u32.u32 a, a, a, a; not.b32 a, a; ret;"
     found = parse(f"{HEAD}.visible .entry k() {{ {body} }}", "k.ptx")
     assert list(refusals(found, found.kernels["k"])) == [1]
-    assert "wgmma.fence" in refusals(found, found.kernels["k"])[1]
+    assert "vadd4" in refusals(found, found.kernels["k"])[1]
 
 
 def test_a_quick_run_compares_with_the_oracle(quick: Callable[..., list[dict[str, Any]]]) -> None:
@@ -297,7 +297,7 @@ def test_the_page_tells_emulated_from_not_and_checked_from_not(tmp_path: Path) -
     assert lines["not.type d, a"].endswith("| 4 forms | yes, 2 forms, 2026-11-21 |")
     assert lines["shl.type d, a, b"].endswith("| 3 forms | **differs** in 1 of 1 forms, 2026-11-21: `shl.b64` |")
     assert lines["and.type d, a, b"].endswith("| 4 forms | no |")
-    assert lines["wgmma.fence.sync.aligned"].endswith("| no | no | no | no |")
+    assert lines["alloca.type d, size{, align}"].endswith("| no | no | no | no |")
     assert "3 forms, of which 1 differ" in support.page(tmp_path)
 
 
@@ -306,7 +306,7 @@ def test_the_page_counts_cases_by_hand_and_knows_programs() -> None:
     by_hand = [line for line in handmade.lines() if line.case.spelling.row.text == "cnot.type d, a"]
     assert lines["cnot.type d, a"][-3] == str(len(by_hand)) != "0"
     assert lines["bra{.uni} target"][-3] == "programs"
-    assert lines["wgmma.commit_group.sync.aligned"][-3] == "no"
+    assert lines["alloca.type d, size{, align}"][-3] == "no"
 
 
 def test_the_page_shows_the_largest_error_of_approximate_instructions(tmp_path: Path) -> None:

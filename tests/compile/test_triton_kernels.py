@@ -178,9 +178,21 @@ def test_scratch_memory_is_not_provided() -> None:
     assert str(raised.value) == "descriptor_copy needs scratch memory on the device, which memlane does not provide"
 
 
+@pytest.mark.parametrize("shape", [(64, 64, 32), (128, 32, 64)])
+def test_matrix_products_of_hopper(target: Target, shape: tuple[int, int, int]) -> None:
+    """`tl.dot` for sm_90 is `wgmma`, with its operands in swizzled shared memory, and copies that are under way meanwhile."""
+    types, rng = "*fp32:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16", np.random.default_rng(6)
+    module = triton(kernels.matmul, types, dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), shape, strict=True)), arch="sm_90")
+    assert "wgmma" in {one.opcode for one in module.kernels["matmul"].body.instructions()}  # type: ignore[union-attr]
+    a, b = (rng.integers(-4, 5, (128, 128)).astype(np.float16) for _ in range(2))
+    c = target.zeros((128, 128))
+    grid = (128 // shape[0], 128 // shape[1])
+    target.load(module)["matmul"][grid,](c, target.array(a), target.array(b), 128, 128, 128)
+    assert np.array_equal(c.numpy(), a.astype(np.float32) @ b.astype(np.float32))
+
+
 def test_an_instruction_that_is_not_modelled_is_named_with_its_line(target: Target) -> None:
-    types, blocks = "*fp32:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16", {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
-    module = triton(kernels.matmul, types, blocks, arch="sm_90")
-    halves = target.zeros((64, 64), "f2")
-    with pytest.raises(UnsupportedPtx, match=rf"^{FILE}:\d+: the emulator does not model wgmma.*; PTX line \d+"):
-        target.load(module)["matmul"][1](target.zeros((64, 64)), halves, halves, 64, 64, 64)
+    module = triton(kernels.with_stack, "*i32:16, *i32:16", {"BLOCK": 128}, arch="sm_90")
+    array = target.zeros(128, "i4")
+    with pytest.raises(UnsupportedPtx, match=rf"^{FILE}:\d+: the emulator does not model stacksave.u64; PTX line \d+"):
+        target.load(module)["with_stack"][1](array, array)

@@ -79,6 +79,17 @@ def matmul(random: np.random.Generator) -> Case:
 
 
 @case
+def attention(random: np.random.Generator) -> Case:
+    q, k, v = random.normal(size=(3, 64, 32)).astype(np.float16)
+    scores = q.astype(np.float64) @ k.T.astype(np.float64) / 8
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 16, "WIDTH": 32}
+    module = triton(kernels.attention, "*fp32:16, *fp16:16, *fp16:16, *fp16:16, i32:16, fp32", blocks, arch="sm_90")
+    expected = powers @ v.astype(np.float64) / powers.sum(axis=1, keepdims=True)
+    return Case(module, (1,), (np.zeros((64, 32), np.float32), q, k, v, 64, 0.125), {0: expected}, 1e-3)
+
+
+@case
 def reduction(random: np.random.Generator) -> Case:
     x = random.integers(0, 9, 5000).astype(np.float32)
     module = triton(kernels.reduction, "*fp32, *fp32:16, i32", {"BLOCK": 512})

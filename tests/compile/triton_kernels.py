@@ -58,6 +58,26 @@ def matmul(c, a, b, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK
 
 
 @triton.jit
+def attention(out, q, k, v, n, scale, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
+    """Softmax of rows that do not fit, as it is done by everyone: the scores of a block of keys at a time."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    inner, columns = tl.arange(0, WIDTH), tl.arange(0, BLOCK_N)
+    queries = tl.load(q + rows[:, None] * WIDTH + inner[None, :])
+    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    weight = tl.zeros((BLOCK_M,), tl.float32)
+    total = tl.zeros((BLOCK_M, WIDTH), tl.float32)
+    for start in range(0, n, BLOCK_N):
+        keys = tl.load(k + (start + columns)[:, None] * WIDTH + inner[None, :])
+        scores = tl.dot(queries, keys.T) * scale
+        now = tl.maximum(largest, tl.max(scores, 1))
+        powers, fading = tl.exp(scores - now[:, None]), tl.exp(largest - now)
+        values = tl.load(v + (start + columns)[:, None] * WIDTH + inner[None, :])
+        total = tl.dot(powers.to(tl.float16), values, total * fading[:, None])
+        weight, largest = weight * fading + tl.sum(powers, 1), now
+    tl.store(out + rows[:, None] * WIDTH + inner[None, :], total / weight[:, None])
+
+
+@triton.jit
 def reduction(out, x, n, BLOCK: tl.constexpr):
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
@@ -151,6 +171,15 @@ def locked_sum(total, lock, x, BLOCK: tl.constexpr):
     tl.store(total, before + mine)
     tl.debug_barrier()
     tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def with_stack(out, x, BLOCK: tl.constexpr):
+    """An instruction that the emulator does not know."""
+    at = tl.arange(0, BLOCK)
+    words = tl.load(x + at)
+    words = tl.inline_asm_elementwise("{.reg .u64 top; stacksave.u64 top; mov.b32 $0, $1;}", "=r,r", [words], tl.int32, True, 1)
+    tl.store(out + at, words)
 
 
 @triton.jit

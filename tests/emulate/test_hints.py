@@ -97,8 +97,6 @@ def test_a_trap_ends_the_launch_with_its_line(instruction: str) -> None:
 UNSUPPORTED = {
     "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%rd2];": "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group",
     "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
-    "wgmma.fence.sync.aligned;": "wgmma.fence.sync.aligned",
-    "wgmma.commit_group.sync.aligned;": "wgmma.commit_group.sync.aligned",
     "barrier.cluster.arrive;": "barrier.cluster.arrive",
     "barrier.cluster.wait;": "barrier.cluster.wait",
     "mapa.shared::cluster.u64 %rd1, %rd2, 0;": "mapa.shared::cluster.u64",

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 NAMES = {
     "numba": "vector_add saxpy softmax layer_norm matmul reduction histogram transpose stencil scan gather spmv medians mandelbrot compact "
     "mirror_sums",
-    "triton": "vector_add saxpy softmax layer_norm matmul reduction histogram transpose stencil scan gather argmax sort activate "
+    "triton": "vector_add saxpy softmax layer_norm matmul attention reduction histogram transpose stencil scan gather argmax sort activate "
     "random_dropout locked_sum",
 }
 EACH = [pytest.param(kind, name, marks=getattr(pytest.mark, kind)) for kind, names in NAMES.items() for name in names.split()]

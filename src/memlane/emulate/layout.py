@@ -36,6 +36,7 @@ FINISHED, PAUSED, BROKEN = range(3)
 # Kinds of fault.
 NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED, INTERRUPTED = range(13)
 BAD_TEXTURE, BEYOND, BAD_TENSOR_MAP = 13, 14, 18
+NO_WARPGROUP = 19
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6}
 """Numbers of state spaces in faults and access rows."""

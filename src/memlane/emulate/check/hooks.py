@@ -39,7 +39,7 @@ def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
     effect = instruction.form.effect
     updates = effect in ("atomic", "reduction")
     stores = effect == "store" or instruction.opcode == "stmatrix" or instruction.has("store")
-    loads = effect == "load" or instruction.opcode == "ldmatrix" or instruction.has("load")
+    loads = effect == "load" or instruction.opcode in ("ldmatrix", "wgmma") or instruction.has("load")
     release = instruction.has("release") or instruction.has("acq_rel")
     return Shape(
         element_bytes,

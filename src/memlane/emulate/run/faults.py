@@ -22,6 +22,7 @@ from memlane.emulate.layout import (
     ENDLESS,
     LANES,
     MISALIGNED,
+    NO_WARPGROUP,
     SPACE_NUMBERS,
     STACK,
     TRAP,
@@ -74,6 +75,11 @@ def raise_fault(
     if kind == BAD_BARRIER:
         number = int(context["fault_address"])
         raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
+    if kind == NO_WARPGROUP:
+        raise BadAccess(
+            f"{fault.where()}: {fault.who()} executed {fault.instruction.name}, which takes a warpgroup of 128 threads, in a block of "
+            f"{launch.threads_per_block} threads whose last group is not whole; make the block a multiple of 128 threads"
+        )
     if kind == BAD_TEXTURE:
         trouble = handle_trouble(emulator.textures, int(context["fault_address"]), int(context["fault_bytes"]))
         raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")

@@ -9,6 +9,7 @@ copies.py     from global to shared memory
 atomics.py    read-modify-write
 arithmetic.py division, which has no vector instruction
 matrices.py   products of matrices spread over a warp
+warpgroup.py  the part of a warp in a product of its warpgroup
 rounding.py   arithmetic rounded in a given direction
 schedule.py   which warp of which block runs next
 """

@@ -31,6 +31,7 @@ from memlane.emulate.semantics import (
     tensor,
     texture,
     warp,
+    wgmma,
     wmma,
 )
 from memlane.emulate.semantics.table import TABLE, Semantics, semantics
@@ -58,5 +59,6 @@ __all__ = [
     "tensor",
     "texture",
     "warp",
+    "wgmma",
     "wmma",
 ]
