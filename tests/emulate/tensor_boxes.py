@@ -18,6 +18,23 @@ THREADS = 32
 SWIZZLE_ROWS = {"none": (1, 1), "32B": (4, 2), "64B": (2, 4), "128B": (1, 8)}
 """How many rows of a box lie in one line of 128 bytes, and after how many lines the pattern is the same again."""
 
+REDUCED = [
+    ("add", "u4"),
+    ("add", "f4"),
+    ("add", "f2"),
+    ("add", "f8"),
+    ("add", "i8"),
+    ("min", "i4"),
+    ("max", "u8"),
+    ("min", "f2"),
+    ("max", "f2"),
+    ("inc", "u4"),
+    ("dec", "u4"),
+    ("and", "u4"),
+    ("or", "u8"),
+    ("xor", "i4"),
+]
+
 
 def _head(dimensions: int, name: str) -> str:
     coordinates = ", ".join(f"c{axis}" for axis in range(dimensions))
@@ -63,6 +80,7 @@ again:
     {_walk("ld.shared.u32 v, [v]; st.global.u32 [s], v;")}
     ret;
 }}"""
+    text = text.replace(".version 8.0", ".version 8.6") if space == "shared::cta" else text
     return parse(text, f"load{dimensions}.ptx")
 
 
