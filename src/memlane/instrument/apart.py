@@ -41,6 +41,10 @@ class Closes:
     consumed: bool
     direct: bool
     """Whether a word of each is enough."""
+    tied: Sequence[tuple[str, str]] = ()
+    """Those of the registers that nothing must read before the wait has begun."""
+    signed: bool = False
+    """Whether the upper halves of those are a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +124,34 @@ def _waited(r: str, number: int, closing: Closes, apart: Apart) -> str:
     if not closing.consumed:
         arrived = apart.arrived(r, registers)
         return f"{words}.reg .b64 {r}end;\n{arrived}mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
+    tied = "".join(_tied(f"{r}tied_{part}", f"{r}now", *one, closing.signed) for part, one in enumerate(closing.tied))
     return f"""\
 {words}.reg .b64 {r}wait, {r}end;
-{apart.wait(r, registers)}mov.u64 {r}end_{number}, {r}end;
+{apart.wait(r, registers)}{tied}mov.u64 {r}end_{number}, {r}end;
 sub.u64 {r}wait, {r}end, {r}wait;
 min.u64 {r}wait, {r}wait, {_MOST};
 cvt.u32.u64 {r}exposed_{number}, {r}wait;
 """
+
+
+def _tied(name: str, zero: str, register: str, kind: str, signed: bool) -> str:
+    """The register again, out of itself and a zero that comes with the clock: whatever reads it from here on comes behind the clock read.
+    `name`: of registers that may be used."""
+    bits = SCALAR_TYPES[kind].bits
+    if bits not in (16, 32, 64):
+        return ""
+    if bits == 16:
+        return f".reg .b16 {name}, {name}_zero;\ncvt.u16.u32 {name}_zero, {zero};\n" + _with_zero(name, f"{name}_zero", register, 16)
+    if bits == 32:
+        return f".reg .b32 {name};\n" + _with_zero(name, zero, register, 32)
+    low, high = f"{name}_low", f"{name}_high"
+    apart = f".reg .b32 {low}, {high};\nmov.b64 {{{low}, {high}}}, {register};\nxor.b32 {low}, {low}, {zero};\n"
+    upper = f"shr.s32 {high}, {low}, 31;\n" if signed else f"xor.b32 {high}, {high}, {zero};\n"
+    return f"{apart}{upper}mov.b64 {register}, {{{low}, {high}}};\n"
+
+
+def _with_zero(name: str, zero: str, register: str, bits: int) -> str:
+    return f"mov.b{bits} {name}, {register};\nxor.b{bits} {name}, {name}, {zero};\nmov.b{bits} {register}, {name};\n"
 
 
 def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
@@ -202,7 +227,8 @@ class ApartWindows:
 
     def _closes(self, closing: Closing, scope: Scope) -> Closes:
         sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
-        return Closes(sites, [(alias(name), scope.type_of(name)) for name in closing.registers], closing.consumed, closing.direct)
+        registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (closing.registers, closing.tied))
+        return Closes(sites, registers, closing.consumed, closing.direct, tied, closing.signed)
 
     def lines(self, function: Function) -> Mapping[int, tuple[ClosingLines, ...]]:
         """By number of a site, where its window closes in the traced function."""

@@ -4,8 +4,11 @@
     ld.global.f32 %f2, [%rd2];          opens another; nothing has waited yet
     add.f32 %f3, %f1, %f2;              the consumer of both: here their windows close
 
-A plain move hands the value on and is no consumer, because the assembler makes no instruction of it as a rule. Where a path leaves all
-instructions behind that could read the value, nobody consumes it there: the window closes where that path begins.
+A move hands the value on. Where the assembler gives both registers one of the machine it is no instruction and no consumer; where it
+cannot (`memlane.ptx.copies`), an instruction copies the value, and waits for it: a consumer as any other. The window of a load that fetches
+ahead so ends at the copy, or crosses the end of its iteration and ends in the next one, whichever the machine does first. Who calls a
+function waits for all that is under way, because what is called knows nothing of it. Where a path leaves all instructions behind that could
+read the value, nobody consumes it there: the window closes where that path begins.
 
 At every place of the function it is known which windows may be open, which are open for certain in a lane that comes by, and which
 registers hold the value (`_State`). What cannot be followed to its consumer is refused, with the reason.
@@ -13,8 +16,10 @@ registers hold the value (`_State`). What cannot be followed to its consumer is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from memlane.instrument.registers import Scope, components
 from memlane.instrument.sites import live_results
@@ -22,13 +27,13 @@ from memlane.ptx import (
     SCALAR_TYPES,
     Block,
     ControlFlow,
+    Copies,
     Function,
     Instruction,
     Liveness,
-    Register,
     RegisterDecl,
-    Vector,
     flatten_scopes,
+    is_move,
     overwrites,
     registers_read,
     registers_written,
@@ -40,7 +45,7 @@ MOST_OPEN = 8
 AGAIN = "it may be executed again before what it loads is read"
 CROWDED = f"more than {MOST_OPEN} loads are under way there"
 OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
-WIDENED = "the assembler widens what it loads by an instruction of its own, in front of the consumer"
+WIDENED = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
 NOWHERE = "no path leads from it to an instruction that reads what it loads"
 
 _LEAVES = frozenset({"exit", "return"})
@@ -58,6 +63,11 @@ class Closing:
     """Whether the instruction reads it; else nothing does any more."""
     direct: bool
     """Whether each of the loads fills all of these registers itself, so that each word of them tells that it is complete."""
+    tied: tuple[str, ...] = ()
+    """Those of the registers that must not be read before the window has closed even by what the assembler adds: it is free to put the
+    copy at another place, or to spread a sign where the load stands."""
+    signed: bool = False
+    """Whether the registers have 64 bits and hold a narrower number whose sign is spread: their upper half is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +120,11 @@ class _Walk:
         self.live = live_results(flat)
         self.flow = ControlFlow(flat)
         self.liveness = Liveness(self.flow)
+        self.copies = Copies(self.flow, self.liveness)
         self.first = _first_indices(self.flow)
         self.outermost = _Outermost(function)
         self.types = Scope.of((*flat.params, *flat.results, *flat.body.statements))
+        self.widened = frozenset(load for load in loads if self._is_widened(load))
         self.before = self._solve()
 
     def _indices(self, block: int) -> range:
@@ -143,8 +155,7 @@ class _Walk:
         live: frozenset[str] | None = self.liveness.live_in(block)
         for index in self._indices(block):
             one = self.flat[index]
-            read = set() if _is_move(one) else set(registers_read(one))
-            consumed = {load for load, window in state.items() if window.registers & read}
+            consumed = {load for load, window in state.items() if self._consumes(one, load, window)}
             unread = {load for load, window in state.items() if load not in consumed and self._ends(one, window, live)}
             left = {load: window for load, window in state.items() if load not in consumed | unread}
             if one.form.effect in _LEAVES and one.guard is not None:
@@ -152,6 +163,12 @@ class _Walk:
             state = self._behind(index, left)
             live = None
             yield index, (consumed, unread), state
+
+    def _consumes(self, one: Instruction, load: int, window: _Open) -> bool:
+        """Whether an instruction waits for the value. A move does only where the assembler has to make an instruction of it."""
+        if window.registers.isdisjoint(registers_read(one)):
+            return one.form.effect == "call"
+        return not is_move(one) or load in self.widened or self.copies.kept(one, self._filled(load) | window.registers)
 
     def _ends(self, one: Instruction, window: _Open, live: frozenset[str] | None) -> bool:
         """Whether nothing reads the value of a window from here on, or knows where it is. `live`: what lives at the start of a block."""
@@ -170,14 +187,15 @@ class _Walk:
 
     def refusals(self) -> dict[int, str]:
         """The loads that cannot be followed, each by itself."""
-        refused = {load: WIDENED for load in self.loads if self._is_widened(load)}
+        refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_often)}
         ended: set[int] = set()
         for block, state in self.before.items():
             for index, (consumed, unread), after in self._steps(block, state):
                 ended |= consumed | unread
                 if index in state and index not in consumed | unread:
                     refused.setdefault(index, AGAIN)
-                for load in unread:
+                read = registers_read(self.flat[index])
+                for load in unread | {load for load in consumed if state[load].registers.isdisjoint(read)}:
                     if not self._held(state[load], load):
                         refused.setdefault(load, OUT_OF_SIGHT)
                 state = after
@@ -189,6 +207,12 @@ class _Walk:
         if loaded is None or loaded.kind != "s" or loaded.bits >= 64:
             return False
         return any(SCALAR_TYPES[self.types.type_of(name)].bits == 64 for name in self.live[load])
+
+    @cached_property
+    def _filled_often(self) -> frozenset[str]:
+        """Registers that more than one instruction writes, or one that lanes may skip."""
+        times = Counter(name for one in self.flat for name in registers_written(one) * (1 if one.guard is None else 2))
+        return frozenset(name for name, count in times.items() if count > 1)
 
     def _held(self, window: _Open, load: int) -> tuple[str, ...]:
         """A register that holds the value and is called the same everywhere; what the load itself fills first."""
@@ -223,21 +247,28 @@ class _Walk:
         """Windows with a register in common close together: who comes by may have executed any of these loads."""
         read = set(registers_read(self.flat[index]))
         names = _names_at(self.flat[index], self.originals[index])
+        for load in sorted(load for load in loads if state[load].registers.isdisjoint(read)):
+            yield self._whole(load, state[load], consumed=True)
         groups: list[tuple[set[int], set[str]]] = []
-        for load in sorted(loads):
+        for load in sorted(load for load in loads if not state[load].registers.isdisjoint(read)):
             held = set(state[load].registers & read)
             joined = [group for group in groups if group[1] & held]
             groups = [group for group in groups if not group[1] & held]
             groups.append(({load}.union(*(group[0] for group in joined)), held.union(*(group[1] for group in joined))))
         for members, held in sorted(groups, key=lambda group: min(group[0])):
             registers = tuple(dict.fromkeys(original for flat, original in names if flat in held))
-            yield Closing(tuple(sorted(members)), registers, consumed=True, direct=all(held <= self._filled(load) for load in members))
+            direct, signed = all(held <= self._filled(load) for load in members), not self.widened.isdisjoint(members)
+            tied = registers if signed or is_move(self.flat[index]) else ()
+            yield Closing(tuple(sorted(members)), registers, True, direct, tied, signed)
 
     def _unread(self, state: _State, loads: set[int]) -> Iterator[Closing]:
-        for load in sorted(loads):
-            held = self._held(state[load], load)
-            direct = {name.partition(".")[0] for name in held} <= self._filled(load)
-            yield Closing((load,), held, consumed=False, direct=direct)
+        return (self._whole(load, state[load], consumed=False) for load in sorted(loads))
+
+    def _whole(self, load: int, window: _Open, consumed: bool) -> Closing:
+        """A window that closes in front of what does not name its value."""
+        held = self._held(window, load)
+        direct = {name.partition(".")[0] for name in held} <= self._filled(load)
+        return Closing((load,), held, consumed, direct)
 
     def _filled(self, load: int) -> frozenset[str]:
         return frozenset(name.partition(".")[0] for name in self.live[load])
@@ -268,19 +299,10 @@ def _met(old: _State | None, new: _State) -> _State | None:
     return None if met == old else met
 
 
-def _is_move(one: Instruction) -> bool:
-    """Whether it only hands whole registers on, by themselves or two as one. Halves of a register the assembler has to cut out."""
-    if one.opcode != "mov":
-        return False
-    pairs = [operand for operand in one.operands if isinstance(operand, Vector)]
-    whole = one.modifiers[-1] in ("b64", "b128") and all(len(pair.items) == 2 for pair in pairs)
-    return all(isinstance(operand, Register | Vector) for operand in one.operands) and (whole or not pairs)
-
-
 def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
     """Which registers hold the value of a window behind an instruction."""
     kept = registers - set(overwrites(one))
-    if _is_move(one) and registers & set(registers_read(one)):
+    if is_move(one) and registers & set(registers_read(one)):
         kept |= set(registers_written(one))
     return kept
 

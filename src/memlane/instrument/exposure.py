@@ -21,6 +21,10 @@ from memlane.instrument.windows import Window, Windows, is_store, reads_clock
 from memlane.record import Site
 from memlane.sass import Register, collect, effects, waits_for
 
+_AROUND_WAIT = 6
+"""Instructions between the clock reads around a wait: those of the probe, one for each three words that are awaited, and room for a few of
+the kernel's, which take a cycle or two each."""
+
 
 @dataclass(frozen=True)
 class ApartWindow(Window):
@@ -115,6 +119,16 @@ class ExposedWindows(Windows):
             for node in self._awaiting(access, in_front):
                 if not self._shares(node, access):
                     return f"the access is awaited {self._at(node)}, before the clock read that begins the wait"
+        return ""
+
+    def wait_filled(self, window: Window) -> str:
+        """Whether what else the kernel does was drawn between the two clock reads around the wait, where it would count as exposed."""
+        if not isinstance(window, ApartWindow):
+            return ""
+        for end in sorted(window.ends - window.unread):
+            between, _ = self._before(end, window.waits)
+            if len(between) > _AROUND_WAIT:
+                return f"{len(between)} instructions stand in the wait that ends {self._at(end)}: their time would count as exposed"
         return ""
 
     def shared_waits(self, window: Window) -> tuple[str, ...]:

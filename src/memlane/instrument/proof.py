@@ -12,8 +12,8 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
 4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
               number in the record is the site's;
    of a window that closes in front of a consumer (scheme `exposed`) also
-   wait       the clock read before the wait comes between the access and what waits; nothing has taken the value before it, and the exposed
-              cycles in the record are the difference of the two clock reads around the wait;
+   wait       the clock read before the wait comes between the access and what waits; nothing has taken the value before it, nothing but the
+              wait stands between it and the second clock read, and the exposed cycles in the record are the difference of the two;
 5. hazards    no instruction of the kernel uses a register that is still to be filled: control words for which that is not so were not
               made by the assembler, and nothing can be concluded from them.
 
@@ -99,5 +99,5 @@ def _first_reason(windows: ExposedWindows, site: Site, window: Window) -> str:
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
     checks = (windows.hazard, windows.disorder, ended, windows.start_unordered, windows.record_foreign)
-    waits = (windows.consumed_early, windows.exposed_foreign)
+    waits = (windows.consumed_early, windows.wait_filled, windows.exposed_foreign)
     return declared or next((reason for check in (*checks, *waits) if (reason := check(window))), "")

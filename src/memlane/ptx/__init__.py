@@ -15,6 +15,7 @@ Inside the package imports go one way, from the last to the first:
     scopes              inner blocks taken out of a function
     calls, cooperative  which function calls which; which kernels synchronise their grid
     cfg, liveness       basic blocks, dominators, loops; live registers
+    copies              which moves the assembler has to make an instruction of
     verify              the rules that a module keeps
 """
 
@@ -26,6 +27,7 @@ from memlane.ptx.calls import addressed_functions, called_functions, called_name
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
 from memlane.ptx.convention import Convention, Single, SpreadArray
 from memlane.ptx.cooperative import GRID_WORKSPACE, is_cooperative
+from memlane.ptx.copies import Copies, is_move
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.ir import (
@@ -84,6 +86,7 @@ __all__ = [
     "Block",
     "ControlFlow",
     "Convention",
+    "Copies",
     "Directive",
     "Form",
     "Function",
@@ -119,6 +122,7 @@ __all__ = [
     "instruction",
     "instruction_text",
     "is_cooperative",
+    "is_move",
     "memory_access",
     "memory_accesses",
     "names_in",

@@ -211,6 +211,8 @@ def _source_width(instruction: Instruction, place: int, operand: Operand) -> int
         return 2
     if opcode in _CONVERSIONS:
         return _conversion(opcode, modifiers)[1]
+    if opcode == "HMMA" and "16816" in modifiers and place == 2 and "SP" not in modifiers:
+        return 2  # A column of 16 halves for each of 8: two in each of 64 registers.
     if opcode.endswith("MMA") and opcode not in _PLAIN and not opcode.endswith("GMMA"):
         return 4
     return 1 if _is_known(instruction) else _UNKNOWN_WIDTH

@@ -51,7 +51,7 @@ class Apart:
     """PTX before the access; leaves the start in `%ml_start`."""
     wait: Callable[[str, Sequence[tuple[str, str]]], str]
     """PTX before the consumer, given the prefix of registers and the registers that hold the value, with their types: leaves the clock
-    before the wait in `%ml_wait`, and the end in `%ml_end`."""
+    before the wait in `%ml_wait`, the end in `%ml_end`, and in `%ml_now` a zero that comes with the clock before the wait."""
     arrived: Callable[[str, Sequence[tuple[str, str]]], str]
     """The same where nobody consumes the value: PTX that leaves the end in `%ml_end`."""
 
