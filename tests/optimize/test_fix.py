@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +55,37 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
     padded = next(one for one in found.tried if one.layout == Padded(32, 32, 1))
     assert (padded.footprint.shared_bytes, found.original.footprint.shared_bytes) == (4224, 4096)
+
+
+def test_the_layout_is_written_in_the_language_of_the_kernel() -> None:
+    found, _ = turned()
+    assert found.language == "CUDA C++"
+    assert "__host__ __device__ inline int place(int i, int j)" in found.source("place")
+    assert found.best is not None
+    layout = found.best.layout
+    assert layout is not None
+    assert found.source("place").endswith(f"// element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size} elements\n")
+    python = replace(found, language="Numba")
+    scope: dict[str, Any] = {"np": np, "cuda": SimpleNamespace(jit=lambda device: lambda function: function)}
+    exec(python.source("place"), scope)
+    assert [scope["place"](i, j) for i in range(32) for j in range(32)] == [layout(i, j) for i in range(32) for j in range(32)]
+    assert python.source("place").endswith(f"# element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size} elements\n")
+    assert found.advice == python.advice == ""
+
+
+def test_triton_has_no_place_for_a_layout() -> None:
+    found = replace(turned()[0], language="Triton")
+    assert found.source("place") == ""
+    assert found.advice.startswith("Triton lays out shared memory itself, so its source has no place for a layout; memlane.relayout(")
+    assert replace(found, tried=()).advice == ""
+
+
+def test_tables_stand_in_front_of_what_numba_compiles() -> None:
+    layout = RandomShift(32, 32, 1)
+    scope: dict[str, Any] = {"np": np, "cuda": SimpleNamespace(jit=lambda device: lambda function: function)}
+    exec(layout.numba_source("place"), scope)
+    assert scope["place"](3, 5) == layout(3, 5)
+    assert layout.numba_source("place").startswith("place_table0 = np.array([")
 
 
 def test_what_does_not_help_is_said() -> None:

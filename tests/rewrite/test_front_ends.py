@@ -9,7 +9,8 @@ import pytest
 
 import memlane as ml
 from memlane.errors import RelayoutError
-from memlane.layout import Layout, OfVectors, RandomShift, Skewed, XorSwizzle
+from memlane.layout import Layout, OfVectors, Padded, RandomShift, Skewed, XorSwizzle
+from memlane.optimize import fix
 from memlane.rewrite import shared_arrays
 from tests.compile.cases import Case
 
@@ -51,3 +52,22 @@ def test_what_triton_moves_by_sixteen_bytes_is_not_torn() -> None:
     with pytest.raises(RelayoutError, match=r"triton_kernels\.py:\d+: XorSwizzle\(32x32\) tears `.*`, which accesses 16 bytes of dynamic"):
         ml.relayout(case.module, XorSwizzle(32, 32), shared="dynamic[0:2048]", element_bytes=2)
     run(case, OfVectors(32, 32, XorSwizzle(32, 4), 8), "dynamic[0:2048]", 2)
+
+
+@pytest.mark.numba
+def test_a_fix_for_numba_is_written_in_python() -> None:
+    case = case_of("numba", "transpose")
+    call, arguments = case.prepare(ml.target("emulator:h200"))
+    (array,) = shared_arrays(case.module)
+    (found,) = fix(call, *arguments, shared=array.names[0], layouts=[Padded(32, 33, 4)])
+    assert found.language == "Numba"
+    assert replace(found, tried=(replace(found.tried[0], quicker=2.0),)).source("place") == (
+        "@cuda.jit(device=True)\ndef place(i, j):\n    return (i * 37) + j\n"
+        "# element (i, j) of 32x33 at [place(i, j)] of an array of 1184 elements\n"
+    )
+
+
+@pytest.mark.triton
+def test_a_changed_kernel_of_triton_is_still_one_of_triton() -> None:
+    changed = ml.relayout(case_of("triton", "transpose").module, XorSwizzle(32, 32), shared="dynamic[0:4096]")
+    assert [one.convention.language for one in changed.kernels.values() if one.convention] == ["Triton"]

@@ -95,11 +95,10 @@ def _print(console: Console, fix: Fix) -> None:
     for layout, reason in fix.refused:
         console.print(Text(f"  not tried: {layout}: {reason}", style="dim"))
     console.print(Text(fix.verdict))
-    if fix.best is not None and fix.best.layout is not None:
-        console.print()
-        console.print(Text(fix.best.layout.cuda_source(_FUNCTION).rstrip()))
-        rows, columns = fix.best.layout.rows, fix.best.layout.columns
-        console.print(Text(f"// element (i, j) of {rows}x{columns} at [{_FUNCTION}(i, j)] of an array of {fix.best.layout.size} elements"))
+    for text in (fix.advice, fix.source(_FUNCTION).rstrip()):
+        if text:
+            console.print()
+            console.print(Text(text))
     console.print()
 
 
@@ -124,6 +123,8 @@ def _document(fix: Fix) -> dict[str, object]:
         "tried": [_measured(one) for one in fix.tried],
         "refused": [{"layout": layout, "reason": reason} for layout, reason in fix.refused],
         "best": None if best is None else str(best.layout),
+        "language": fix.language,
+        "source": fix.source(_FUNCTION) or None,
         "cuda": None if best is None or best.layout is None else best.layout.cuda_source(_FUNCTION),
         "verdict": fix.verdict,
     }

@@ -79,7 +79,7 @@ def triton(
     if getattr(compiled.metadata, "global_scratch_size", 0):
         raise CompileError(f"{kernel.__name__} needs scratch memory on the device, which memlane does not provide")
     forms = tuple(parameter.form for parameter in parameters.values())
-    convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared))
+    convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared), language="Triton")
     return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
 
 

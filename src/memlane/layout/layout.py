@@ -160,6 +160,13 @@ class Layout(ABC):
         """The same in Python, as Numba compiles it; a table that it needs is a global array `<function>_table<number>`."""
         return self._of_index.python(function, ("k",)) if by_index else self._of_pair.python(function, ("i", "j"))
 
+    def numba_source(self, function: str, *, by_index: bool = False) -> str:
+        """What is to be put into a source file of Numba: the function of `python_source` for kernels to call, behind the tables that it
+        looks up; it needs `cuda` of Numba, and for tables NumPy as `np`."""
+        program = self._of_index if by_index else self._of_pair
+        tables = [f"{name} = np.array({values.tolist()}, np.int64)\n" for name, values in program.named_tables(function).items()]
+        return "".join([*tables, "@cuda.jit(device=True)\n", self.python_source(function, by_index=by_index)])
+
     def numba(self, *, by_index: bool = False) -> Any:
         """A device function for Numba's kernels, which call it as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda.
 

@@ -30,6 +30,9 @@ LAUNCHES = 3
 """Launches of each in a round; the shortest counts."""
 GAIN = 1.02
 """How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
+CUDA, NUMBA = "CUDA C++", "Numba"
+_COMMENT = {CUDA: "//", NUMBA: "#"}
+"""How a comment begins, in the languages in which shared memory is laid out by who writes the kernel."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,28 @@ class Fix:
     tried: tuple[Measured, ...]
     refused: tuple[tuple[str, str], ...]
     """Layouts that could not be tried, each with why."""
+    language: str = CUDA
+    """What the kernel was written in: `CUDA C++` (of which PTX is taken to be made), `Numba` or `Triton`."""
+
+    def source(self, function: str) -> str:
+        """The best layout as a function to be put into the source, and how an element is found with it; in the language of that. Empty
+        where there is no best one, or the language has no place for it (`advice` says so)."""
+        layout = None if self.best is None else self.best.layout
+        if layout is None or self.language not in _COMMENT:
+            return ""
+        text = layout.numba_source(function) if self.language == NUMBA else layout.cuda_source(function)
+        where = f"element (i, j) of {layout.rows}x{layout.columns} at [{function}(i, j)] of an array of {layout.size} elements"
+        return f"{text}{_COMMENT[self.language]} {where}\n"
+
+    @property
+    def advice(self) -> str:
+        """What to do where nothing can be put into the source; else empty."""
+        if self.best is None or self.language in _COMMENT:
+            return ""
+        return (
+            f"{self.language} lays out shared memory itself, so its source has no place for a layout; "
+            "memlane.relayout(kernel, layout) gives the changed kernel, to be launched as the original."
+        )
 
     @property
     def best(self) -> Measured | None:
@@ -170,7 +195,7 @@ def _tried(trials: _Trials, array: SharedArray, rows: int | None, columns: int |
     tried.sort(key=lambda one: -one.quicker)
     return Fix(
         kernel.title, kernel.target.name, kernel.target.modelled, array, element, replace(original, time_ns=whole), tuple(tried),
-        tuple(refused.items()),
+        tuple(refused.items()), (kernel.function.convention.language if kernel.function.convention else "") or CUDA,
     )  # fmt: skip
 
 

@@ -55,3 +55,5 @@ class Convention:
     """The block it was compiled for; a launch need not name it."""
     shared_bytes: int = 0
     """Dynamic shared memory that each block needs; a launch need not name it."""
+    language: str = ""
+    """What the kernel was written in, `Numba` or `Triton`, where advice has to be given in that."""
