@@ -92,6 +92,35 @@ def test_moves_hand_a_value_on_and_do_not_consume_it() -> None:
     assert loads("ld.global.u32 %v1, [%a]; mov.u32 %v2, %v1;" + rest)["exposed"][0] < WINDOW
 
 
+def fetching(between: int, order: str = "load, use, copy") -> str:
+    """A loop that fetches a turn ahead, with so many operations in each turn, each needing the one before; another line in each turn."""
+    load, use, copy = "ld.global.u32 %v2, [%a+4096];", "add.u32 %s, %s, %v1;", "mov.u32 %v1, %v2;"
+    steps = {"load": load, "use": use, "copy": copy, "load in place": load.replace("%v2", "%v1")}
+    middle = "mad.lo.u32 %i, %i, %i, 7;" * between
+    first, *others = (steps[name] for name in order.split(", "))
+    return f"""
+        ld.global.u32 %v1, [%a]; mov.u32 %n, 0;
+    again:
+        {first} {others[0]} {middle} {"".join(others[1:])}
+        add.u64 %a, %a, 4096; add.u32 %n, %n, 1; setp.lt.u32 %q1, %n, 8; @%q1 bra again;
+        add.u32 %s, %s, %v1; add.u32 %s, %s, %i; st.global.u32 [%a], %s; ret;"""
+
+
+@pytest.mark.parametrize("order", ["load, use, copy", "use, load in place"])
+def test_what_a_turn_takes_is_missing_from_the_wait_for_what_it_fetched(order: str) -> None:
+    """A copy that needs a register of its own waits at the end of the turn, and without one the use in the next turn does: behind the same
+    operations."""
+    far, near = (loads(fetching(between, order)) for between in (190, 60))
+    for found in (far, near):
+        assert Counter(found["site"].tolist()) == {0: 1, 1: 8}
+    far, near = (found[found["site"] == 1][1:-1] for found in (far, near))
+    assert (far["exposed"] < WINDOW).all(), "far enough ahead"
+    assert (cycles(near) > DRAM).all()
+    hidden = cycles(near) - near["exposed"]
+    assert (hidden >= 60 * 4).all(), "the next turn comes too soon"
+    assert (hidden <= 60 * 5 + 10 * WINDOW).all()
+
+
 def test_where_nothing_consumes_the_value_nothing_is_exposed() -> None:
     """All lanes go the way on which nothing reads it."""
     found = loads("""
@@ -135,6 +164,25 @@ BODIES = {
         add.u32 %s, %s, %v1; ld.global.u32 %v1, [%a+4096]; add.u64 %a, %a, 128; add.u32 %n, %n, 1; setp.lt.u32 %q1, %n, 9;
         @%q1 bra again;
         st.global.u32 [%a], %s; ret;""",
+    "copied from turn to turn": """
+        ld.global.u32 %v1, [%a]; mov.u32 %n, 0;
+    again:
+        ld.global.u32 %v2, [%a+4096]; add.u32 %s, %s, %v1; mov.u32 %v1, %v2; add.u64 %a, %a, 128; add.u32 %n, %n, 1;
+        setp.lt.u32 %q1, %n, %i; @%q1 bra again;
+        add.u32 %s, %s, %v1; st.global.u32 [%a], %s; ret;""",
+    "two turns ahead, some lanes by themselves": """
+        .reg .b16 %h<4>; ld.global.u16 %h1, [%a]; ld.global.u16 %h2, [%a+4096]; mov.u32 %n, 0;
+    again:
+        setp.lt.u32 %q2, %i, 9; @%q2 mov.b16 %h1, %h2;
+        cvt.u32.u16 %v3, %h1; add.u32 %s, %s, %v3; mov.b16 %h1, %h2; ld.global.u16 %h2, [%a+8192];
+        add.u64 %a, %a, 128; add.u32 %n, %n, 1; setp.lt.u32 %q1, %n, 5; @%q1 bra again;
+        cvt.u32.u16 %v3, %h2; add.u32 %s, %s, %v3; st.global.u32 [%a], %s; ret;""",
+    "signed bytes as 64 bits": """
+        .reg .b64 %w<5>; mov.u64 %w3, 0; mov.u64 %w4, 0; mov.u32 %n, 0;
+    again:
+        ld.global.s8 %w1, [%a+512]; add.s64 %w4, %w4, %w3; mov.b64 %w3, %w1; add.u64 %a, %a, 4; add.u32 %n, %n, 1;
+        setp.lt.u32 %q1, %n, 40; @%q1 bra again;
+        add.s64 %w4, %w4, %w3; mov.b64 {%v1, %v2}, %w4; mad.lo.u32 %s, %v2, 77, %v1; st.global.u32 [%a], %s; ret;""",
     "read in one branch only": """
         ld.global.u32 %v1, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 bra over; add.u32 %s, %s, %v1;
     over:
@@ -196,13 +244,13 @@ def sites(body: str) -> list[tuple[str, str]]:
 
 
 def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason() -> None:
-    again = """
-        ld.global.u32 %v1, [%a];
+    skipped = """
+        mov.u32 %v1, 0;
     again:
-        ld.global.u32 %v2, [%a+4096]; add.u32 %s, %s, %v1; mov.u32 %v1, %v2; add.u64 %a, %a, 128; add.u32 %i, %i, 1;
-        setp.lt.u32 %q1, %i, 9; @%q1 bra again;
-        st.global.u32 [%a], %s; ret;"""
-    assert sites(again) == [("exposed", ""), ("dependent", "it may be executed again before what it loads is read")]
+        setp.lt.u32 %q1, %i, 7; @%q1 ld.global.u32 %v1, [%a]; add.u64 %a, %a, 128; add.u32 %i, %i, 1;
+        setp.lt.u32 %q2, %i, 40; @%q2 bra again;
+        add.u32 %s, %s, %v1; st.global.u32 [%a], %s; ret;"""
+    assert sites(skipped) == [("dependent", "it may be executed again before what it loads is read")]
     many = "".join(f".reg .u32 %w{n}; ld.global.u32 %w{n}, [%a+{4 * n}];" for n in range(10))
     many += "".join(f"add.u32 %s, %s, %w{n};" for n in range(10)) + "st.global.u32 [%a], %s; ret;"
     crowded = ("dependent", "more than 8 loads are under way there")
@@ -212,8 +260,10 @@ def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason
     over:
         st.global.u32 [%a], %s; ret;"""
     assert sites(hidden) == [("dependent", "what it loads is out of sight where no instruction reads it any more")]
-    wide = sites("ld.global.s32 %o, [%a]; st.global.u64 [%a], %o; ret;")
-    assert wide == [("dependent", "the assembler widens what it loads by an instruction of its own, in front of the consumer")]
+    wide = sites("ld.global.s32 %o, [%a]; st.global.u64 [%a], %o; add.u64 %o, %o, 1; st.global.u64 [%a], %o; ret;")
+    why = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
+    assert wide == [("dependent", why)]
+    assert sites(".reg .u64 %w; ld.global.s32 %w, [%a]; st.global.u64 [%a], %w; ret;") == [("exposed", "")], "nobody else does"
     assert sites("ld.global.u32 %o, [%a]; st.global.u64 [%a], %o; ret;") == [("exposed", "")], "there is nothing to spread"
     assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
 
