@@ -38,6 +38,6 @@ def test_the_record_itself_and_what_is_none_are_refused(memlane: Command) -> Non
     assert not Path("c.html").exists()
 
 
-def test_other_commands_do_not_load_the_template_engine() -> None:
-    code = "import sys, memlane.cli.app; sys.exit('jinja2' in sys.modules)"
+def test_the_template_engine_is_loaded_for_a_page_only() -> None:
+    code = "import sys, memlane.cli.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,24 +5,96 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from memlane.cli import banks, check, compare, count, doctor, explain, export, fix, lab, layout, report, show, trace
+from memlane.cli import INTERRUPTED
 from memlane.errors import CommandError, MemlaneError
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+COMMANDS = {
+    "trace": "Record when each memory access started and completed, and print a table by source line.",
+    "count": "Count the transactions of every memory access: sectors, wavefronts, and the least that would do.",
+    "check": "Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks.",
+    "explain": "Say what is wrong with the recorded accesses, the costliest first.",
+    "compare": "Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is "
+    "more than noise.",
+    "fix": "Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker.",
+    "show": "Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.",
+    "export": "Write the records of a trace in another format.",
+    "report": "Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone.",
+    "banks": "Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile.",
+    "doctor": "Say what this machine can do, and the command that installs what is missing.",
+}
+"""By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
+GROUPS = {
+    "layout": ("Layouts of shared memory: search one for a set of patterns, show one.", ("search", "show")),
+    "lab": ("Experiments on this machine, each one command.", ("latency", "reduction", "shift", "volume")),
+}
+"""By module: its help, and the functions that are its commands."""
 
-app = typer.Typer(
-    name="memlane",
-    help="See, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with all commands, of which only that which `arguments` ask for is loaded. It is the first word: options in front of
+    it end the program."""
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    app = typer.Typer(
+        name="memlane",
+        help="See, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    for name, said in COMMANDS.items():
+        app.command(name, help=None if name == asked else said)(_loaded(name, name) if name == asked else _not_loaded)
+    for name, (said, functions) in GROUPS.items():
+        group = typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
+        for function in functions if name == asked else ():
+            group.command(function)(_loaded(name, function))
+        group.callback()(_group)
+        app.add_typer(group, name=name, help=said)
+    return app
+
+
+def run(application: typer.Typer, arguments: Sequence[str]) -> int:
+    """What `memlane.cli.main` says."""
+    try:
+        # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
+        application(args=list(arguments), prog_name="memlane")
+    except MemlaneError as error:
+        print(f"memlane: {error}", file=sys.stderr)
+        return error.exit_code
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:  # Before a command began, or while its error was printed.
+        print("memlane: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"memlane {sys.modules['memlane'].__version__}")  # the facade, which nothing inside imports, is loaded with us
+        raise typer.Exit
+
+
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """Options of `memlane` itself; its help stands where the application is made."""
+
+
+def _group() -> None:
+    """A group is one also while it has fewer than two commands."""
+
+
+def _not_loaded() -> None:
+    """Stands for a command that was not asked for: it is listed, and never run."""
+
+
+def _loaded(module: str, function: str) -> Callable[..., None]:
+    return _interruptible(getattr(import_module(f"memlane.cli.{module}"), function))
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,59 +108,3 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
             raise CommandError("interrupted", exit_code=INTERRUPTED) from None
 
     return run
-
-
-_layout = typer.Typer(
-    help="Layouts of shared memory: search one for a set of patterns, show one.", no_args_is_help=True, rich_markup_mode=None
-)
-
-_commands = (
-    trace.trace,
-    count.count,
-    check.check,
-    explain.explain,
-    compare.compare,
-    fix.fix,
-    show.show,
-    export.export,
-    report.report,
-    banks.banks,
-    doctor.doctor,
-)
-for _command in _commands:
-    app.command(_command.__name__)(_interruptible(_command))
-_layout.command("search")(_interruptible(layout.search))
-_layout.command("show")(_interruptible(layout.show))
-app.add_typer(_layout, name="layout")
-_lab = typer.Typer(help="Experiments on this machine, each one command.", no_args_is_help=True, rich_markup_mode=None)
-_lab.command("latency")(_interruptible(lab.latency))
-_lab.command("reduction")(_interruptible(lab.reduction))
-_lab.command("shift")(_interruptible(lab.shift))
-_lab.command("volume")(_interruptible(lab.volume))
-
-
-@_lab.callback()
-def _labs() -> None:
-    """Experiments on this machine, each one command."""
-
-
-app.add_typer(_lab, name="lab")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, the code of a `MemlaneError`, 2 for a wrong command line, or 130 after Ctrl-C.
-
-    An error that a user can cause is one message on standard error. Any other exception is a bug and keeps its traceback.
-    """
-    try:
-        # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
-        app(args=None if argv is None else list(argv), prog_name="memlane")
-    except MemlaneError as error:
-        print(f"memlane: {error}", file=sys.stderr)
-        return error.exit_code
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt:  # Before a command began, or while its error was printed.
-        print("memlane: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return 0
