@@ -1,0 +1,54 @@
+"""Launches in clusters of blocks: what the driver is to be told that the code itself does not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver
+
+from memlane.driver.calls import done
+from memlane.launch import Dim3, Launch, cluster_of
+from memlane.launch.cluster import PORTABLE_BLOCKS
+
+
+def asked_cluster(launch: Launch) -> Dim3 | None:
+    """The cluster that the driver does not find in the code."""
+    return None if launch.kernel.function.extents(".reqnctapercluster") else launch.cluster
+
+
+def allow_cluster(launch: Launch, function: Any) -> None:
+    """Make a launch in clusters of more blocks than every GPU takes possible: that it is wished was seen to when it was bound."""
+    x, y, z = cluster_of(launch.kernel, launch.cluster) or (1, 1, 1)
+    if x * y * z > PORTABLE_BLOCKS:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        done(driver.cuFuncSetAttribute(function, attribute, 1))
+
+
+def launch_in_clusters(launch: Launch, cluster: Dim3, function: Any, stream: Any, parameters: int) -> None:
+    """`cuLaunchKernel` with a cluster."""
+    attributes = [_attribute("CLUSTER_DIMENSION")]
+    shape = attributes[0].value.clusterDim
+    shape.x, shape.y, shape.z = cluster
+    if launch.kernel.cooperative:
+        attributes.append(_attribute("COOPERATIVE"))
+        attributes[1].value.cooperative = 1
+    configuration = driver.CUlaunchConfig()
+    configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
+    configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
+    configuration.sharedMemBytes, configuration.hStream = launch.shared_bytes, stream
+    configuration.attrs, configuration.numAttrs = attributes, len(attributes)
+    done(driver.cuLaunchKernelEx(configuration, function, parameters, 0))
+
+
+def put_in_clusters(node: Any, cluster: Dim3) -> None:
+    """The same for the node of a graph."""
+    value = driver.CUkernelNodeAttrValue()
+    shape = value.clusterDim
+    shape.x, shape.y, shape.z = cluster
+    done(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value))
+
+
+def _attribute(name: str) -> Any:
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    return attribute

@@ -1,0 +1,115 @@
+"""Blocks of a cluster among each other: where they are, how they start together, and the barrier of all their threads.
+
+They are resident together, in neighbouring slots of one worker, so that nothing here needs a lock. What they share is kept in the record of
+the first. A thread of the barrier has not arrived, or has arrived and may go on when all others of the cluster have arrived or exited.
+"""
+
+from __future__ import annotations
+
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.layout import ARRIVED_TWICE, BLOCK, BLOCKED, CLUSTER_BARRIER, CONTEXT, NOT_ARRIVED, RUN, WARP
+from memlane.emulate.runtime.barriers import leave, note_stop, tell, wake
+from memlane.emulate.runtime.crew import note_progress
+from memlane.emulate.runtime.faults import fault
+from memlane.emulate.runtime.fragments import set_places
+from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.schedule import warp_at
+from memlane.emulate.runtime.window import peer_of
+
+
+def first_of(e: Emit, context: Value, block: Value) -> Value:
+    """The first block of the cluster of a resident block."""
+    return peer_of(e, context, block, constant(I32, 0))
+
+
+@helper("cluster_open", VOID, POINTER)
+def open_barrier(e: Emit, first: Value) -> None:
+    """All threads of a cluster have arrived: those that wait go on, and the next phase begins."""
+    context = e.get_pointer(first, BLOCK, "context")
+    tell(e, first, constant(I32, CLUSTER_BARRIER))
+    note_progress(e, context)
+    opened = e.get(first, BLOCK, "cluster_release")
+    e.put(opened, first, BLOCK, "cluster_opened")
+    for field in ("cluster_release", "cluster_come"):
+        e.put(0, first, BLOCK, field)
+    living = e.variable(constant(I32, 0))
+    with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
+        block = peer_of(e, context, first, rank)
+        living.set(e.add(living.get(), e.get(block, BLOCK, "live")))
+        with e.count(e.get(context, CONTEXT, "warps")) as number:
+            _let_pass(e, context, warp_at(e, context, block, number), opened)
+    e.put(living.get(), first, BLOCK, "cluster_pending")
+
+
+def _let_pass(e: Emit, context: Value, warp: Value, opened: Value) -> None:
+    waits = e.get(warp, WARP, "at_cluster")
+    passed = e.or_(e.get(warp, WARP, "cluster_passed"), e.get(warp, WARP, "cluster_arrived"))
+    e.put(e.and_(passed, e.not_(waits)), warp, WARP, "cluster_passed")
+    e.put(0, warp, WARP, "cluster_arrived")
+    with e.if_then(e.icmp_unsigned("!=", waits, constant(I32, 0))):
+        e.put(0, warp, WARP, "at_cluster")
+        e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(waits)), warp, WARP, "waiting")
+        e.put(e.intrinsic("smax", [e.get(warp, WARP, "time"), opened]), warp, WARP, "time")
+        with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, BLOCKED))):
+            e.put(RUN, warp, WARP, "status")
+            wake(e, context, warp)
+
+
+def _settle(e: Emit, first: Value, lanes: Value) -> None:
+    """The barrier waits for `lanes` no longer."""
+    left = e.bump(first, BLOCK, "cluster_pending", e.neg(e.popcount(lanes)))
+    come = e.icmp_unsigned("!=", e.get(first, BLOCK, "cluster_come"), constant(I32, 0))
+    with e.if_then(e.and_(come, e.icmp_unsigned("==", left, constant(I32, 0))), likely=False):
+        invoke(e, open_barrier, first)
+
+
+def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
+    """A fault of the first of some lanes, if there are any."""
+    zero = constant(I32, 0)
+    with e.if_then(e.icmp_unsigned("!=", lanes, zero), likely=False):
+        invoke(e, fault, warp, constant(I32, kind), site, e.lowest_bit(lanes), constant(I64, 0), zero, zero)
+        e.ret_void()
+
+
+@helper("cluster_arrive", VOID, POINTER, I32, I32, I64, I32)
+def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Value, site: Value) -> None:
+    """`lanes` arrive at the barrier of their cluster, and go on at `place` at once; `time` is when it opens if they are the last."""
+    block = e.get_pointer(warp, WARP, "block")
+    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    set_places(e, warp, lanes, place)
+    arrived = e.get(warp, WARP, "cluster_arrived")
+    _refuse(e, warp, ARRIVED_TWICE, e.and_(lanes, e.or_(arrived, e.get(warp, WARP, "cluster_passed"))), site)
+    e.put(e.or_(arrived, lanes), warp, WARP, "cluster_arrived")
+    e.put(e.intrinsic("smax", [e.get(first, BLOCK, "cluster_release"), time]), first, BLOCK, "cluster_release")
+    e.bump(first, BLOCK, "cluster_come", e.popcount(lanes))
+    _settle(e, first, lanes)
+
+
+@helper("cluster_wait", VOID, POINTER, I32, I32, I32)
+def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Value) -> None:
+    """`lanes` wait for the barrier of their cluster, at which they have arrived, and go on at `place` when it is open."""
+    block = e.get_pointer(warp, WARP, "block")
+    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    set_places(e, warp, lanes, place)
+    arrived, passed = e.get(warp, WARP, "cluster_arrived"), e.get(warp, WARP, "cluster_passed")
+    _refuse(e, warp, NOT_ARRIVED, e.and_(lanes, e.not_(e.or_(arrived, passed))), site)
+    with e.if_then(e.icmp_unsigned("!=", e.and_(passed, lanes), constant(I32, 0))):
+        e.put(e.and_(passed, e.not_(lanes)), warp, WARP, "cluster_passed")
+        opened = e.get(first, BLOCK, "cluster_opened")
+        e.put(e.intrinsic("smax", [e.get(warp, WARP, "time"), opened]), warp, WARP, "time")
+    waits = e.and_(lanes, arrived)
+    note_stop(e, warp, waits, site)
+    e.put(e.or_(e.get(warp, WARP, "at_cluster"), waits), warp, WARP, "at_cluster")
+    e.put(e.or_(e.get(warp, WARP, "waiting"), waits), warp, WARP, "waiting")
+
+
+@helper("cluster_leave", VOID, POINTER, I32)
+def leave_cluster(e: Emit, warp: Value, lanes: Value) -> None:
+    """`lanes` exit: neither the barriers of their block nor that of their cluster wait for them any longer."""
+    invoke(e, leave, warp, lanes)
+    block = e.get_pointer(warp, WARP, "block")
+    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    arrived = e.get(warp, WARP, "cluster_arrived")
+    for field in ("cluster_arrived", "cluster_passed"):
+        e.put(e.and_(e.get(warp, WARP, field), e.not_(lanes)), warp, WARP, field)
+    _settle(e, first, e.and_(lanes, e.not_(arrived)))

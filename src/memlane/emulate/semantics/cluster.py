@@ -1,0 +1,69 @@
+"""Clusters of blocks: addresses in each other's shared memory, and the barrier of all their threads."""
+
+from __future__ import annotations
+
+from memlane.emulate.check.hooks import check_cluster_arrival, check_cluster_wait
+from memlane.emulate.code.build import I32, I64, Value, constant, vector
+from memlane.emulate.layout import BLOCK, CLUSTER_SHIFT, RANK_MASK, SHARED_WINDOW, WINDOW_BYTES
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.runtime.cluster import arrive_at_cluster, wait_at_cluster
+from memlane.emulate.semantics.table import semantics
+
+_SECTION = "data-movement-and-conversion-instructions-"
+_SYNC = "parallel-synchronization-and-communication-instructions-"
+
+
+@semantics(_SECTION + "mapa")
+def mapa(k: Lowering) -> None:
+    """The same place in the shared memory of another block, by its rank. Generic addresses stay in their window."""
+    e, address = k.e, k.read("a")
+    kind = address.type
+    rank = k.read("b", "u32")
+    rank = rank if kind == rank.type else e.zext(rank, kind)
+    field = e.shl(e.add(rank, constant(kind, 1)), constant(kind, CLUSTER_SHIFT))
+    above = constant(kind, ~(WINDOW_BYTES - 1) if kind.element.width == 64 else 0)
+    inside = e.or_(e.and_(address, constant(kind, RANK_MASK)), e.and_(address, above))
+    k.write("d", e.or_(inside, field))
+
+
+@semantics(_SECTION + "getctarank")
+def getctarank(k: Lowering) -> None:
+    """Whose shared memory an address lies in."""
+    e, address = k.e, k.read("a")
+    kind = address.type
+    wide = kind.element.width == 64
+    inner = e.and_(address, constant(kind, WINDOW_BYTES - 1)) if wide else address
+    field = e.lshr(inner, constant(kind, CLUSTER_SHIFT))
+    field = e.trunc(field, vector(I32)) if wide else field
+    own = e.splat(e.get(k.block, BLOCK, "rank"))
+    rank = e.sub(field, constant(vector(I32), 1))
+    k.write("d", e.select(e.icmp_unsigned("==", field, constant(vector(I32), 0)), own, rank))
+
+
+def is_own_shared(k: Lowering, address: Value) -> Value:
+    """i32 mask: the lanes whose generic address lies in the shared memory of their own block."""
+    e, kind = k.e, vector(I64)
+    inner = e.sub(address, constant(kind, SHARED_WINDOW))
+    inside = e.icmp_unsigned("<", inner, constant(kind, WINDOW_BYTES))
+    field = e.lshr(inner, constant(kind, CLUSTER_SHIFT))
+    named = e.add(e.zext(e.get(k.block, BLOCK, "rank"), I64), constant(I64, 1))
+    own = e.or_(e.icmp_unsigned("==", field, constant(kind, 0)), e.icmp_unsigned("==", field, e.splat(named)))
+    return e.mask_of(e.and_(inside, own))
+
+
+@semantics(_SYNC + "barrier-cluster")
+def barrier_cluster(k: Lowering) -> None:
+    """Threads arrive, or wait until all threads of the cluster have. `.aligned` is a promise of the program."""
+    arrives = k.instruction.has("arrive")
+    k.flow.save()
+    following = k.flow.successors[0] if k.flow.successors else k.flow.end
+    k.flow.skip_if_idle(following)
+    place, site = constant(I32, following), constant(I32, k.index)
+    if arrives:
+        time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
+        check_cluster_arrival(k)
+        k.call(arrive_at_cluster, k.warp, k.active, place, time, site)
+    else:
+        check_cluster_wait(k)
+        k.call(wait_at_cluster, k.warp, k.active, place, site)
+    k.flow.pick_again()

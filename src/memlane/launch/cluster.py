@@ -1,0 +1,79 @@
+"""Thread block clusters: how many blocks a launch puts together, and what can be asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memlane.chip import Chip
+from memlane.errors import BadLaunch
+
+if TYPE_CHECKING:
+    from memlane.launch.kernel import Kernel
+    from memlane.launch.schedule import Dim3
+
+FIRST_WITH_CLUSTERS = (9, 0)
+"""The compute capability that brought clusters."""
+PORTABLE_BLOCKS, MOST_BLOCKS = 8, 16
+"""Of a cluster: what every GPU that has clusters takes, and what those of compute capability 9.0 take if a kernel allows it (CUDA C++
+Programming Guide, thread block clusters)."""
+
+
+def cluster_of(kernel: Kernel, asked: Dim3 | None) -> Dim3 | None:
+    """The blocks of a cluster, by the launch or by the kernel (`.reqnctapercluster`, in CUDA C++ `__cluster_dims__`); None for a launch
+    without clusters, whose blocks are each one of their own."""
+    return asked or kernel.function.extents(".reqnctapercluster")
+
+
+def check_cluster(chip: Chip, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> None:
+    """Raise BadLaunch if `kernel` cannot be launched in clusters of `asked` blocks, or of those that it was compiled for."""
+    required, shape = kernel.function.extents(".reqnctapercluster"), cluster_of(kernel, asked)
+    if ".blocksareclusters" in kernel.function.attributes:
+        raise BadLaunch(
+            f"{kernel.title} counts its grid in clusters (.blocksareclusters), which memlane does not launch: compile it with "
+            "__cluster_dims__ and give the grid in blocks"
+        )
+    if asked and required and asked != required:
+        raise BadLaunch(
+            f"{kernel.title} was compiled for clusters of {_by(required)} blocks, got {_by(asked)}: leave the cluster out of the launch, "
+            "or compile the kernel without __cluster_dims__"
+        )
+    if shape is None:
+        if ".explicitcluster" in kernel.function.attributes:
+            raise BadLaunch(f"{kernel.title} must be launched in clusters (.explicitcluster): {_how(kernel)}")
+        return
+    _check_shape(chip, kernel, grid, shape)
+
+
+def _check_shape(chip: Chip, kernel: Kernel, grid: Dim3, shape: Dim3) -> None:
+    blocks, most = shape[0] * shape[1] * shape[2], kernel.function.extents(".maxclusterrank")
+    if most and blocks > most[0]:
+        raise BadLaunch(
+            f"{kernel.title} was compiled for clusters of at most {most[0]} blocks (.maxclusterrank), got {_by(shape)}: launch smaller ones"
+        )
+    if blocks > 1 and chip.compute_capability < FIRST_WITH_CLUSTERS:
+        major, minor = chip.compute_capability
+        raise BadLaunch(
+            f"{kernel.title} wants clusters of {_by(shape)} blocks, and {chip.name} has compute capability {major}.{minor}: clusters need "
+            "9.0, so launch it on a Hopper GPU or on ml.target('emulator:h200')"
+        )
+    if blocks > MOST_BLOCKS:
+        raise BadLaunch(f"a cluster of {_by(shape)} has {blocks} blocks; no GPU takes more than {MOST_BLOCKS}: launch smaller clusters")
+    if blocks > PORTABLE_BLOCKS and not kernel.nonportable_clusters:
+        raise BadLaunch(
+            f"a cluster of {_by(shape)} has {blocks} blocks, and more than {PORTABLE_BLOCKS} run on some GPUs only: allow it by "
+            "kernel.allow_nonportable_clusters()[...], or launch smaller clusters"
+        )
+    for axis, extent, size in zip("xyz", grid, shape, strict=True):
+        if extent % size:
+            raise BadLaunch(
+                f"grid.{axis} of {kernel.title} is {extent}, which is not a multiple of the {size} blocks of its clusters ({_by(shape)}): "
+                f"launch {extent + -extent % size} blocks in {axis}, and let those beyond the data do nothing"
+            )
+
+
+def _how(kernel: Kernel) -> str:
+    return "write kernel[grid, block, stream, shared_bytes, cluster], as in kernel[8, 128, None, 0, 2]"
+
+
+def _by(shape: Dim3) -> str:
+    return "x".join(map(str, shape))
