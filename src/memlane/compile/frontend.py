@@ -150,7 +150,8 @@ class _Compilation:
     def _request(self) -> nvrtc.Request:
         texts = {file.name: self._device_text(file) for file in self.program.files}
         tokens = [tokenize(text) for text in texts.values()]
-        headers = {standard.PRELUDE: standard.prelude(standard.names_in_std(tokens), standard.global_names(tokens)), **standard.stand_ins()}
+        types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
+        headers = {standard.PRELUDE: standard.prelude(standard.names_in_std(tokens), types), **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, texts.values())
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files
