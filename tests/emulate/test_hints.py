@@ -97,10 +97,6 @@ def test_a_trap_ends_the_launch_with_its_line(instruction: str) -> None:
 UNSUPPORTED = {
     "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%rd2];": "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group",
     "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
-    "barrier.cluster.arrive;": "barrier.cluster.arrive",
-    "barrier.cluster.wait;": "barrier.cluster.wait",
-    "mapa.shared::cluster.u64 %rd1, %rd2, 0;": "mapa.shared::cluster.u64",
-    "getctarank.shared::cluster.u64 %r1, %rd2;": "getctarank.shared::cluster.u64",
     "redux.sync.min.f32 %f1, %f2, -1;": "redux.sync.min.f32",
     "add.rn.f32x2 %rd1, %rd2, %rd3;": "add.rn.f32x2",
     "vadd4.u32.u32.u32 %r1, %r2, %r3, %r4;": "vadd4.u32.u32.u32",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from memlane.errors import LaunchError, UnsupportedPtx
+from memlane.errors import LaunchError
 from memlane.ptx import parse
 from tests.emulate.checking import check, kinds
 from tests.emulate.running import HEAD, emulator, program, run
@@ -216,9 +216,3 @@ def test_a_phase_that_never_ends_is_reported_and_not_waited_for() -> None:
     """
     with pytest.raises(LaunchError):
         run(body, patience=64)
-
-
-def test_copies_to_other_blocks_are_not_modelled() -> None:
-    body = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%rd1], [%rd2], 16, [%rd3]; ret;"
-    with pytest.raises(UnsupportedPtx, match=r"cp\.async\.bulk\.shared::cluster\.shared::cta"):
-        run(f"mov.b64 %rd1, 0; mov.b64 %rd2, 0; mov.b64 %rd3, 0; {body}")

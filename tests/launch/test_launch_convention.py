@@ -128,7 +128,7 @@ def test_foreign_arrays_that_do_not_fit(target: FakeTarget) -> None:
         ("fixed", (1, (64, 2)), "fixed was compiled for blocks of 128x1x1 threads, got 64x2x1"),
         ("fixed", (1, 128, None, 399), "fixed needs 400 bytes of dynamic shared memory, got 399"),
         ("spread", (1, (32, 5)), "spread was compiled for blocks of at most 128 threads, got 32x5x1"),
-        ("spread", 1, "write spread[grid, block], or [grid, block, stream, shared_bytes]"),
+        ("spread", 1, "write spread[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
         ("spread", (1, None), "the block must be an int or a tuple of up to 3 ints, got None"),
     ],
 )

@@ -102,9 +102,9 @@ def test_binding_launches_nothing(kernels: LoadedModule, target: FakeTarget) -> 
 @pytest.mark.parametrize(
     ("configuration", "message"),
     [
-        (32, "write red[grid, block], or [grid, block, stream, shared_bytes]"),
-        ((1,), "write red[grid, block], or [grid, block, stream, shared_bytes]"),
-        ((1, 1, None, 0, 0), "write red[grid, block], or [grid, block, stream, shared_bytes]"),
+        (32, "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
+        ((1,), "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
+        ((1, 1, None, 0, 0, 0), "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
         ((1, 1, 5), "the stream of void red<256>(int*) must come from target.stream(), got a int"),
         ((1, 1, None, -1), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got -1"),
         ((1, 1, None, "48k"), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got '48k'"),

@@ -152,6 +152,8 @@ class Latency:
     """A read of `%clock64`."""
     special: Cycles
     """A read of any other special register."""
+    shared_cluster: Cycles | None = None
+    """A load from the shared memory of another block of the cluster; None where there are no clusters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=addresses,
             what=f"{entry.lanes_per_address:.3g} lanes of a request update one address, the mean of {entry.requests:,} requests",
             cause="updates of one address are made one after the other",
-            remedy=_remedy(site.space == "shared"),
+            remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(evidence, entry),
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -54,6 +54,8 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
     if entry.site.space == "shared" and entry.wavefronts:
         return cost.of_wavefronts(evidence, entry)
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic
+    if entry.site.space == "shared::cluster":
+        latency = chip.latency.shared_cluster or latency
     waited = float(np.maximum(net - latency, 0.0).mean()) * entry.requests
     return Cost(
         max(excess, waited),

@@ -15,6 +15,7 @@ from cuda.bindings import driver
 
 from memlane.chip import nearest
 from memlane.driver.calls import done
+from memlane.driver.cluster import allow_cluster, asked_cluster, launch_in_clusters
 from memlane.driver.failure import error_name, failure
 from memlane.driver.foreign import device_memory
 from memlane.driver.graph import build, build_timed
@@ -236,7 +237,9 @@ class Device(Target):
             parameters = Parameters([argument.data for argument in launch.arguments])
             self._running[launch.kernel.title] = None
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
-            if launch.kernel.cooperative:
+            if cluster := asked_cluster(launch):
+                launch_in_clusters(launch, cluster, kernel.function, stream.handle, parameters.address)
+            elif launch.kernel.cooperative:
                 done(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
             else:
                 done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
@@ -275,6 +278,7 @@ class Device(Target):
             raise BadLaunch(f"{self.name} cannot observe a launch by itself; use ml.trace or ml.count, or the emulator")
         kernel = self._kernel(launch.kernel)
         kernel.allow(launch.shared_bytes)
+        allow_cluster(launch, kernel.function)
         return kernel
 
     def _stream(self, stream: Stream) -> core.Stream:

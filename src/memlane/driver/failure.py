@@ -31,6 +31,7 @@ _REFUSALS: dict[str, tuple[type[MemlaneError], str]] = {
         BadLaunch,
         "it synchronises its whole grid, and not all blocks fit on the GPU at once (probes need registers too): launch fewer blocks",
     ),
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": (BadLaunch, "no multiprocessors near each other have room for a cluster: make it smaller"),
     "CUDA_ERROR_NOT_FOUND": (DeviceError, "the assembled code does not have it; the assembler leaves out what no kernel uses"),
     "CUDA_ERROR_NO_BINARY_FOR_GPU": (DeviceError, "the assembled code is for another GPU"),
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": (DeviceError, "the driver is older than the code; update the driver"),

@@ -15,6 +15,7 @@ from cuda.core import Device, Event, EventOptions
 from cuda.core.graph import Graph, GraphDefinition
 
 from memlane.driver.calls import done
+from memlane.driver.cluster import asked_cluster, put_in_clusters
 from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
 from memlane.errors import BadLaunch
@@ -110,6 +111,8 @@ class _Builder:
             value = driver.CUkernelNodeAttrValue()
             value.cooperative = 1
             done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+        if cluster := asked_cluster(launch):
+            put_in_clusters(added, cluster)
         return added
 
     def _copy(self, copy: Copy, after: list[Any]) -> Any:

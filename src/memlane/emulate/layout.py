@@ -12,6 +12,8 @@ FULL = 0xFFFFFFFF
 NONE = 0xFFFFFFFF
 """The frontier of a warp none of whose lanes wait elsewhere."""
 BARRIERS = 16
+CLUSTER_BARRIER = BARRIERS
+"""The number by which the barrier of a cluster is told from those of a block."""
 COPY_GROUPS = 8
 """Of asynchronous copies, those whose times the clock layer tells apart; older ones count with the last."""
 
@@ -21,6 +23,12 @@ LOCAL_WINDOW = 0x7D00_0000_0000
 PARAM_WINDOW = 0x7C00_0000_0000
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 """Where shared, local and parameter memory appear among generic addresses; `cvta` adds, `cvta.to` subtracts."""
+CLUSTER_SHIFT = 24
+"""Addresses of the space shared::cluster, here and in the window of shared memory: below this bit stands an address in the shared memory of
+a block, and from it on the rank of that block in the cluster, plus 1. 0 stands for the block that uses the address: so what `.shared` (or
+`.shared::cta`) takes is an address of shared::cluster too, and means the block's own memory. `mapa` puts the rank there."""
+RANK_MASK = (1 << CLUSTER_SHIFT) - 1
+"""What is left of such an address without the rank."""
 CODE_WINDOW = 0x7B00_0000_0000
 CODE_BYTES = 16
 """Where device functions appear among addresses, one behind the other: nothing can be read there."""
@@ -37,8 +45,10 @@ FINISHED, PAUSED, BROKEN = range(3)
 NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, STACK, BAD_CALL, ASSERTION, STOPPED, INTERRUPTED = range(13)
 BAD_TEXTURE, BEYOND, BAD_TENSOR_MAP = 13, 14, 18
 NO_WARPGROUP = 19
+GONE, NOT_ARRIVED, ARRIVED_TWICE = 15, 16, 17
+"""Of clusters: a block whose shared memory is reached has ended; a thread waits and has not arrived, or arrives again before it waits."""
 
-SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6}
+SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
 """Numbers of state spaces in faults and access rows."""
 
 BACK_EDGE_BUDGET = 1 << 20
@@ -116,6 +126,9 @@ CONTEXT = np.dtype(
         ("texture_count", "u8"),
         ("grid", "u4", 3),
         ("block", "u4", 3),
+        ("cluster", "u4", 3),
+        ("cluster_blocks", "u4"),
+        ("explicit_cluster", "u4"),
         ("threads", "u4"),
         ("warps", "u4"),
         ("warp_bytes", "u8"),
@@ -143,6 +156,7 @@ CONTEXT = np.dtype(
         ("blocks", "u8"),
         ("started", "u8"),
         ("finished", "u8"),
+        ("clusters_running", "u8"),
         ("until_pause", "i8"),
         ("rounds", "u8"),
         ("noticed", "u8"),
@@ -217,6 +231,13 @@ BLOCK = np.dtype(
         ("running", "u4"),
         ("sm", "u4"),
         ("slot", "u4"),
+        ("rank", "u4"),
+        # of the first block of a cluster, for all of it
+        ("cluster_running", "u4"),
+        ("cluster_pending", "u4"),
+        ("cluster_come", "u4"),
+        ("cluster_release", "i8"),
+        ("cluster_opened", "i8"),
         ("sm_state", "u8"),
         ("check", "u8"),
         ("origin", "i8"),
@@ -231,6 +252,11 @@ BLOCK = np.dtype(
     align=True,
 )
 
+"""A resident block. Those of a cluster lie in neighbouring slots, by their `rank`, and what they share is kept by the first: how many of
+them have not ended (`cluster_running`), and of the barrier of the cluster the threads that it waits for (`cluster_pending`), those that
+have arrived (`cluster_come`) and, for the clock layer, when they can go on (`cluster_release`) and could when it opened last
+(`cluster_opened`)."""
+
 WARP = np.dtype(
     [
         ("block", "u8"),
@@ -240,6 +266,9 @@ WARP = np.dtype(
         ("deferred", "u4"),
         ("at_sync", "u4"),
         ("at_warp_barrier", "u4"),
+        ("cluster_arrived", "u4"),
+        ("cluster_passed", "u4"),
+        ("at_cluster", "u4"),
         ("frontier", "u4"),
         ("pc", "u4"),
         ("budget", "i4"),
@@ -264,6 +293,9 @@ WARP = np.dtype(
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
+
+Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrived`), that may go on but have not waited yet
+(`cluster_passed`), and that wait (`at_cluster`; these arrived too).
 
 `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
 

@@ -18,6 +18,7 @@ from memlane.sass import Access, Flow, Program, Waiting, memory_access
 _SPACES = {
     "global": {"global", "generic"},
     "shared": {"shared", "generic"},
+    "shared::cluster": {"shared", "generic"},
     "local": {"local", "generic"},
     "generic": {"generic", "global", "shared", "local"},
     "const": {"const"},

@@ -11,7 +11,7 @@ from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.visibility import STORES, waits_until_visible
 from memlane.record import Site
 
-SPACES = ("global", "shared", "local", "const", "tex", "surf", "generic")
+SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
 KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
 STAGINGS = ("auto", "shared", "global")
 AUTO = "global"

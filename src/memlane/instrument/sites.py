@@ -33,6 +33,7 @@ _OPCODES = {"ldmatrix": "load", "stmatrix": "store", "suld": "load", "sust": "st
 _BESIDE = {"prefetch": "a prefetch returns nothing"}
 """Kinds of access that are no sites, with the reason."""
 _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
+_OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
 _UNCOUNTED = {
     "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
     "load": _OF_FRAGMENTS,
@@ -74,13 +75,21 @@ def site_table(module: Module) -> SiteTable:
 
 
 def uncounted(table: SiteTable) -> tuple[Skipped, ...]:
-    """The accesses of which no transactions are counted, with the reason: those that are no sites, and bulk copies."""
+    """The accesses of which no transactions are counted, with the reason: those that are no sites, bulk copies, and those that name the
+    shared memory of other blocks."""
     found = [
-        Skipped(site.kernel, site.op, site.file, site.line, _UNCOUNTED[site.kind], (site.kernel,))
+        Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,))
         for site in table.sites
-        if not site.is_counted and site.kind in _UNCOUNTED
+        if (reason := _not_counted(site))
     ]
     return (*table.skipped, *found)
+
+
+def _not_counted(site: Site) -> str:
+    """Why no transactions of a site are counted, where it has some."""
+    if site.space == "shared::cluster":
+        return _OF_NEIGHBOURS
+    return "" if site.is_counted else _UNCOUNTED.get(site.kind, "")
 
 
 def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:

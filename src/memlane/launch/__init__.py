@@ -1,9 +1,10 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- texture, tensor_map <- arguments <- checked <- observe <- prepared <- kernel <- target.
+Order inside: schedule <- array <- texture, tensor_map <- arguments <- checked <- observe <- prepared <- cluster <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
+from memlane.launch.cluster import cluster_of
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
@@ -63,6 +64,7 @@ __all__ = [
     "Texture",
     "Tiling",
     "Timeline",
+    "cluster_of",
     "find_kernel",
     "following",
     "observed",

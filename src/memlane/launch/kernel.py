@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import pack
+from memlane.launch.cluster import check_cluster
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
 from memlane.ptx import Convention, Function, Module, is_cooperative
@@ -98,10 +99,12 @@ def plain_name(title: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One kernel of a loaded module. `kernel[grid, block]` or `kernel[grid, block, stream, shared_bytes]` makes it callable."""
+    """One kernel of a loaded module. `kernel[grid, block]`, with `stream`, `shared_bytes` and `cluster` behind them, makes it callable."""
 
     loaded: LoadedModule = field(repr=False)
     function: Function
+    nonportable_clusters: bool = False
+    """Whether its clusters may have more than the 8 blocks that every GPU with clusters takes."""
 
     @property
     def target(self) -> Target:
@@ -129,6 +132,10 @@ class Kernel:
             known[self.name] = is_cooperative(self.module, self.function)
         return bool(known[self.name])
 
+    def allow_nonportable_clusters(self) -> Kernel:
+        """The same kernel, whose clusters may have up to 16 blocks: more than some GPUs that have clusters take."""
+        return replace(self, nonportable_clusters=True)
+
     def __call__(self, *args: object) -> NoReturn:
         """BadLaunch: a kernel has no grid and block of its own."""
         name = plain_name(self.title)
@@ -137,17 +144,19 @@ class Kernel:
     bind = __call__
 
     def __getitem__(self, configuration: object) -> KernelCall:
-        """`kernel[grid, block]`, `kernel[grid, block, stream]` or `kernel[grid, block, stream, shared_bytes]`.
+        """`kernel[grid, block]`, `kernel[grid, block, stream]`, `kernel[grid, block, stream, shared_bytes]`, or with a `cluster` behind
+        them: the blocks that are on the chip together and reach each other's shared memory, an int or a tuple like the grid, which is a
+        multiple of it. A kernel that names its cluster itself (`__cluster_dims__`) needs none.
 
         A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
-        is `kernel[4, 8]`, a grid of 4 and a block of 8. None stands for a stream or a block that is not named.
+        is `kernel[4, 8]`, a grid of 4 and a block of 8. None stands for whatever is not named.
         """
         convention = self.function.convention or Convention(())
         given = configuration if isinstance(configuration, tuple) else (configuration,)
-        if not (1 if convention.block else 2) <= len(given) <= 4:
-            raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes]")
-        whole: tuple[object, ...] = (*given, None, None, None)
-        grid, block, stream, shared_bytes = whole[:4]
+        if not (1 if convention.block else 2) <= len(given) <= 5:
+            raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes, cluster]")
+        whole: tuple[object, ...] = (*given, None, None, None, None)
+        grid, block, stream, shared_bytes, cluster = whole[:5]
         if stream is not None and not isinstance(stream, Stream):
             raise BadLaunch(f"the stream of {self.title} must come from target.stream(), got a {type(stream).__name__}")
         shared_bytes = convention.shared_bytes if shared_bytes is None else shared_bytes
@@ -156,7 +165,8 @@ class Kernel:
         if shared_bytes < convention.shared_bytes:
             raise BadLaunch(f"{self.title} needs {convention.shared_bytes} bytes of dynamic shared memory, got {shared_bytes}")
         threads = convention.block if block is None and convention.block else dim3("block", block)
-        return KernelCall(self, dim3("grid", grid), threads, stream or self.target.default_stream, shared_bytes)
+        shape = None if cluster is None else dim3("cluster", cluster)
+        return KernelCall(self, dim3("grid", grid), threads, stream or self.target.default_stream, shared_bytes, shape)
 
 
 def dim3(label: str, extent: object) -> Dim3:
@@ -179,13 +189,15 @@ class KernelCall:
     block: Dim3
     stream: Stream
     shared_bytes: int
+    cluster: Dim3 | None = None
 
     def bind(self, *args: object) -> Launch:
         """The launch with these arguments, checked against the kernel's parameters and the limits of the chip; nothing runs."""
         kernel = self.kernel
         kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
+        check_cluster(kernel.target.chip, kernel, self.grid, self.cluster)
         arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention)
-        return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream)
+        return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream, cluster=self.cluster)
 
     def __call__(self, *args: object) -> None:
         """Launch. Returns at once; `target.sync()` waits."""

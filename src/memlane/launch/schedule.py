@@ -79,9 +79,9 @@ COUNT_FIELDS = (
 )
 """`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
 them. `sectors` and `ideal_sectors`: of accesses to global and local memory and of generic ones that lead there; `wavefronts` and
-`ideal_wavefronts`: of shared ones. `addresses`: of atomics, the different addresses of each request, summed; `most_lanes`: the most lanes
-that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions whose active lanes went two ways (for
-branches `requests` is executions, `lanes` active lanes)."""
+`ideal_wavefronts`: of shared ones that stay in the block. `addresses`: of atomics, the different addresses of each request, summed;
+`most_lanes`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions whose active
+lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -99,7 +99,7 @@ ACCESS_DTYPE = np.dtype(
 )
 """`issue` and `complete` in cycles of `%clock64` on the block's SM (0 without the clock layer): when the access left the warp and when
 its value was there.
-`space` is an index into `memlane.ptx.SPACES`-like order: 0 global, 1 shared, 2 local, 3 const, 4 param."""
+`space`: 0 global, 1 shared, 2 local, 3 const, 4 param, 7 shared::cluster (of another block)."""
 
 EXAMPLE_DTYPE = np.dtype(
     [
@@ -204,6 +204,8 @@ class Launch:
     """Dynamic shared memory per block."""
     stream: Stream = Stream(0)
     layers: Layers = Layers()
+    cluster: Dim3 | None = None
+    """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
 
     @property
     def blocks(self) -> int:

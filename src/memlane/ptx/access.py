@@ -23,7 +23,8 @@ class MemoryAccess:
     """`load`, `store`, `atomic` (a result comes back), `reduction` (none does), `prefetch`, `texture` and `surface`, or `matrix` for the
     collective loads and stores of a warp. Of an asynchronous copy the source is a `load` and the destination a `store`."""
     space: str
-    """`global`, `shared`, `local`, `const`, `param`, `tex`, or `generic` if the instruction names none."""
+    """`global`, `shared` (that of the block), `shared::cluster` (that of any block of the cluster), `local`, `const`, `param`, `tex`, or
+    `generic` if the instruction names none."""
     address: Address | TextureAddress
     type: str
     """The scalar type of one element; empty where the instruction has none."""
@@ -83,14 +84,14 @@ def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:
     if effect == "copy":
         return _copy(instruction)
     reader = _READERS.get(effect)
-    return () if reader is None else tuple(reader(instruction, letter) for letter in instruction.form.addresses)
+    return () if reader is None else tuple(reader(instruction, letter) for letter in instruction.form.addresses if letter != "mbar")
 
 
 def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
     form = instruction.form
     scalar = form.types.get("d") or form.types.get("b") or ""
     vector = _VECTORS.get(form.slots.get("vec", ""), 1)
-    space = form.addresses[letter]
+    space = "shared::cluster" if form.slots.get("ss") == "shared::cluster" else form.addresses[letter]
     return MemoryAccess(
         kind=form.effect,
         space=space,

@@ -30,8 +30,8 @@ class Site:
     kind: str
     """`load`, `store`, `atomic` (with a result that is used), `reduction` (without), `copy` (asynchronous), or `wait` for copies."""
     space: str
-    """`global`, `shared`, `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy the side that is not shared memory; of a wait
-    where what it waits for arrives."""
+    """`global`, `shared`, `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy
+    the side that is not shared memory; of a wait where what it waits for arrives."""
     nbytes: int
     """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies, wmma fragments and waits."""
     scheme: str = ""

@@ -171,7 +171,7 @@ class _Analysis:
                 accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
             elif isinstance(value, Pointer):
                 problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that is not followed"))
-            elif access is not None and access.space == "shared" and not self._is_other(operand):
+            elif access is not None and access.space in ("shared", "shared::cluster") and not self._is_other(operand):
                 told = "the address here comes from somewhere else, and may lead to it"
                 problems.append(Problem(index, frozenset(self._visible.values()), told))
         return accesses, problems

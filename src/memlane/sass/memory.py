@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memlane.sass.program import Instruction
 
-_SPACES = {"G": "global", "S": "shared", "L": "local", "C": "const", "": "generic"}
+_SPACES = {"G": "global", "S": "shared", "L": "local", "C": "const", "": "generic", "AS": "shared"}
 _KINDS = {"LD": "load", "ST": "store", "ATOM": "atomic", "RED": "reduction"}
 _TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TXD", "TEXS", "TLDS", "TLD4S"})
 _SURFACES = {"SULD": "load", "SUST": "store", "SUATOM": "atomic", "SURED": "reduction"}

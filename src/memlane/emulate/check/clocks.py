@@ -18,9 +18,10 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.check.stamps import Actor, advance, now, owner_at, warp_state, who
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
+from memlane.emulate.layout import BLOCK, CLUSTER_BARRIER, CONTEXT, LANES, WARP, offset
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import warp_at
+from memlane.emulate.runtime.window import peer_of
 
 _NEVER = 0xFFFF_FFFF
 CTA, DEVICE = 1, 2
@@ -60,6 +61,17 @@ def begin_turn(e: Emit, warp: Value) -> None:
     context = e.get_pointer(block, BLOCK, "context")
     launch = e.get_pointer(context, CONTEXT, "check")
     e.put(who(e, block, e.get(warp, WARP, "number")), launch, LAUNCH, "running")
+    invoke(e, attend, block)
+    stamp = advance(e, launch)
+    own = warp_state(e, e.get_pointer(block, BLOCK, "check"), e.get(warp, WARP, "number"))
+    e.put(e.shl(stamp, constant(I64, STAMP_SHIFT)), own, WARP_STATE, "since")
+
+
+@helper("check_attend", VOID, POINTER)
+def attend(e: Emit, block: Value) -> None:
+    """Let a block have its state, which is made when it is first asked for: by its first turn, or by another block of its cluster."""
+    context = e.get_pointer(block, BLOCK, "context")
+    launch = e.get_pointer(context, CONTEXT, "check")
     with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "check"), constant(I64, 0)), likely=False):
         distance = e.sub(e.ptrtoint(block, I64), e.get(context, CONTEXT, "slots"))
         slot = e.udiv(distance, e.get(context, CONTEXT, "slot_bytes"))
@@ -70,14 +82,11 @@ def begin_turn(e: Emit, warp: Value) -> None:
     with e.if_then(e.icmp_unsigned("!=", e.get(state, BLOCK_STATE, "number"), number), likely=False):
         e.put(number, state, BLOCK_STATE, "number")
         invoke(e, begin_block, context, block)
-    stamp = advance(e, launch)
-    own = warp_state(e, state, e.get(warp, WARP, "number"))
-    e.put(e.shl(stamp, constant(I64, STAMP_SHIFT)), own, WARP_STATE, "since")
 
 
 @helper("check_begin_block", VOID, POINTER, POINTER)
 def begin_block(e: Emit, context: Value, block: Value) -> None:
-    """The first turn of a block: nothing in its shared and local memory was written, and its warps know of nothing but the past."""
+    """The first look at a block: nothing in its shared and local memory was written, and its warps know of nothing but the past."""
     launch, state = e.get_pointer(context, CONTEXT, "check"), e.get_pointer(block, BLOCK, "check")
     start = offset(BLOCK_STATE, "covered")
     _fill(e, e.at(state, start), 0, constant(I64, STATE_BYTES - start))
@@ -127,6 +136,9 @@ def arrive(e: Emit, warp: Value, barrier: Value, loose: Value) -> None:
 @helper("check_opened", VOID, POINTER, I32)
 def opened(e: Emit, block: Value, barrier: Value) -> None:
     """A barrier is about to open: those who wait at it learn what all who arrived brought."""
+    with e.if_then(e.icmp_unsigned("==", barrier, constant(I32, CLUSTER_BARRIER)), likely=False):
+        invoke(e, cluster_opened, block)
+        e.ret_void()
     context, state = e.get_pointer(block, BLOCK, "context"), e.get_pointer(block, BLOCK, "check")
     launch = e.get_pointer(context, CONTEXT, "check")
     with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "expected", barrier), constant(I32, 0))):
@@ -222,6 +234,14 @@ def _covered(e: Emit, launch: Value, person: Value) -> Value:
 def fence(e: Emit, warp: Value, reach: Value) -> None:
     """What a warp did, and what it knows of the others of its block, may be released; flags that it read are acquired."""
     actor = Actor(e, warp)
+    _cover(e, actor, reach)
+    _acquire(e, actor)
+    e.put(1, actor.own, WARP_STATE, "fenced")
+    advance(e, actor.launch)
+
+
+def _cover(e: Emit, actor: Actor, reach: Value) -> None:
+    """What a warp did, and what it knows of the others of its block, comes before what it releases from here on."""
     present = e.trunc(now(e, actor.launch), I32)
     known = _known(e, actor.own)
     known = e.select(e.icmp_unsigned("==", known, constant(vector(I32), _NEVER)), constant(vector(I32), 0), known)
@@ -235,37 +255,93 @@ def fence(e: Emit, warp: Value, reach: Value) -> None:
         with e.count(e.get(actor.context, CONTEXT, "warps")) as number:
             entry = _covered(e, actor.launch, e.add(first, e.zext(number, I64)))
             e.store(_larger(e, e.load(entry, typ=I32), e.load(e.element(row, number, I32), typ=I32)), entry)
-    _acquire(e, actor)
-    e.put(1, actor.own, WARP_STATE, "fenced")
-    advance(e, actor.launch)
 
 
-def _flag(e: Emit, actor: Actor, address: Value, shared: bool) -> Value:
+def _flag(e: Emit, actor: Actor, address: Value, home: Value | None) -> Value:
     word = e.lshr(address, constant(I64, 2))
-    if shared:  # each block has its own
-        word = e.sub(word, e.shl(e.add(e.get(actor.block, BLOCK, "number"), constant(I64, 1)), constant(I64, 20)))
+    if home is not None:  # each block has its own
+        word = e.sub(word, e.shl(e.add(e.get(home, BLOCK, "number"), constant(I64, 1)), constant(I64, 20)))
     return e.element(e.get_pointer(actor.launch, LAUNCH, "flags"), _hash(e, word), I32)
 
 
-def read_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, shared: bool) -> None:
-    """Strong reads: what was released there is acquired by the next fence or barrier."""
+def read_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, home: Value | None) -> None:
+    """Strong reads: what was released there is acquired by the next fence or barrier. `home` is the block in whose shared memory they lie,
+    None for those in global memory."""
     with (
         e.if_then(e.icmp_unsigned("!=", e.get(actor.launch, LAUNCH, "released"), constant(I64, 0)), likely=False),
         e.each_lane(lanes) as lane,
     ):
         address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
-        seen = e.load(_flag(e, actor, address, shared), typ=I32)
+        seen = e.load(_flag(e, actor, address, home), typ=I32)
         e.put(_larger(e, seen, e.get(actor.own, WARP_STATE, "pending")), actor.own, WARP_STATE, "pending")
 
 
-def write_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, shared: bool) -> None:
+def write_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, home: Value | None) -> None:
     """Strong writes: behind a fence they release."""
     with e.if_then(e.icmp_unsigned("!=", e.get(actor.own, WARP_STATE, "fenced"), constant(I32, 0)), likely=False):
         e.bump(actor.launch, LAUNCH, "released")
         present = e.trunc(now(e, actor.launch), I32)
         with e.each_lane(lanes) as lane:
             address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
-            e.store(present, _flag(e, actor, address, shared))
+            e.store(present, _flag(e, actor, address, home))
+
+
+# -- the barrier of a cluster ----------------------------------------------------------------------------------------------------
+
+
+def _first_state(e: Emit, block: Value) -> Value:
+    """The state of the first block of a cluster, which keeps what the barrier needs."""
+    first = peer_of(e, e.get_pointer(block, BLOCK, "context"), block, constant(I32, 0))
+    invoke(e, attend, first)
+    return e.get_pointer(first, BLOCK, "check")
+
+
+@helper("check_cluster_arrival", VOID, POINTER, I32)
+def cluster_arrival(e: Emit, warp: Value, releases: Value) -> None:
+    """A warp arrives at the barrier of its cluster: it brings what it knows and what it did, if it releases."""
+    actor = Actor(e, warp)
+    state = _first_state(e, actor.block)
+    earlier = e.get(state, BLOCK_STATE, "cluster_first")
+    e.put(e.select(e.icmp_unsigned("==", earlier, constant(I64, 0)), now(e, actor.launch), earlier), state, BLOCK_STATE, "cluster_first")
+    with e.if_else(e.icmp_unsigned("!=", releases, constant(I32, 0))) as (release, relax):
+        with release:
+            _cover(e, actor, constant(I32, DEVICE))
+        with relax:
+            e.put(1, state, BLOCK_STATE, "cluster_loose")
+    advance(e, actor.launch)
+
+
+@helper("check_cluster_opened", VOID, POINTER)
+def cluster_opened(e: Emit, first: Value) -> None:
+    """The barrier of a cluster is about to open: those who wait at it learn what all who arrived brought, others when they wait."""
+    context, state = e.get_pointer(first, BLOCK, "context"), _first_state(e, first)
+    launch = e.get_pointer(context, CONTEXT, "check")
+    loose = e.icmp_unsigned("!=", e.get(state, BLOCK_STATE, "cluster_loose"), constant(I32, 0))
+    since = e.select(loose, constant(I64, 0), e.get(state, BLOCK_STATE, "cluster_first"))
+    values = (("cluster_since", since), ("cluster_opened", now(e, launch)), ("cluster_first", constant(I64, 0)))
+    for field, value in (*values, ("cluster_loose", constant(I32, 0))):
+        e.put(value, state, BLOCK_STATE, field)
+    with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
+        block = peer_of(e, context, first, rank)
+        with e.count(e.get(context, CONTEXT, "warps")) as number:
+            warp = warp_at(e, context, block, number)
+            with e.if_then(e.icmp_unsigned("!=", e.get(warp, WARP, "at_cluster"), constant(I32, 0))):
+                invoke(e, cluster_passed, warp)
+    advance(e, launch)
+
+
+@helper("check_cluster_passed", VOID, POINTER)
+def cluster_passed(e: Emit, warp: Value) -> None:
+    """A warp passes the barrier of its cluster: it learns what those who arrived there brought."""
+    actor = Actor(e, warp)
+    state = _first_state(e, actor.block)
+    opened = e.trunc(e.get(state, BLOCK_STATE, "cluster_opened"), I32)
+    e.put(_larger(e, opened, e.get(actor.own, WARP_STATE, "acquired")), actor.own, WARP_STATE, "acquired")
+    since = e.get(state, BLOCK_STATE, "cluster_since")
+    with e.if_then(e.icmp_unsigned("!=", since, constant(I64, 0))):
+        # Whoever of the cluster did something before the first arrival has arrived since.
+        _know(e, actor.own, _larger(e, _known(e, actor.own), e.splat(e.trunc(e.sub(since, constant(I64, 1)), I32))))
+        e.put(e.shl(since, constant(I64, STAMP_SHIFT)), actor.own, WARP_STATE, "cluster_limit")
 
 
 # -- order -----------------------------------------------------------------------------------------------------------------------

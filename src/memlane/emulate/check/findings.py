@@ -13,20 +13,22 @@ from memlane.emulate.check.records import (
     APART_SHIFT,
     BEYOND,
     CROOKED,
+    ENDED,
     EXITED_BARRIER,
     FOREIGN_MASK,
     MOST_WARPS,
+    NOT_STARTED,
     RACE_WITH_READ,
     RACE_WITH_WRITE,
     SPLIT_BARRIER,
     UNEQUAL_MASKS,
     UNWRITTEN,
 )
-from memlane.emulate.layout import LANES, SPACE_NUMBERS, WINDOW_BYTES
+from memlane.emulate.layout import CLUSTER_SHIFT, LANES, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
-from memlane.launch import Launch, Report
+from memlane.launch import Launch, Report, cluster_of
 from memlane.launch.reports import Actor
 from memlane.ptx import INSERTED, Instruction, demangle
 
@@ -117,6 +119,8 @@ class Findings:
             SPLIT_BARRIER: self._split_barrier,
             FOREIGN_MASK: self._foreign_mask,
             UNEQUAL_MASKS: self._unequal_masks,
+            NOT_STARTED: self._not_started,
+            ENDED: self._ended,
         }
         return words[note.kind](note)
 
@@ -139,6 +143,8 @@ class Findings:
 
     def _beyond(self, note: _Note) -> Report:
         head = f"{note.access()} at {note.address:#x}"
+        if note.space == "shared::cluster" or (note.space == "shared" and note.address > RANK_MASK):
+            return self._beyond_block(note, head)
         size = self._size(note.space)
         if size is not None:
             what = f"{head}, outside the {size} bytes of {note.space} memory of the {'thread' if note.space == 'local' else 'block'}"
@@ -154,6 +160,42 @@ class Findings:
         named = self._argument(neighbour)
         what = f"{head}, {beside(note.address, neighbour)}{f', {named}' if named else ''}"
         return self._made("out of bounds", note, what, "Guard the access with the array's extent, or correct the index.", memory=named)
+
+    # -- clusters --------------------------------------------------------------------------------------------------------------------
+
+    def _shape(self) -> tuple[int, int, int]:
+        return cluster_of(self._launch.kernel, self._launch.cluster) or (1, 1, 1)
+
+    def _named_block(self, note: _Note) -> tuple[int, int, int] | None:
+        """The block in whose shared memory an address lies; None if the cluster has none of that rank."""
+        shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
+        if rank < 0:
+            return note.who.block
+        if rank >= shape[0] * shape[1] * shape[2]:
+            return None
+        x, y, z = (at - at % size + more for at, size, more in zip(note.who.block, shape, position(rank, shape), strict=True))
+        return x, y, z
+
+    def _beyond_block(self, note: _Note, head: str) -> Report:
+        block, shape = self._named_block(note), self._shape()
+        if block is None:
+            rank, most = (note.address >> CLUSTER_SHIFT) - 1, shape[0] * shape[1] * shape[2] - 1
+            what = f"{head}, in the shared memory of the block of rank {rank}, and its cluster has ranks 0 to {most}"
+            return self._made("out of bounds", note, what, "Correct the rank that is given to mapa (map_shared_rank).", memory="")
+        if note.space == "shared":
+            what = f"{head}, which mapa made an address in the shared memory of block {block}"
+            return self._made("out of bounds", note, what, "Access it as .shared::cluster, or by its generic address.", memory="")
+        inner, size = note.address & RANK_MASK, int(self._context["shared_bytes"])
+        what = f"{head}, {inner:#x} in the shared memory of block {block}, outside its {size} bytes"
+        return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
+
+    def _not_started(self, note: _Note) -> Report:
+        what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which may not have started"
+        return self._made("barrier", note, what, "Let the cluster wait for all (cluster.sync()) before the first access.")
+
+    def _ended(self, note: _Note) -> Report:
+        what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which had ended"
+        return self._made("barrier", note, what, "Let the cluster wait for all (cluster.sync()) before its blocks end.")
 
     def _crooked(self, note: _Note) -> Report:
         memory = self._memory(note)
@@ -180,7 +222,9 @@ class Findings:
         )
         same_warp = same_block and self._warp(note.who) == self._warp(other)
         remedy = "Use an atomic operation, or order them by a __threadfence() and an atomic flag on both sides."
-        if same_warp:
+        if note.space in ("shared", "shared::cluster") and not same_block:
+            remedy = "Put cluster.sync() between the two, or use an atomic operation."
+        elif same_warp:
             remedy = "Put __syncwarp() between the two, or use an atomic operation."
         elif same_block:
             remedy = "Put __syncthreads() between the two, or use an atomic operation."
@@ -226,6 +270,9 @@ class Findings:
         """What lies at the address: the variable, or the argument, and how far into it."""
         if note.space in ("shared", "local"):
             return self._variable(note.space, note.address)
+        if note.space == "shared::cluster":
+            named, block = self._variable("shared", note.address & RANK_MASK), self._named_block(note)
+            return f"{named} of block {block}" if named else f"of block {block}"
         found = self._emulator.memory.at(note.address)
         if found is None:
             return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.emulate.check.cells import Shape
-from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, fence, warp_barrier
+from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, cluster_arrival, cluster_passed, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
 from memlane.emulate.check.regions import checked
 from memlane.emulate.code.build import I32, I64, Value, constant
@@ -99,7 +99,8 @@ def check_mbarrier(k: Lowering, space: str, pointer: Value, distance: Value, ope
         return k.active
     waits = operation.startswith("test")
     arrives = operation.startswith("arrive") or operation == "complete_tx"
-    shape = Shape(8, 1, reads=True, writes=not waits, strong=True, acquires=waits, releases="cta" if arrives else "")
+    reach = "device" if space == "shared::cluster" or k.instruction.has("cluster") else "cta"
+    shape = Shape(8, 1, reads=True, writes=not waits, strong=True, acquires=waits, releases=reach if arrives else "")
     return k.call(checked(space, shape), k.warp, pointer, distance, k.active, constant(I32, k.index), out)
 
 
@@ -112,6 +113,20 @@ def check_barrier(k: Lowering, barrier: Value) -> None:
     if k.layers.check:
         aligned = k.instruction.opcode == "bar" or k.instruction.has("aligned")
         k.call(arrive, k.warp, barrier, constant(I32, int(not aligned)))
+
+
+def check_cluster_arrival(k: Lowering) -> None:
+    """`k.active` are about to arrive at the barrier of their cluster."""
+    if k.layers.check:
+        k.call(cluster_arrival, k.warp, constant(I32, int(not k.instruction.has("relaxed"))))
+
+
+def check_cluster_wait(k: Lowering) -> None:
+    """`k.active` are about to wait for the barrier of their cluster: perhaps it has opened before."""
+    if k.layers.check:
+        passed = k.e.and_(k.active, k.e.get(k.warp, WARP, "cluster_passed"))
+        with k.e.if_then(k.e.icmp_unsigned("!=", passed, constant(I32, 0))):
+            k.call(cluster_passed, k.warp)
 
 
 def check_warp_barrier(k: Lowering, partners: Value) -> None:

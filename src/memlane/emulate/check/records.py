@@ -27,7 +27,9 @@ NOTES = 1 << 12
     SPLIT_BARRIER,
     FOREIGN_MASK,
     UNEQUAL_MASKS,
-) = range(1, 10)
+    NOT_STARTED,
+    ENDED,
+) = range(1, 12)
 
 SAME_WARP, SAME_BLOCK, OTHER_BLOCK = range(3)
 APART_SHIFT = 4
@@ -90,12 +92,20 @@ BLOCK_STATE = np.dtype(
         ("joined", "u4", BARRIERS * MOST_WARPS),
         ("joined_acquired", "u4", BARRIERS),
         ("loose", "u4", BARRIERS),
+        ("cluster_first", "u8"),
+        ("cluster_since", "u8"),
+        ("cluster_opened", "u8"),
+        ("cluster_loose", "u4"),
     ],
     align=True,
 )
 """Of a resident block; the cells of its shared memory and the bits of its local memory follow. `number` is that of the block whose state
 this is, plus 1. `joined` is what those who arrived at a barrier know; `covered` as above, for fences of any scope. `loose`:
-whether threads may come to a barrier by different instructions, as those without `.aligned` may."""
+whether threads may come to a barrier by different instructions, as those without `.aligned` may.
+
+Of the first block of a cluster, about its barrier: when the first thread arrived in this phase (`cluster_first`, 0 if none has), whether
+some thread did so without releasing (`cluster_loose`); what `cluster_first` was when it opened last, 0 if some thread did not release
+(`cluster_since`), and when that was (`cluster_opened`)."""
 
 WARP_STATE = np.dtype(
     [
@@ -106,12 +116,14 @@ WARP_STATE = np.dtype(
         ("pending", "u4"),
         ("fenced", "u4"),
         ("members", "u4"),
+        ("cluster_limit", "u8"),
     ],
     align=True,
 )
 """`known[w]`: accesses of warp w up to this stamp happen before what this warp does now (its own: those of its other lanes). `limit`:
 entries below are ordered whoever of the block made them; `since`: entries from here on are of this turn of this warp. `acquired`: released
-flags up to this stamp were seen, `pending`: were read, but no fence came yet. `members` are the lanes that exist."""
+flags up to this stamp were seen, `pending`: were read, but no fence came yet. `members` are the lanes that exist.
+`cluster_limit` is like `limit`, for all blocks of the cluster."""
 
 STATE_BYTES = -(-(BLOCK_STATE.itemsize + MOST_WARPS * WARP_STATE.itemsize) // 64) * 64
 """The block's state and that of its warps."""

@@ -5,14 +5,25 @@ from __future__ import annotations
 from functools import cache
 
 from memlane.emulate.check.cells import Access, Cells, Shape
-from memlane.emulate.check.clocks import CTA, DEVICE, acquire, fence, read_flags, write_flags
+from memlane.emulate.check.clocks import CTA, DEVICE, acquire, attend, fence, read_flags, write_flags
 from memlane.emulate.check.notes import note
-from memlane.emulate.check.records import BEYOND, CROOKED, LAUNCH, REGION, STAMP_SHIFT, UNWRITTEN, WARP_STATE, WORD_BYTES
+from memlane.emulate.check.records import (
+    BEYOND,
+    CROOKED,
+    ENDED,
+    LAUNCH,
+    NOT_STARTED,
+    REGION,
+    STAMP_SHIFT,
+    UNWRITTEN,
+    WARP_STATE,
+    WORD_BYTES,
+)
 from memlane.emulate.check.stamps import Actor
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, SPACE_NUMBERS
+from memlane.emulate.layout import BLOCK, CONTEXT, LANES, RANK_MASK, SPACE_NUMBERS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
-from memlane.emulate.runtime.window import address_of_lane, by_space
+from memlane.emulate.runtime.window import Places, address_of_lane, by_rank, by_space
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
 """warp, addresses, distance, lanes, site, data"""
@@ -28,11 +39,12 @@ def checked(space: str, shape: Shape) -> Helper:
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, site: Value, data: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(lanes)
-        if space != "generic":
+        if space not in ("generic", "shared::cluster"):
             e.ret(invoke(e, _part(space, shape), warp, addresses, distance, lanes, site, data))
             return
         allowed = e.variable(constant(I32, 0))
-        for name, group, start in by_space(e, addresses, distance, lanes):
+        groups = by_space(e, addresses, distance, lanes) if space == "generic" else by_rank(e, addresses, distance, lanes)
+        for name, group, start in groups:
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 if name == "param":
                     allowed.set(e.or_(allowed.get(), group))
@@ -54,6 +66,8 @@ def _part(space: str, shape: Shape) -> Helper:
         aligned = visitor.aligned(lanes)
         if space == "shared":
             allowed = visitor.shared(aligned)
+        elif space == "shared::cluster":
+            allowed = visitor.cluster(aligned)
         elif space == "local":
             allowed = visitor.local(aligned)
         else:
@@ -129,7 +143,42 @@ class _Visitor:
         cells = e.add(e.ptrtoint(actor.state, I64), e.get(actor.launch, LAUNCH, "cells_offset"))
         plane = e.udiv(e.get(actor.launch, LAUNCH, "cells_bytes"), constant(I64, 3))
         limit = e.get(actor.own, WARP_STATE, "limit")
-        self._visit(inside, limit, zero, cells, plane, e.get(actor.block, BLOCK, "shared"))
+        several = e.icmp_unsigned("!=", e.get(actor.context, CONTEXT, "cluster_blocks"), constant(I32, 1))  # others may write there too
+        limit = e.select(several, e.intrinsic("umin", [limit, e.get(actor.own, WARP_STATE, "cluster_limit")]), limit)
+        self._visit(inside, limit, zero, cells, plane, e.get(actor.block, BLOCK, "shared"), actor.block)
+        return inside
+
+    def cluster(self, lanes: Value) -> Value:
+        """The shared memory of the blocks of a cluster: one block after the other."""
+        e = self._e
+        left, allowed = e.variable(lanes), e.variable(constant(I32, 0))
+        with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+            address = address_of_lane(e, self._addresses, self._distance, e.lowest_bit(left.get()))
+            low = e.and_(address, constant(I64, ~RANK_MASK))
+            same = e.icmp_unsigned("==", e.and_(self._places(), constant(vector(I64), ~RANK_MASK)), e.splat(low))
+            group = e.and_(left.get(), e.mask_of(same))
+            left.set(e.and_(left.get(), e.not_(group)))
+            allowed.set(e.or_(allowed.get(), self._in_block(group, address, low)))
+        return allowed.get()
+
+    def _in_block(self, lanes: Value, address: Value, low: Value) -> Value:
+        """Those of some lanes, whose addresses name the same block, that may go on."""
+        e, actor, zero = self._e, self._actor, constant(I32, 0)
+        peer, is_there = Places(e, actor.warp, self._site).named_block(e, address)
+        ended = e.and_(e.not_(is_there), e.icmp_unsigned("==", e.get(peer, BLOCK, "live"), zero))
+        self._note(ENDED, e.select(ended, lanes, zero))
+        length = e.select(is_there, e.get(actor.context, CONTEXT, "shared_bytes"), constant(I64, 0))
+        inside = e.and_(lanes, self._inside(low, length))
+        self._note(BEYOND, e.select(ended, zero, e.and_(lanes, e.not_(inside))))
+        with e.if_then(e.icmp_unsigned("!=", inside, zero)):
+            alien = e.icmp_unsigned("!=", e.ptrtoint(peer, I64), e.ptrtoint(actor.block, I64))
+            strange = e.icmp_unsigned("==", e.get(actor.own, WARP_STATE, "acquired"), zero)
+            self._note(NOT_STARTED, e.select(e.and_(alien, strange), e.and_(inside, e.neg(inside)), zero))
+            invoke(e, attend, peer)
+            cells = e.add(e.get(peer, BLOCK, "check"), e.get(actor.launch, LAUNCH, "cells_offset"))
+            plane = e.udiv(e.get(actor.launch, LAUNCH, "cells_bytes"), constant(I64, 3))
+            limit = e.get(actor.own, WARP_STATE, "cluster_limit")
+            self._visit(inside, limit, low, cells, plane, e.sub(e.get(peer, BLOCK, "shared"), low), peer)
         return inside
 
     def anywhere(self, lanes: Value) -> Value:
@@ -169,20 +218,21 @@ class _Visitor:
         low = e.get(row, REGION, "low")
         return e.and_(lanes, self._inside(low, e.sub(e.get(row, REGION, "high"), low)))
 
-    def _visit(self, lanes: Value, limit: Value, low: Value, cells: Value, plane: Value, delta: Value) -> None:
+    def _visit(self, lanes: Value, limit: Value, low: Value, cells: Value, plane: Value, delta: Value, home: Value | None = None) -> None:
+        """`home` is the block in whose shared memory the region lies."""
         e, shape, actor = self._e, self._shape, self._actor
-        shared = self._space == "shared"
+        inner = self._distance if home is None else e.sub(self._distance, low)
         if shape.releases:
             invoke(e, fence, actor.warp, constant(I32, DEVICE if shape.releases == "device" else CTA))
         if shape.strong and shape.reads:
-            read_flags(e, actor, self._addresses, self._distance, lanes, shared)
+            read_flags(e, actor, self._addresses, inner, lanes, home)
         if shape.acquires:
             invoke(e, acquire, actor.warp)
         space = constant(I32, SPACE_NUMBERS[self._space])
         access = Access(self._site, space, self._addresses, self._distance, self._data, limit, low, cells, plane, delta)
         Cells(e, actor, shape, access).visit(lanes)
         if shape.strong and shape.writes:
-            write_flags(e, actor, self._addresses, self._distance, lanes, shared)
+            write_flags(e, actor, self._addresses, inner, lanes, home)
 
     # -- local memory ----------------------------------------------------------------------------------------------------------------
 

@@ -22,10 +22,11 @@ from memlane.emulate.layout import (
     WARP,
     YIELD,
 )
-from memlane.emulate.runtime.crew import claim_block
+from memlane.emulate.runtime.crew import claim_cluster
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
-from memlane.emulate.runtime.schedule import STEP, prepare_slot, slot_at, start_block, warp_at
+from memlane.emulate.runtime.schedule import STEP, end_block, prepare_slot, slot_at, start_cluster, warp_at
+from memlane.emulate.runtime.window import peer_of
 
 SLACK = 32
 _ENTRY = 16
@@ -101,23 +102,27 @@ def pop(e: Emit, context: Value) -> None:
     e.ret(e.inttoptr(first, POINTER))
 
 
-@helper("begin_next_block", VOID, POINTER, POINTER)
-def begin_next_block(e: Emit, context: Value, block: Value) -> None:
-    """Start the next block of the grid, if there is one, in a slot that has become free."""
-    number = claim_block(e, context)
+@helper("begin_next_cluster", VOID, POINTER, POINTER)
+def begin_next_cluster(e: Emit, context: Value, first: Value) -> None:
+    """Start the next cluster of the grid, if there is one, in slots that have become free, from a first one on."""
+    number = claim_cluster(e, context)
     with e.if_then(e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))):
-        invoke(e, start_block, context, block, number)
-        with e.count(e.get(context, CONTEXT, "warps")) as warp:
-            invoke(e, push, context, warp_at(e, context, block, warp))
+        invoke(e, start_cluster, context, first, number)
+        with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
+            block = peer_of(e, context, first, rank)
+            with e.count(e.get(context, CONTEXT, "warps")) as warp:
+                invoke(e, push, context, warp_at(e, context, block, warp))
 
 
 @helper("begin_timeline", VOID, POINTER)
 def begin_timeline(e: Emit, context: Value) -> None:
     """Fill all slots with the first blocks of the grid."""
-    with e.count(e.get(context, CONTEXT, "slot_count")) as index:
-        block = slot_at(e, context, index)
-        invoke(e, prepare_slot, context, block)
-        invoke(e, begin_next_block, context, block)
+    count = e.get(context, CONTEXT, "slot_count")
+    with e.count(count) as index:
+        invoke(e, prepare_slot, context, slot_at(e, context, index))
+    size = e.get(context, CONTEXT, "cluster_blocks")
+    with e.count(e.udiv(count, size)) as index:
+        invoke(e, begin_next_cluster, context, slot_at(e, context, e.mul(index, size)))
 
 
 @helper("run_timeline", I32, POINTER, POINTER)
@@ -165,9 +170,9 @@ def _warp_ends(e: Emit, context: Value, warp: Value) -> None:
     e.put(finish, block, BLOCK, "finish")
     running = e.bump(block, BLOCK, "running", -1)
     with e.if_then(e.icmp_unsigned("==", running, constant(I32, 0))):
-        e.bump(context, CONTEXT, "finished")
         e.put(e.intrinsic("smax", [finish, e.get(context, CONTEXT, "end")]), context, CONTEXT, "end")
-        invoke(e, begin_next_block, context, block)
+        with e.if_then(end_block(e, context, block)):
+            invoke(e, begin_next_cluster, context, peer_of(e, context, block, constant(I32, 0)))
 
 
 def _push_woken(e: Emit, context: Value) -> None:

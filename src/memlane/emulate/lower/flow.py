@@ -19,7 +19,8 @@ from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import CONTEXT, LANES, LATER, POLL_COST, RUN, WARP
 from memlane.emulate.lower.body import Place, Step
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.runtime.barriers import gather, leave
+from memlane.emulate.runtime.barriers import gather
+from memlane.emulate.runtime.cluster import leave_cluster
 from memlane.emulate.runtime.fragments import defer, enter, park, pick
 
 
@@ -116,7 +117,7 @@ class Flow:
         k, _e = self._k, self._k.e
         if k.instruction.guard is not None:
             self.skip_if_idle(self.successors[0] if self.successors else self.end)
-        k.call(leave, k.warp, lanes)
+        k.call(leave_cluster, k.warp, lanes)
         self.pick_again()
 
     def skip_if_idle(self, following: int) -> None:
@@ -161,7 +162,7 @@ class Flow:
             for number, block in enumerate(self._blocks):
                 switch.add_case(constant(I32, number), block)
         with e.goto_block(self._end):
-            k.call(leave, k.warp, e.get(k.warp, WARP, "mask"))
+            k.call(leave_cluster, k.warp, e.get(k.warp, WARP, "mask"))
             e.branch(self._pick)
         phis = []
         for block, helper in ((self._join, park), (self._defer, defer)):

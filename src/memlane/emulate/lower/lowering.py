@@ -18,7 +18,7 @@ from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Val
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, LANES, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
-from memlane.emulate.lower.special import SPECIAL
+from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.errors import UnsupportedPtx
@@ -215,6 +215,8 @@ class Lowering:
             return self.e.not_(value) if operand.negated else value
         if isinstance(operand, Immediate):
             return constant(I32, -1 if operand.value else 0)
+        if isinstance(operand, Special) and operand.name in PREDICATES:
+            return PREDICATES[operand.name](self)
         raise self.unsupported(f"a predicate given as {operand}")
 
     def bits_of(self, operand: Operand, type_name: str) -> Value:

@@ -28,6 +28,22 @@ def _block(field: str, axis: int = 0) -> Callable[[Lowering], Value]:
     return lambda k: k.e.splat(k.e.get(k.block, BLOCK, field, axis))
 
 
+def _cluster_of_block(axis: int) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.udiv(k.e.get(k.block, BLOCK, "ctaid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
+
+
+def _block_in_cluster(axis: int) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.urem(k.e.get(k.block, BLOCK, "ctaid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
+
+
+def _clusters(axis: int) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.splat(k.e.udiv(k.e.get(k.context, CONTEXT, "grid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
+
+
+def _is_explicit_cluster(k: Lowering) -> Value:
+    return k.e.neg(k.e.get(k.context, CONTEXT, "explicit_cluster"))
+
+
 def _warp(field: str) -> Callable[[Lowering], Value]:
     return lambda k: k.e.splat(k.e.get(k.warp, WARP, field))
 
@@ -74,12 +90,12 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     **{f"%ctaid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
     **{f"%nctaid.{axis}": _launch("grid", number) for number, axis in enumerate("xyz")},
     # Without a cluster each block is one of its own.
-    **{f"%clusterid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
-    **{f"%nclusterid.{axis}": _launch("grid", number) for number, axis in enumerate("xyz")},
-    **{f"%cluster_ctaid.{axis}": _always(0) for axis in "xyz"},
-    **{f"%cluster_nctaid.{axis}": _always(1) for axis in "xyz"},
-    "%cluster_ctarank": _always(0),
-    "%cluster_nctarank": _always(1),
+    **{f"%clusterid.{axis}": _cluster_of_block(number) for number, axis in enumerate("xyz")},
+    **{f"%nclusterid.{axis}": _clusters(number) for number, axis in enumerate("xyz")},
+    **{f"%cluster_ctaid.{axis}": _block_in_cluster(number) for number, axis in enumerate("xyz")},
+    **{f"%cluster_nctaid.{axis}": _launch("cluster", number) for number, axis in enumerate("xyz")},
+    "%cluster_ctarank": _block("rank"),
+    "%cluster_nctarank": _launch("cluster_blocks"),
     "%laneid": lambda k: lane_numbers(I32),
     "%warpid": _warp("number"),
     "%nwarpid": _launch("warps"),
@@ -104,3 +120,6 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     "WARP_SZ": _always(LANES),
 }
 """Name to value: 32 lanes of i32, or of i64 for the registers that have 64 bits."""
+
+PREDICATES: dict[str, Callable[[Lowering], Value]] = {"%is_explicit_cluster": _is_explicit_cluster}
+"""Name to value: an i32 mask."""

@@ -62,7 +62,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
             e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
             return
         latest = e.variable(issue)
-        for name, group, start in by_space(e, addresses, distance, lanes):
+        for name, group, start in by_space(e, addresses, distance, lanes, warp):
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 inner = e.sub(distance, constant(I64, start))
                 complete = invoke(e, accounting_part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)
@@ -150,6 +150,8 @@ def _complete(
         latency = chip.latency.shared_atomic if kind in _ATOMICS else chip.latency.shared
         start = invoke(e, lsu, sm, issue, count)
         return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
+    if space == "shared::cluster":  # what it takes on the way between multiprocessors besides is not modelled
+        return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.shared_cluster or chip.latency.l2)))
     if space in ("param", "const"):  # the first constant cache; what it misses is not modelled
         return e.add(issue, constant(I64, round(chip.latency.constant)))
     if space == "local":

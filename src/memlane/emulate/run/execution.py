@@ -27,7 +27,7 @@ from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.errors import CheckFailed
-from memlane.launch import Launch, Observation
+from memlane.launch import Launch, Observation, cluster_of
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -77,9 +77,11 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
         _function(begin_timeline)(contexts[0])
         advance = _function(run_timeline)
     else:
-        prepare, slot_bytes = _function(prepare_slot), int(state.context[0]["slot_bytes"])
+        prepare = _function(prepare_slot)
+        slot_bytes, together = (int(state.context[0][name]) for name in ("slot_bytes", "cluster_blocks"))
         for number, context in enumerate(contexts):
-            prepare(context, state.slots.ctypes.data + number * slot_bytes)
+            for slot in range(number * together, (number + 1) * together):
+                prepare(context, state.slots.ctypes.data + slot * slot_bytes)
         advance = _function(run)
 
     def work(number: int) -> int:
@@ -111,8 +113,10 @@ class _State:
         local_offset = shared_offset + _round_up(shared)
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
         resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
-        self.slot_count = slot_count = min(launch.blocks, resident * emulator.chip.sm_count)
-        workers = min(slot_count, _wanted_workers(emulator, launch, compiled))
+        cluster = cluster_of(launch.kernel, launch.cluster)
+        together = int(np.prod(cluster or 1))
+        self.slot_count = slot_count = min(launch.blocks, max(1, resident * emulator.chip.sm_count // together) * together)
+        workers = min(slot_count // together, _wanted_workers(emulator, launch, compiled))
         # Slots that are never used are never touched, and cost no memory.
         self.slots = _aligned(slot_count * slot_bytes)
         self.params = _parameters(launch)
@@ -123,7 +127,8 @@ class _State:
         self.orders = _orders(warps, launch.layers.seed)
         self.context = _contexts(workers)
         self.crew = np.zeros(1, CREW)
-        self.crew[0] = (0, slot_count if compiled.layers.clock else workers, 0, workers, self.context.ctypes.data, *self.context.strides)
+        taken = slot_count if compiled.layers.clock else workers * together
+        self.crew[0] = (0, taken, 0, workers, self.context.ctypes.data, *self.context.strides)
         values = {
             "crew": self.crew.ctypes.data,
             "parallel": workers > 1,
@@ -138,6 +143,9 @@ class _State:
             "texture_count": self.texture_count,
             "grid": launch.grid,
             "block": launch.block,
+            "cluster": cluster or (1, 1, 1),
+            "cluster_blocks": together,
+            "explicit_cluster": cluster is not None,
             "threads": launch.threads_per_block,
             "warps": warps,
             "warp_bytes": compiled.warp_bytes,

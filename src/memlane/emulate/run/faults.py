@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.layout import (
+    ARRIVED_TWICE,
     ASSERTION,
     BAD_BARRIER,
     BAD_CALL,
@@ -18,11 +19,15 @@ from memlane.emulate.layout import (
     BEYOND,
     BLOCK,
     BLOCK_BYTES,
+    CLUSTER_SHIFT,
     DEADLOCK,
     ENDLESS,
+    GONE,
     LANES,
     MISALIGNED,
     NO_WARPGROUP,
+    NOT_ARRIVED,
+    RANK_MASK,
     SPACE_NUMBERS,
     STACK,
     TRAP,
@@ -43,6 +48,12 @@ if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
 
 _SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
+
+
+_OUT_OF_TURN = {
+    NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
+    ARRIVED_TWICE: "arrived at the barrier of its cluster a second time before it waited: put barrier.cluster.wait between the two",
+}
 
 
 def raise_fault(
@@ -90,7 +101,9 @@ def raise_fault(
         words = [int(context[name]) for name in ("fault_address", "fault_space", "fault_bytes")]
         trouble = surface_trouble(emulator.textures, fault.instruction, kind == MISALIGNED, *words)
         raise BadAccess(f"{fault.where()}: {fault.who()} {trouble}")
-    raise BadAccess(fault.bad_access(kind == MISALIGNED))
+    if kind in (NOT_ARRIVED, ARRIVED_TWICE):
+        raise BadAccess(f"{fault.where()}: {fault.who()} {_OUT_OF_TURN[kind]}")
+    raise BadAccess(fault.bad_access(kind == MISALIGNED, kind == GONE))
 
 
 class _Fault:
@@ -122,7 +135,7 @@ class _Fault:
 
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 
-    def bad_access(self, misaligned: bool) -> str:
+    def bad_access(self, misaligned: bool, gone: bool = False) -> str:
         context, instruction = self._context, self.instruction
         address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
         verb = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}.get(instruction.form.effect, "accessed")
@@ -130,10 +143,22 @@ class _Fault:
         head = f"{self.where()}: {self.who()} {verb} {nbytes} bytes at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
-        return f"{head}, {self._outside(space, address)}"
+        return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
+
+    def _gone(self, address: int) -> str:
+        block = self._position_of_rank(self._rank_in(address))
+        return (
+            f"in the shared memory of block {block} of its cluster, which has ended: let the cluster wait for all (cluster.sync()) before "
+            "its blocks end"
+        )
 
     def _inside(self, space: str, address: int) -> str:
         """Where a misaligned address lies, for the end of a sentence."""
+        inner = address - WINDOWS["shared"] if space == "generic" else address
+        if space in ("shared::cluster", "generic") and RANK_MASK < inner < WINDOW_BYTES:
+            return (
+                f", {address & RANK_MASK:#x} in the shared memory of block {self._position_of_rank(self._rank_in(address))} of its cluster"
+            )
         found = self._emulator.memory.at(address) if space in ("global", "const", "generic") else None
         return "" if found is None else f", {address - found.low} bytes into {_allocation(found)}"
 
@@ -143,22 +168,54 @@ class _Fault:
             "local": ("the thread's {} bytes of local memory", self._compiled.frame.local_bytes),
             "param": ("the {} bytes of kernel parameters", self._compiled.frame.params_bytes),
         }
+        if space == "shared::cluster" or (space == "shared" and address > RANK_MASK):
+            return self._outside_cluster(space, address)
         if space in sizes:
             text, nbytes = sizes[space]
             return f"outside {text.format(nbytes)}"
         for name, start in WINDOWS.items():
             if start <= address < start + WINDOW_BYTES:
-                return self._outside(name, address)
+                inner = address - start
+                return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
         neighbour = self._emulator.memory.neighbour(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is nowhere near an allocation"
         return beside(address, neighbour)
 
+    # -- clusters ------------------------------------------------------------------------------------------------------------------
+
+    def _rank_in(self, address: int) -> int:
+        """The rank that an address of shared::cluster, generic or not, names."""
+        return (address % WINDOW_BYTES >> CLUSTER_SHIFT) - 1
+
+    def _outside_cluster(self, space: str, address: int) -> str:
+        rank, blocks, nbytes = self._rank_in(address), int(self._context["cluster_blocks"]), int(self._context["shared_bytes"])
+        if rank >= blocks:
+            return f"in the shared memory of the block of rank {rank}, and its cluster has ranks 0 to {blocks - 1}"
+        if space == "shared":
+            return f"which mapa made an address in the shared memory of the block of rank {rank}: access it as .shared::cluster"
+        whose = "the block" if rank < 0 else f"block {self._position_of_rank(rank)} of its cluster"
+        return f"{address & RANK_MASK:#x} in the shared memory of {whose}, outside its {nbytes} bytes"
+
+    def _position_of_rank(self, rank: int) -> tuple[int, int, int]:
+        """Where in the grid the block with a rank in the cluster of the fault is."""
+        shape = tuple(int(extent) for extent in self._context["cluster"])
+        own = position(int(self._context["fault_block"]), self._launch.grid)
+        inner = position(rank, (shape[0], shape[1], shape[2]))
+        x, y, z = (at - at % size + more for at, size, more in zip(own, shape, inner, strict=True))
+        return x, y, z
+
     # -- threads that wait ---------------------------------------------------------------------------------------------------------
 
     def deadlock(self) -> str:
         block = position(int(self._context["fault_block"]), self._launch.grid)
-        return f"kernel {self._launch.kernel.title}: block {block} cannot go on: {self._waiting()}"
+        base, count = int(self._context["fault_slot"]) - self._slots.ctypes.data, int(self._context["cluster_blocks"])
+        head = f"kernel {self._launch.kernel.title}: block {block} cannot go on: {self._waiting(base)}"
+        own = int(self._block_at(base)["rank"])
+        others = [rank for rank in range(count) if rank != own]
+        step = int(self._context["slot_bytes"])
+        told = [f"of block {self._position_of_rank(rank)} of its cluster {self._waiting(base + (rank - own) * step)}" for rank in others]
+        return ". ".join([head, *(one[0].upper() + one[1:] for one in told)])
 
     def endless(self) -> str:
         block = position(int(self._context["fault_block"]), self._launch.grid)
@@ -167,11 +224,10 @@ class _Fault:
             "passing a barrier or ending; if it does end, give the emulator more patience"
         )
 
-    def _waiting(self) -> str:
-        """Which threads of the block wait at which barrier, and how many have exited."""
-        base = int(self._context["fault_slot"]) - self._slots.ctypes.data
+    def _waiting(self, base: int) -> str:
+        """Which threads of the block in a slot wait at which barrier, and how many have exited."""
         groups: dict[str, list[int]] = {}
-        waiting_for = self._expected(base)
+        waiting_for = self._block_at(base)["expected"]
         for number in range(int(self._context["warps"])):
             start = base + BLOCK_BYTES + number * self._compiled.warp_bytes
             warp = self._slots[start : start + WARP.itemsize].view(WARP)[0]
@@ -181,8 +237,8 @@ class _Fault:
                     groups.setdefault(self._state(warp, lane, waiting_for), []).append(thread)
         return "; ".join(f"{self._counted(threads)} {what}" for what, threads in groups.items())
 
-    def _expected(self, base: int) -> Any:
-        return self._slots[base : base + BLOCK.itemsize].view(BLOCK)[0]["expected"]
+    def _block_at(self, base: int) -> Any:
+        return self._slots[base : base + BLOCK.itemsize].view(BLOCK)[0]
 
     def _state(self, warp: Any, lane: int, expected: Any) -> str:
         bit = 1 << lane
@@ -192,6 +248,8 @@ class _Fault:
             if int(warp["at_barrier"][barrier]) & bit:
                 needs = f", which needs {expected[barrier]} threads" if expected[barrier] else ""
                 return f"wait at barrier {barrier} ({self._stop(warp, lane)}){needs}"
+        if int(warp["at_cluster"]) & bit:
+            return f"wait at the barrier of their cluster ({self._stop(warp, lane)})"
         if int(warp["at_sync"]) & bit:
             return f"wait for other lanes of their warp ({self._stop(warp, lane)})"
         if int(warp["at_warp_barrier"]) & bit:

@@ -1,7 +1,7 @@
 """Read-modify-write. The lanes of a warp come one after another, lowest first.
 
-Shared memory belongs to one worker. In other memory, where there are several workers, each lane's operation is one of the processor, or a
-loop of compare and exchange.
+Shared memory belongs to one worker, that of a cluster too. In other memory, where there are several workers, each lane's operation is one
+of the processor, or a loop of compare and exchange.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _flushes(e: Emit, space: str, address: Value) -> Value:
     """Whether sums of f32 are flushed: in global memory, not in shared memory."""
     start = constant(I64, WINDOWS["shared"])
     is_shared = e.icmp_unsigned("<", e.sub(address, start), constant(I64, WINDOW_BYTES))
-    return {"global": constant(I1, 1), "shared": constant(I1, 0)}.get(space, e.not_(is_shared))
+    return {"global": constant(I1, 1), "shared": constant(I1, 0), "shared::cluster": constant(I1, 0)}.get(space, e.not_(is_shared))
 
 
 def _combine(operation: str, kind: str) -> _Combine:
@@ -140,7 +140,7 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
                 return combine(e, old, *operands) if flushes is None else _add_single(e, old, operands[0], flushes)
 
             result = e.element(out, lane, element)
-            if space == "shared":
+            if space in ("shared", "shared::cluster"):
                 _alone(e, pointer, element, change, result)
             else:
                 with e.if_else(are_several) as (together, alone):

@@ -18,7 +18,7 @@ def _warp_of(e: Emit, block: Value, number: Value) -> Value:
     return e.at(e.at(block, e.get(context, CONTEXT, "warps_offset")), distance)
 
 
-def _wake(e: Emit, context: Value, warp: Value) -> None:
+def wake(e: Emit, context: Value, warp: Value) -> None:
     """Tell the clock layer's scheduler, if it is the one that runs, of a warp that can go on."""
     woken = e.get_pointer(context, CONTEXT, "woken")
     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(woken, I64), constant(I64, 0))):
@@ -30,7 +30,7 @@ def _wake(e: Emit, context: Value, warp: Value) -> None:
 _OPENED = ir.FunctionType(VOID, [POINTER, I32])
 
 
-def _tell(e: Emit, block: Value, barrier: Value) -> None:
+def tell(e: Emit, block: Value, barrier: Value) -> None:
     """Tell whoever wants to know, through `context.opened`, that a barrier is about to open."""
     context = e.get_pointer(block, BLOCK, "context")
     function = e.get_pointer(context, CONTEXT, "opened")
@@ -41,7 +41,7 @@ def _tell(e: Emit, block: Value, barrier: Value) -> None:
 @helper("release", VOID, POINTER, I32)
 def release(e: Emit, block: Value, barrier: Value) -> None:
     """Open a barrier: everyone who waits at it goes on, and it is ready for its next use."""
-    _tell(e, block, barrier)
+    tell(e, block, barrier)
     e.put(e.get(block, BLOCK, "popc", barrier), block, BLOCK, "result", barrier)
     e.put(e.get(block, BLOCK, "arrived", barrier), block, BLOCK, "took_part", barrier)
     e.put(0, block, BLOCK, "popc", barrier)
@@ -61,7 +61,7 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
             e.put(e.select(e.icmp_signed("<", time, opened), opened, time), warp, WARP, "time")
             with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, BLOCKED))):
                 e.put(RUN, warp, WARP, "status")
-                _wake(e, context, warp)
+                wake(e, context, warp)
 
 
 def note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:

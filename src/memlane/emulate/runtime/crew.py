@@ -1,7 +1,8 @@
 """The workers of a launch among each other.
 
 Each worker is a thread with slots for blocks of its own and a CONTEXT of its own; a CREW record is all that they share. They take blocks
-in the order of their numbers, so that a block may wait for those before it: each of them has ended or is with a worker who runs it.
+in the order of their numbers, so that a block may wait for those before it: each of them has ended or is with a worker who runs it. The
+blocks of a cluster are taken together, and so are slots for them; without clusters each block counts as one of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ def crew_of(e: Emit, context: Value) -> Value:
     return e.get_pointer(context, CONTEXT, "crew")
 
 
-def claim_block(e: Emit, context: Value) -> Value:
-    """The number of a block for this worker to start; there are no more if it is not below `context.blocks`."""
+def claim_cluster(e: Emit, context: Value) -> Value:
+    """How many blocks start before those of a cluster for this worker to start; there are no more if it is not below `context.blocks`."""
     place, _ = e.place(crew_of(e, context), CREW, "next_block")
-    return fetch(e, "add", place, constant(I64, 1))
+    return fetch(e, "add", place, e.zext(e.get(context, CONTEXT, "cluster_blocks"), I64))
 
 
 def are_blocks_left(e: Emit, context: Value) -> Value:
@@ -29,14 +30,15 @@ def are_blocks_left(e: Emit, context: Value) -> Value:
     return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "blocks"))
 
 
-def claim_slot(e: Emit, context: Value) -> Value:
-    """The index of a slot for this worker to keep; there are no more if it is not below `context.slot_count`."""
+def claim_slots(e: Emit, context: Value) -> Value:
+    """The index of the first of the slots of a cluster for this worker to keep; there are no more if it is not below
+    `context.slot_count`."""
     place, _ = e.place(crew_of(e, context), CREW, "slots_taken")
-    return fetch(e, "add", place, constant(I32, 1))
+    return fetch(e, "add", place, e.get(context, CONTEXT, "cluster_blocks"))
 
 
 def are_slots_left(e: Emit, context: Value) -> Value:
-    """i1: whether some slot is nobody's and this worker's turn to take: it has not more than its share of those taken, and one.
+    """i1: whether slots for a cluster are nobody's and this worker's turn to take: it has no more than its share of those taken, and those.
 
     So blocks that all have to be resident, because they wait for each other, are shared out evenly; and while one worker does not get on,
     the others do not fill their slots with blocks that wait for it, each of which they would have to look after.
@@ -44,7 +46,8 @@ def are_slots_left(e: Emit, context: Value) -> Value:
     crew = crew_of(e, context)
     taken = load_whole(e, *e.place(crew, CREW, "slots_taken"))
     workers = e.get(crew, CREW, "workers")
-    is_fair = e.icmp_unsigned("<=", e.mul(e.get(context, CONTEXT, "owned"), workers), e.add(e.zext(taken, I64), workers))
+    more = e.mul(workers, e.zext(e.get(context, CONTEXT, "cluster_blocks"), I64))
+    is_fair = e.icmp_unsigned("<=", e.mul(e.get(context, CONTEXT, "owned"), workers), e.add(e.zext(taken, I64), more))
     return e.and_(is_fair, e.icmp_unsigned("<", taken, e.get(context, CONTEXT, "slot_count")))
 
 

@@ -14,6 +14,7 @@ from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Va
 from memlane.emulate.layout import (
     BARRIERS,
     BLOCK,
+    BLOCKED,
     BROKEN,
     CONTEXT,
     COPY_GROUPS,
@@ -29,9 +30,10 @@ from memlane.emulate.layout import (
     YIELD,
     offset,
 )
-from memlane.emulate.runtime.crew import are_blocks_left, are_slots_left, claim_block, claim_slot, is_endless, note_progress
+from memlane.emulate.runtime.crew import are_blocks_left, are_slots_left, claim_cluster, claim_slots, is_endless, note_progress
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.window import peer_of
 
 STEP = ir.FunctionType(I32, [POINTER])
 """A compiled kernel: runs one warp until it stops, and says why."""
@@ -105,6 +107,7 @@ def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
     sm = e.urem(index, count)
     e.put(sm, block, BLOCK, "sm")
     e.put(e.udiv(index, count), block, BLOCK, "slot")
+    e.put(e.urem(index, e.get(context, CONTEXT, "cluster_blocks")), block, BLOCK, "rank")
     wide = e.zext(sm, I64)
     e.put(e.add(e.get(context, CONTEXT, "sms"), e.mul(wide, e.get(context, CONTEXT, "sm_bytes"))), block, BLOCK, "sm_state")
     e.put(e.mul(wide, constant(I64, CLOCK_SKEW)), block, BLOCK, "origin")
@@ -134,7 +137,17 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         left = e.sub(threads, e.mul(number_in_block, constant(I32, LANES)))
         live = e.mask_of(e.icmp_unsigned("<", lane_numbers(I32), e.splat(left)))
         e.put(live, warp, WARP, "live")
-        for field in ("waiting", "deferred", "at_sync", "at_warp_barrier", "status", "pc"):
+        for field in (
+            "waiting",
+            "deferred",
+            "at_sync",
+            "at_warp_barrier",
+            "cluster_arrived",
+            "cluster_passed",
+            "at_cluster",
+            "status",
+            "pc",
+        ):
             e.put(0, warp, WARP, field)
         e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
         e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
@@ -142,6 +155,61 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
         _fill(e, e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
+
+
+@helper("start_cluster", VOID, POINTER, POINTER, I64)
+def start_cluster(e: Emit, context: Value, first: Value, number: Value) -> None:
+    """Make the blocks of a cluster those in the slots from a first one on; `number` is how many blocks start before them. They begin
+    together."""
+    grid = [e.zext(e.get(context, CONTEXT, "grid", axis), I64) for axis in range(3)]
+    shape = [e.zext(e.get(context, CONTEXT, "cluster", axis), I64) for axis in range(3)]
+    count = e.get(context, CONTEXT, "cluster_blocks")
+    place = _split(e, e.udiv(number, e.zext(count, I64)), [e.udiv(grid[axis], shape[axis]) for axis in range(2)])
+    finish = e.variable(e.get(first, BLOCK, "finish"))
+    with e.count(count) as rank:
+        finish.set(e.intrinsic("smax", [finish.get(), e.get(peer_of(e, context, first, rank), BLOCK, "finish")]))
+    with e.count(count) as rank:
+        block = peer_of(e, context, first, rank)
+        e.put(finish.get(), block, BLOCK, "finish")
+        inner = _split(e, e.zext(rank, I64), shape[:2])
+        x, y, z = (e.add(e.mul(place[axis], shape[axis]), inner[axis]) for axis in range(3))
+        invoke(e, start_block, context, block, e.add(e.mul(e.add(e.mul(z, grid[1]), y), grid[0]), x))
+    e.put(count, first, BLOCK, "cluster_running")
+    e.put(e.mul(count, e.get(context, CONTEXT, "threads")), first, BLOCK, "cluster_pending")
+    for field in ("cluster_come", "cluster_release", "cluster_opened"):
+        e.put(0, first, BLOCK, field)
+    e.bump(context, CONTEXT, "started", e.zext(count, I64))
+    e.bump(context, CONTEXT, "clusters_running")
+
+
+def _split(e: Emit, number: Value, extents: list[Value]) -> list[Value]:
+    """x, y and z of a number that counts x fastest."""
+    row = e.udiv(number, extents[0])
+    return [e.urem(number, extents[0]), e.urem(row, extents[1]), e.udiv(row, extents[1])]
+
+
+def end_block(e: Emit, context: Value, block: Value) -> Value:
+    """A block has ended. i1: whether it was the last of its cluster."""
+    e.bump(context, CONTEXT, "finished")
+    first = peer_of(e, context, block, constant(I32, 0))
+    left = e.bump(first, BLOCK, "cluster_running", -1)
+    was_last = e.icmp_unsigned("==", left, constant(I32, 0))
+    with e.if_then(was_last):
+        e.bump(context, CONTEXT, "clusters_running", -1)
+    return was_last
+
+
+@helper("can_cluster_run", I32, POINTER, POINTER)
+def can_cluster_run(e: Emit, context: Value, block: Value) -> None:
+    """1 if some warp of the cluster of a block can run."""
+    with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
+        peer = peer_of(e, context, block, rank)
+        is_resident = e.icmp_unsigned("!=", e.get(peer, BLOCK, "running"), constant(I32, 0))
+        with e.if_then(is_resident), e.count(e.get(context, CONTEXT, "warps")) as number:
+            status = e.get(warp_at(e, context, peer, number), WARP, "status")
+            with e.if_then(e.icmp_unsigned("==", status, constant(I32, RUN))):
+                e.ret(constant(I32, 1))
+    e.ret(constant(I32, 0))
 
 
 def _next_order(e: Emit, context: Value) -> Value:
@@ -154,7 +222,7 @@ def _next_order(e: Emit, context: Value) -> Value:
 @helper("sweep", I32, POINTER, POINTER, POINTER)
 def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
     """Let each warp of a block that can run take one step. RUN if the block should be swept again, YIELD if it is another block's turn,
-    DONE if the block has ended, FAILED after a fault."""
+    BLOCKED if it waits for others of its cluster, DONE if the block has ended, FAILED after a fault."""
     ran, yielded = e.variable(constant(I1, 0)), e.variable(constant(I1, 0))
     order = _next_order(e, context)
     with e.count(e.get(context, CONTEXT, "warps")) as turn:
@@ -173,6 +241,8 @@ def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
     with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "running"), constant(I32, 0))):
         e.ret(constant(I32, DONE))
     with e.if_then(e.not_(ran.get()), likely=False):
+        with e.if_then(e.icmp_unsigned("!=", invoke(e, can_cluster_run, context, block), constant(I32, 0))):
+            e.ret(constant(I32, BLOCKED))
         first = warp_at(e, context, block, constant(I32, 0))
         zero = constant(I32, 0)
         invoke(e, fault, first, constant(I32, DEADLOCK), zero, zero, constant(I64, 0), zero, zero)
@@ -199,18 +269,20 @@ def run(e: Emit, context: Value, step: Value) -> None:
 
 
 def _use_slot(e: Emit, context: Value, block: Value) -> None:
-    """Start the next block in an idle slot, unless there are blocks that wait and have priority, or none left. Return if all have ended."""
+    """Start the next cluster in idle slots, of which `block` is the first, unless there are blocks that wait and have priority, or none
+    left. Return if all have ended."""
+    is_first = e.icmp_unsigned("==", e.get(block, BLOCK, "rank"), constant(I32, 0))
+    are_idle = e.icmp_unsigned("==", e.get(block, BLOCK, "cluster_running"), constant(I32, 0))
     nothing_waits = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "started"))
     may_start = e.icmp_unsigned("!=", e.get(context, CONTEXT, "may_start"), constant(I64, 0))
-    with e.if_else(e.or_(nothing_waits, may_start)) as (free, busy):
+    with e.if_else(e.and_(e.and_(is_first, are_idle), e.or_(nothing_waits, may_start))) as (free, busy):
         with free:
             e.put(0, context, CONTEXT, "may_start")
-            number = claim_block(e, context)
+            number = claim_cluster(e, context)
             more = e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))
             with e.if_else(more) as (start, skip):
                 with start:
-                    invoke(e, start_block, context, block, number)
-                    e.bump(context, CONTEXT, "started")
+                    invoke(e, start_cluster, context, block, number)
                     note_progress(e, context)
                 with skip:
                     with e.if_then(nothing_waits):
@@ -240,7 +312,11 @@ def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
     with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, FAILED)), likely=False):
         e.ret(constant(I32, BROKEN))
     with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, DONE))):
-        e.bump(context, CONTEXT, "finished")
+        end_block(e, context, block)
+        e.bump(context, CONTEXT, "until_pause", -1)
+        e.branch(after)
+    with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, BLOCKED)), likely=False):
+        _end_turn(e, context, block)
         e.bump(context, CONTEXT, "until_pause", -1)
         e.branch(after)
     with e.if_then(e.icmp_unsigned("==", outcome, constant(I32, YIELD))):
@@ -277,9 +353,10 @@ def next_round(e: Emit, context: Value) -> None:
     now_and_then = e.icmp_unsigned("==", e.and_(e.bump(context, CONTEXT, "rounds"), constant(I64, 15)), constant(I64, 0))
     one_more = e.and_(waiting, e.or_(e.or_(alone, vain), now_and_then))
     e.put(e.zext(one_more, I64), context, CONTEXT, "may_start")
-    running = e.sub(e.get(context, CONTEXT, "started"), e.get(context, CONTEXT, "finished"))
+    count = e.get(context, CONTEXT, "cluster_blocks")
+    running = e.mul(e.get(context, CONTEXT, "clusters_running"), e.zext(count, I64))
     is_full = e.icmp_unsigned("==", running, e.get(context, CONTEXT, "owned"))
     with e.if_then(e.and_(e.and_(one_more, is_full), e.and_(are_blocks_left(e, context), are_slots_left(e, context)))):
-        index = claim_slot(e, context)
-        with e.if_then(e.icmp_unsigned("<", index, e.get(context, CONTEXT, "slot_count"))):
-            invoke(e, prepare_slot, context, slot_at(e, context, index))
+        index = claim_slots(e, context)
+        with e.if_then(e.icmp_unsigned("<", index, e.get(context, CONTEXT, "slot_count"))), e.count(count) as rank:
+            invoke(e, prepare_slot, context, slot_at(e, context, e.add(index, rank)))

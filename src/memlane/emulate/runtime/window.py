@@ -7,17 +7,20 @@ allocation or reports the fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import (
     ALLOCATION,
     BLOCK,
+    CLUSTER_SHIFT,
     CONTEXT,
+    GONE,
     LANES,
     MISALIGNED,
     OUTSIDE,
+    RANK_MASK,
     SPACE_NUMBERS,
     WARP,
     WINDOW_BYTES,
@@ -27,7 +30,13 @@ from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 
 
-class _Places:
+def peer_of(e: Emit, context: Value, block: Value, rank: Value) -> Value:
+    """The record of the block with a rank (i32) in the cluster of a resident block."""
+    steps = e.sub(e.zext(rank, I64), e.zext(e.get(block, BLOCK, "rank"), I64))
+    return e.at(block, e.mul(steps, e.get(context, CONTEXT, "slot_bytes")))
+
+
+class Places:
     """The records that a warp's addresses are resolved with."""
 
     def __init__(self, e: Emit, warp: Value, site: Value) -> None:
@@ -50,11 +59,30 @@ class _Places:
         low = e.get(self.site, ALLOCATION, "low")
         return low, e.sub(e.get(self.site, ALLOCATION, "high"), low), e.get(self.site, ALLOCATION, "delta"), zero
 
+    def cluster_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
+        """The bounds for addresses of shared::cluster like `address`: the shared memory of the block that it names; nothing if there is no
+        such block, or it has ended."""
+        peer, is_there = self.named_block(e, address)
+        low = e.and_(address, constant(I64, ~RANK_MASK))
+        length = e.select(is_there, e.get(self.context, CONTEXT, "shared_bytes"), constant(I64, 0))
+        return low, length, e.sub(e.get(peer, BLOCK, "shared"), low), constant(I64, 0)
+
+    def named_block(self, e: Emit, address: Value) -> tuple[Value, Value]:
+        """The record of the block that an address of shared::cluster names, or of the own one, and i1 whether it is there."""
+        field = e.trunc(e.lshr(address, constant(I64, CLUSTER_SHIFT)), I32)
+        own, rank = e.icmp_unsigned("==", field, constant(I32, 0)), e.sub(field, constant(I32, 1))
+        exists = e.icmp_unsigned("<", rank, e.get(self.context, CONTEXT, "cluster_blocks"))
+        other = e.and_(exists, e.not_(own))
+        peer = peer_of(e, self.context, self.block, e.select(other, rank, e.get(self.block, BLOCK, "rank")))
+        lives = e.icmp_unsigned("!=", e.get(peer, BLOCK, "live"), constant(I32, 0))
+        return peer, e.and_(e.or_(own, exists), lives)
+
     def generic_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
         """The bounds for generic addresses like `address`."""
         chosen = self.bounds(e, "global")
         for space, start in WINDOWS.items():
-            low, nbytes, delta, stride = self.bounds(e, space)
+            inner = e.sub(address, constant(I64, start))
+            low, nbytes, delta, stride = self.cluster_bounds(e, inner) if space == "shared" else self.bounds(e, space)
             inside = e.icmp_unsigned("<", e.sub(address, constant(I64, start)), constant(I64, WINDOW_BYTES))
             here = (e.add(low, constant(I64, start)), nbytes, e.sub(delta, constant(I64, start)), stride)
             chosen = tuple(e.select(inside, new, old) for new, old in zip(here, chosen, strict=True))
@@ -73,15 +101,20 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
     size = e.zext(nbytes, I64)
     with e.if_then(e.icmp_unsigned("!=", e.and_(address, e.sub(size, constant(I64, 1))), constant(I64, 0))):
         fail(MISALIGNED)
-    places = _Places(e, warp, site)
+    places = Places(e, warp, site)
     with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["generic"]))):
         for name, start in WINDOWS.items():
             _low, length, delta, stride = places.bounds(e, name)
             inner = e.sub(address, constant(I64, start))
             with e.if_then(e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES))):
+                if name == "shared":
+                    _locate_in_cluster(e, places, inner, size, fail)
+                    continue
                 with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
                     e.ret(e.add(e.add(inner, delta), e.mul(e.zext(lane, I64), stride)))
                 fail(OUTSIDE)
+    with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["shared::cluster"]))):
+        _locate_in_cluster(e, places, address, size, fail)
     for name in ("shared", "local", "param"):
         with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS[name]))):
             fail(OUTSIDE)
@@ -98,7 +131,19 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
     fail(OUTSIDE)
 
 
-def _find_allocation(e: Emit, places: _Places, address: Value) -> Value:
+def _locate_in_cluster(e: Emit, places: Places, address: Value, size: Value, fail: Callable[[int], None]) -> None:
+    """Return the host address of an address of shared::cluster, or report what is wrong with it."""
+    low, length, delta, _ = places.cluster_bounds(e, address)
+    with e.if_then(e.icmp_unsigned("<=", e.add(e.sub(address, low), size), length)):
+        e.ret(e.add(address, delta))
+    peer, is_there = places.named_block(e, address)
+    ended = e.icmp_unsigned("==", e.get(peer, BLOCK, "live"), constant(I32, 0))
+    with e.if_then(e.and_(e.not_(is_there), ended)):
+        fail(GONE)
+    fail(OUTSIDE)
+
+
+def _find_allocation(e: Emit, places: Places, address: Value) -> Value:
     """The last row of the sorted table that begins at or below `address`, by halving; the first row (which is empty) if none does."""
     table = e.get_pointer(places.context, CONTEXT, "allocations")
     first = e.variable(constant(I64, 0))
@@ -120,8 +165,9 @@ class Window:
         """`example` is the address of one active lane."""
         self._e, self._warp, self._site, self._nbytes = e, warp, site, nbytes
         self._space = constant(I32, SPACE_NUMBERS[space])
-        self._places = _Places(e, warp, site)
-        bounds = self._places.generic_bounds(e, example) if space == "generic" else self._places.bounds(e, space)
+        self._places = Places(e, warp, site)
+        of_example = {"generic": self._places.generic_bounds, "shared::cluster": self._places.cluster_bounds}
+        bounds = of_example[space](e, example) if space in of_example else self._places.bounds(e, space)
         low, length, delta, self.stride = bounds
         self._low, self._delta = e.variable(low), e.variable(delta)
         self._span = e.variable(e.sub(length, constant(I64, nbytes)))
@@ -178,13 +224,31 @@ def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> 
     return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
 
 
-def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
-    """The lanes of a generic access by the state space that they reach, and where its window begins."""
+def by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
+    """The lanes of an access to shared::cluster: those with an address of the own block, which names no rank, and the others."""
+    places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
+    ranked = e.mask_of(e.icmp_unsigned(">", places, constant(vector(I64), RANK_MASK)))
+    return [("shared", e.and_(lanes, e.not_(ranked)), 0), ("shared::cluster", e.and_(lanes, ranked), 0)]
+
+
+def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
+    """The lanes of a generic access by the state space that they reach, and where its window begins. Addresses with a rank are of
+    `shared::cluster`, but for those with the rank of the block of `warp`, if it is given."""
     kind = vector(I64)
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     left, groups = lanes, []
     for name, start in WINDOWS.items():
-        inside = e.mask_of(e.icmp_unsigned("<", e.sub(places, constant(kind, start)), constant(kind, WINDOW_BYTES)))
+        inner = e.sub(places, constant(kind, start))
+        inside = e.mask_of(e.icmp_unsigned("<", inner, constant(kind, WINDOW_BYTES)))
+        if name == "shared":
+            ranked = e.and_(inside, e.mask_of(e.icmp_unsigned(">", inner, constant(kind, RANK_MASK))))
+            if warp is not None:
+                rank = e.zext(e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "rank"), I64)
+                field = e.lshr(inner, constant(kind, CLUSTER_SHIFT))
+                own = e.icmp_unsigned("==", field, e.splat(e.add(rank, constant(I64, 1))))
+                ranked = e.and_(ranked, e.not_(e.mask_of(own)))
+            groups.append(("shared::cluster", e.and_(left, ranked), start))
+            left = e.and_(left, e.not_(ranked))
         groups.append((name, e.and_(left, inside), start))
         left = e.and_(left, e.not_(inside))
     return [*groups, ("global", left, 0)]

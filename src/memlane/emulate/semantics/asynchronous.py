@@ -1,6 +1,6 @@
 """Asynchronous copies, and the barriers in shared memory that track them.
 
-Copies are done at once, and their bytes are counted at once: a kernel that forgets to wait for them works here. Clusters are of one block.
+Copies are done at once, and their bytes are counted at once: a kernel that forgets to wait for them works here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_copy
 from memlane.emulate.runtime.copies import bulk_copy, copy
 from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
+from memlane.emulate.semantics.cluster_copies import complete_at, far_space, multicast
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
 
@@ -48,8 +49,7 @@ def group(k: Lowering) -> None:
 
 
 def _space(k: Lowering) -> str:
-    """Without a space the address is a generic one."""
-    return "shared" if k.slot_of("space") else "generic"
+    return far_space(k, "space")
 
 
 def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", space: str = "shared") -> Value:
@@ -107,10 +107,14 @@ def cp_async_mbarrier_arrive(k: Lowering) -> None:
 
 @semantics(_SECTION + "cp-async-bulk")
 def cp_async_bulk(k: Lowering) -> None:
-    """Between global and shared memory of the block itself; toward shared memory the bytes count on a barrier."""
-    if k.instruction.has("multicast::cluster") or k.slot_of("src").startswith("shared"):
+    """Between global and shared memory, or from that of the block to that of another; toward shared memory the bytes count on a barrier."""
+    if k.instruction.has("multicast::cluster"):
+        return multicast(k)
+    if k.slot_of("dst") == "shared::cta" and k.slot_of("src") == "shared::cta":
         raise k.unsupported()
     e, (target, source) = k.e, (k.instruction.form.addresses[letter] for letter in ("dst", "src"))
+    target = "shared::cluster" if k.slot_of("dst") == "shared::cluster" else target
+    source = "shared" if k.slot_of("src") == "shared::cta" else source
     sizes = k.read("size")
     e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
@@ -118,8 +122,10 @@ def cp_async_bulk(k: Lowering) -> None:
     k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
     if k.has("mbar"):
         complete_bytes(k, e.zext(sizes, vector(I64)))
+    return None
 
 
 def complete_bytes(k: Lowering, counts: Value) -> None:
-    """Let so many bytes, 32 i64, have arrived at the barrier that a copy names."""
-    _mbarrier(k, "complete_tx", counts, "mbar")
+    """Let so many bytes, 32 i64, have arrived at the barrier that a copy names: where its data goes, that is in the same block."""
+    space = "shared::cluster" if k.slot_of("dst") == "shared::cluster" else "shared"
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, counts)

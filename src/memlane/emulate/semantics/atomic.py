@@ -24,7 +24,7 @@ def atom(k: Lowering) -> None:
         or (scalar.bits not in (32, 64) and operation not in ("cas", "add"))
         or scalar.bits > 64
         or k.slot_of("vec")
-        or space not in ("global", "shared", "generic")
+        or space not in ("global", "shared", "shared::cluster", "generic")
     ):
         raise k.unsupported()
     for letter in "bc":

@@ -8,6 +8,7 @@ from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
+from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector
 
@@ -48,6 +49,8 @@ def _unpack(k: Lowering, target: Vector) -> None:
 
 def state_space(k: Lowering) -> str:
     """The state space of the instruction's address."""
+    if k.slot_of("ss") == "shared::cluster":
+        return "shared::cluster"
     space = k.instruction.form.addresses["a"]
     if space not in ("global", "shared", "local", "const", "param", "generic"):
         raise k.unsupported()
@@ -185,6 +188,8 @@ def isspacep(k: Lowering) -> None:
     inside = {
         name: e.icmp_unsigned("<", e.sub(address, constant(kind, start)), constant(kind, WINDOW_BYTES)) for name, start in WINDOWS.items()
     }
+    if space == "shared" and k.slot_of("ss") != "shared::cluster":
+        return k.write("p", is_own_shared(k, address))
     if space in inside:
         return k.write("p", e.mask_of(inside[space]))
     if space == "const":

@@ -17,6 +17,7 @@ _LEVELS = {"eviction": _EVICTION, "l2eviction": _L2_EVICTION, "prefetch": _PREFE
 _SHARED_OR_GLOBAL = "global shared shared::cta shared::cluster"
 _ORDER = "{.sem}{.scope}"
 _HINT = "{.L2::cache_hint}"
+_ASYNC = ".relaxed.cluster{.ss}.mbarrier::complete_tx::bytes"
 _ATOMS_F32 = "d:f32 b:f32 policy:-"
 _PACKED = "f16x2 bf16x2"
 _HALVES = "f16 bf16 f16x2 bf16x2"
@@ -48,6 +49,15 @@ OPS = (
     .form("st.release.scope{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.vec}.type [a], b{, policy}")
     .form("st.mmio.relaxed.sys{.global}.type                                         [a], b", spaces="a:global")
     .where(ss=_STORE_SPACES, cop="wb cg cs wt", scope=_SCOPES, vec="v2 v4 v8", type=_TYPES, eviction=_EVICTION, l2eviction=_L2_EVICTION),
+    op("st.async", manual=_SECTION + "st-async", effect="store", types="b:type", spaces="mbar:shared")
+    .form("st.async{.weak}{.ss}.mbarrier::complete_tx::bytes{.vec}.type [a], b, [mbar]")
+    .where(ss="shared::cluster", vec="v2 v4", type="b32 b64 u32 u64 s32 s64 f32 f64"),
+    op("red.async", manual=_SECTION + "red-async", effect="reduction", types="b:type", spaces="mbar:shared")
+    .form(f"red.async{_ASYNC}.count.u32   [a], b, [mbar]", types="b:u32")
+    .form(f"red.async{_ASYNC}.bound.type  [a], b, [mbar]", type="u32 s32")
+    .form(f"red.async{_ASYNC}.bitop.type  [a], b, [mbar]", type="b32")
+    .form(f"red.async{_ASYNC}.add.type    [a], b, [mbar]", type="u32 s32 u64")
+    .where(ss="shared::cluster", **_ATOMIC_OPERATIONS),
     op("atom", manual=_SYNC + "atom", effect="atomic", types="d:type b:type c:type policy:-")
     .form(f"atom{_ORDER}{{.ss}}.bitop{_HINT}.type d, [a], b{{, policy}}", type="b32 b64")
     .form(f"atom{_ORDER}{{.ss}}.cas.type          d, [a], b, c", type="b16 b32 b64 b128")

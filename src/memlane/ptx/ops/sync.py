@@ -33,6 +33,8 @@ OPS = (
     .form("fence.proxy.tensormap::generic.release.scope")
     .form("fence.proxy.tensormap::generic.acquire.scope [a], size", types="size:-")
     .form("fence.mbarrier_init.release.cluster")
+    .form("fence.acquire.sync_restrict::shared::cluster.cluster")
+    .form("fence.release.sync_restrict::shared::cta.cluster")
     .where(scope=_SCOPES),
     op("griddepcontrol", manual=_SECTION + "griddepcontrol", effect="fence")
     .form("griddepcontrol.action")

@@ -8,6 +8,7 @@ from memlane.report.html.model import Level
 
 _OF_SPACE = {
     "shared": ("shared",),
+    "shared::cluster": ("shared_cluster",),
     "global": ("l1", "l2", "dram"),
     "local": ("l1", "l2", "dram"),
     "generic": ("shared", "l1", "l2", "dram"),
@@ -16,7 +17,7 @@ _OF_SPACE = {
     "param": ("constant", "constant_miss"),
 }
 """Of each space: the fields of `Latency` that an access may take, the nearest first."""
-_LABELS = {"l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
+_LABELS = {"shared_cluster": "shared of a neighbour", "l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
 
 
 def chip_of(trace: Trace) -> Chip | None:
@@ -28,7 +29,7 @@ def levels_of(site: Site, chip: Chip | None, window: float) -> tuple[Level, ...]
     """The levels that may serve `site`, later by `window`: the cycles that its probe takes itself."""
     if chip is None or site.kind != "load" or site.completeness != COMPLETE:
         return ()  # latencies are of loads, and until the value is there
-    return tuple(_level(chip, name, window) for name in _OF_SPACE.get(site.space, ()))
+    return tuple(_level(chip, name, window) for name in _OF_SPACE.get(site.space, ()) if getattr(chip.latency, name) is not None)
 
 
 def _level(chip: Chip, name: str, window: float) -> Level:

@@ -1,0 +1,100 @@
+"""What is brought into the shared memory of other blocks of a cluster behind a thread's back: stores and reductions that a barrier there
+counts, and copies to several blocks. All of it is done at once, and its bytes are counted at once."""
+
+from __future__ import annotations
+
+from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_mbarrier
+from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.layout import CLUSTER_SHIFT, LANES, RANK_MASK
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account
+from memlane.emulate.runtime.access import store
+from memlane.emulate.runtime.atomics import OPERATIONS, atomic
+from memlane.emulate.runtime.copies import bulk_copy
+from memlane.emulate.runtime.mbarriers import mbarrier
+from memlane.emulate.semantics.table import semantics
+from memlane.ptx import SCALAR_TYPES, Vector
+
+_SECTION = "data-movement-and-conversion-instructions-"
+_SYNC = "parallel-synchronization-and-communication-instructions-"
+MOST_RANKS = 16
+"""Bits of the mask of a copy to several blocks."""
+
+_Place = tuple[Value, Value]
+"""Addresses of the lanes as helpers take them: a pointer to 32 i64, and a distance to add."""
+
+
+def far_space(k: Lowering, slot: str) -> str:
+    """The state space of an address that may be in the shared memory of another block: without a word a generic one."""
+    named = k.slot_of(slot)
+    return named if named == "shared::cluster" else "shared" if named else "generic"
+
+
+def complete_at(k: Lowering, place: _Place, space: str, counts: Value) -> None:
+    """Let so many bytes, 32 i64, have arrived at the barriers at these addresses."""
+    out = k.scratch("data")
+    k.e.store_lanes(counts, k.scratch("b"))
+    lanes = check_mbarrier(k, space, *place, "complete_tx", out)
+    k.call(mbarrier("complete_tx", space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
+
+
+@semantics(_SECTION + "st-async")
+def st_async(k: Lowering) -> None:
+    e, data, scalar, space = k.e, k.scratch("data"), SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
+    operand = k.instruction.operand("b")
+    assert operand is not None
+    sources = operand.items if isinstance(operand, Vector) else (operand,)
+    for number, source in enumerate(sources):
+        e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
+    place, nbytes = k.address("a"), scalar.nbytes * len(sources)
+    lanes = check_access(k, space, *place, scalar.nbytes, len(sources), data)
+    k.call(store(space, scalar.bits, len(sources)), k.warp, *place, lanes, constant(I32, k.index), data)
+    account(k, space, *place, nbytes)
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes))
+
+
+@semantics(_SECTION + "red-async", _SYNC + "red-async")
+def red_async(k: Lowering) -> None:
+    e, scalar, space = k.e, SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
+    operation = next(word for word in k.instruction.modifiers if word in OPERATIONS)
+    operand = k.instruction.operand("b")
+    assert operand is not None
+    e.store_lanes(k.bits_of(operand, scalar.name), k.scratch("b"))
+    e.store_lanes(constant(vector(INTEGERS[scalar.bits]), 0), k.scratch("c"))
+    place, out = k.address("a"), k.scratch("data")
+    lanes = check_access(k, space, *place, scalar.nbytes, 1, out)
+    helper = atomic(operation, scalar.name, space)
+    k.call(helper, k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), k.scratch("c"), out)
+    account(k, space, *place, scalar.nbytes)
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), scalar.nbytes))
+
+
+def multicast(k: Lowering) -> None:
+    """A bulk copy from global memory to the same place in the shared memory of several blocks, by a mask of their ranks; the bytes count on
+    the barrier at the same place in each."""
+    e, kind, whole = k.e, vector(I64), k.active
+    sizes, chosen = k.read("size"), k.e.zext(k.read("mask"), vector(I32))
+    e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
+    source = k.address("src", "addresses_src")
+    inner = [_inside(k, k.address(letter, f"addresses_{letter}")) for letter in ("dst", "mbar")]
+    site = constant(I32, k.index)
+    with e.count(constant(I32, MOST_RANKS)) as rank:
+        bit = e.and_(e.lshr(chosen, e.splat(rank)), constant(chosen.type, 1))
+        k.active = e.and_(whole, e.mask_of(e.icmp_unsigned("!=", bit, constant(chosen.type, 0))))
+        with e.if_then(e.icmp_unsigned("!=", k.active, constant(I32, 0))):
+            field = e.splat(e.shl(e.zext(e.add(rank, constant(I32, 1)), I64), constant(I64, CLUSTER_SHIFT)))
+            places = []
+            for name, address in zip(("far", "far_barriers"), inner, strict=True):
+                e.store_lanes(e.or_(address, field), k.scratch(name, 8 * LANES))
+                places.append((k.scratch(name, 8 * LANES), constant(I64, 0)))
+            lanes = check_bulk_copy(k, ("global", "shared::cluster"), source, places[0], sizes)
+            copy = bulk_copy("global", "shared::cluster")
+            k.call(copy, k.warp, *source, *places[0], lanes, site, k.scratch("sizes", 4 * LANES))
+            complete_at(k, places[1], "shared::cluster", e.zext(sizes, kind))
+    k.active = whole
+
+
+def _inside(k: Lowering, place: _Place) -> Value:
+    """The addresses within a block's shared memory, 32 i64."""
+    e, (pointer, distance) = k.e, place
+    return e.and_(e.add(e.load_lanes(pointer, I64), e.splat(distance)), constant(vector(I64), RANK_MASK))
