@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
+from memlane.cli.lab_table import fitted, in_cycles
 from memlane.errors import CommandError
-from memlane.lab import LABS, Machine, Request, Result, Table, machine
+from memlane.lab import LABS, Machine, Request, Result, machine
 from memlane.lab.chip_file import chip_file, chip_path, write_chip
 from memlane.lab.latency.lab import chip_latencies
 from memlane.lab.reduction.lab import run_with as run_reduction
@@ -128,9 +128,12 @@ def _run(
     for title, table in result.tables.items():
         if not table.printed:
             continue
-        unit = "; cycles" if _in_cycles(table) else ""
+        unit = "; cycles" if in_cycles(table) else ""
         console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
-        console.print(_grid(table))
+        made = fitted(table, console.width)
+        Console(width=max(console.width, made.width)).print(made.grid)
+        if made.left_out:
+            console.print(Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
         console.print()
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
@@ -141,27 +144,3 @@ def _run(
     if left_out:
         typer.echo(left_out, err=True)
     return result, where
-
-
-def _in_cycles(table: Table) -> bool:
-    """Whether all its numbers are cycles, so that the title can say so once."""
-    numbers = [column for column in range(len(table.head)) if any(isinstance(line[column], float) for line in table.lines)]
-    return bool(numbers) and all(table.head[column].endswith("_cycles") for column in numbers)
-
-
-def _grid(table: Table) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    unit = "" if _in_cycles(table) else ", cycles"
-    for number, name in enumerate(table.head):
-        title = name.replace("_cycles", unit)
-        words = all(isinstance(line[number], str) for line in table.lines)
-        grid.add_column(title, justify="left" if number < 2 or words else "right", overflow="fold", no_wrap=number < 2)
-    for line in table.lines:
-        grid.add_row(*(_cell(cell) for cell in line))
-    return grid
-
-
-def _cell(cell: str | float | None) -> str:
-    if cell is None or isinstance(cell, str):
-        return cell or "-"
-    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.1f}"

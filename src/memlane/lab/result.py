@@ -167,6 +167,8 @@ class Table:
     lines: tuple[tuple[str | float | None, ...], ...]
     printed: bool = True
     """Whether people want to see it; else it is for spreadsheets."""
+    spare: tuple[str, ...] = ()
+    """Columns that a narrow terminal may do without, the first one first; of the others the last."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _table(measured: Sequence[Measured]) -> Table:
             net = None if said.window is None else said.mean - said.window
             error = None if net is None or not one.place.chain.waits else net - one.truth
             lines.append((one.place.name, scheme, one.truth, said.mean, said.median, said.window, net, error, _claims(said)))
-    return Table(head, tuple(lines))
+    return Table(head, tuple(lines), spare=("median_cycles", "mean_cycles", "window_cycles"))
 
 
 def _fence_table(fenced: Sequence[Fenced]) -> Table:

@@ -131,7 +131,8 @@ def _reason_rows(found: Found) -> Iterator[Row]:
 def _reason_table(found: Found) -> Table:
     titles = {one.number: one.title for one in STEPS}
     head = ("step", "launches", *(name if name != "sectors" else "sectors of 1024 elements" for name in _REASONS))
-    return Table(head, tuple((titles[number], one.launches, *_values(one)) for number, one in found.reasons.items()))
+    lines = tuple((titles[number], one.launches, *_values(one)) for number, one in found.reasons.items())
+    return Table(head, lines, spare=("launches", "barriers", head[-1]))
 
 
 def _best(one: Beside) -> tuple[str, float] | None:
