@@ -15,7 +15,7 @@ from typing import Any
 from memlane.compile import toolkit
 from memlane.compile.python_source import module_of
 from memlane.errors import CompileError, MissingDependency
-from memlane.ptx import Convention, Module, Single
+from memlane.ptx import Convention, Module, Single, SpreadTensorMap
 
 _ELEMENTS = {
     **{f"{kind}{8 * size}": f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)},
@@ -27,6 +27,18 @@ _ELEMENTS = {
     **dict.fromkeys(("bf16", "fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16")),
 }
 """Triton's types -> NumPy's; None for those that NumPy does not have: arrays of them may be of any type."""
+_DESCRIPTOR = re.compile(r"tensordesc<\s*(?P<element>\w+)\s*\[(?P<block>[\d,\s]+)\]\s*>")
+_IN_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "i8": "u8", "u8": "u8", "i16": "u16", "u16": "u16"} | {
+    "i32": "s32",
+    "u32": "u32",
+    "i64": "s64",
+    "u64": "u64",
+    **dict.fromkeys(("fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16"), "u8"),
+}
+"""Triton's types -> the elements of a tensor map."""
+_SWIZZLES = ("none", "32B", "64B", "128B")
+_BETWEEN = re.compile(r",(?![^\[]*\])")
+"""A comma that does not stand in brackets."""
 _TYPE = re.compile(r"(?P<pointer>\*k?)?(?P<element>\w+)(?P<multiple>:16)?")
 
 _INLINE = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
@@ -39,7 +51,7 @@ class _Parameter:
 
     type: str
     """In Triton's words, without a promise."""
-    form: Single
+    form: Single | SpreadTensorMap
 
 
 def triton(
@@ -58,7 +70,8 @@ def triton(
     parameters by name, and of others that shall be compiled in. `signature` has the types of all other parameters in Triton's words, by
     name or in their order: `{"out": "*fp32", "n": "i32"}`, `"*fp32, i32"`. `:16` behind a type (`"*fp32:16, i32:16"`) promises a multiple
     of 16, for a pointer in bytes. Triton makes wide accesses only where this is promised; its own launcher finds out from the arguments,
-    and all arrays of a target keep it. `num_stages` is the depth of software pipelines. `fp_fusion` lets it fuse multiplications with
+    and all arrays of a target keep it. `tensordesc<fp16[64, 32]>` is an array in blocks, as `TensorDescriptor` says it of tensors: a launch
+    passes the array, or a tensor map. `num_stages` is the depth of software pipelines. `fp_fusion` lets it fuse multiplications with
     additions.
 
     The module has one kernel. Its block and its shared memory are known: `kernel[grid,](out, n)`, and a launch with another block is
@@ -78,7 +91,7 @@ def triton(
     compiled = _compile(kernel, parameters, constants, capability, options)
     if getattr(compiled.metadata, "global_scratch_size", 0):
         raise CompileError(f"{kernel.__name__} needs scratch memory on the device, which memlane does not provide")
-    forms = tuple(parameter.form for parameter in parameters.values())
+    forms = _with_boxes(kernel, parameters, getattr(compiled.metadata, "tensordesc_meta", None) or ())
     convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared), language="Triton")
     return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
 
@@ -113,7 +126,7 @@ def _parameters(kernel: Any, signature: str | Sequence[str] | Mapping[str, str],
     """What a launch passes, by name in the order of the function."""
     names = [name for name in kernel.arg_names if name not in constants]
     if not isinstance(signature, Mapping):
-        types = [one.strip() for one in signature.split(",")] if isinstance(signature, str) else list(signature)
+        types = [one.strip() for one in _BETWEEN.split(signature)] if isinstance(signature, str) else list(signature)
         if len(types) != len(names):
             raise CompileError(f"the signature of {kernel.__name__} has {len(types)} types for {len(names)} parameters: {', '.join(names)}")
         signature = dict(zip(names, types, strict=True))
@@ -122,12 +135,34 @@ def _parameters(kernel: Any, signature: str | Sequence[str] | Mapping[str, str],
     return {name: _parameter(f"{name} of {kernel.__name__}", signature[name]) for name in names}
 
 
+def _with_boxes(
+    kernel: Any, parameters: Mapping[str, _Parameter], described: Sequence[Mapping[str, Any]]
+) -> tuple[Single | SpreadTensorMap, ...]:
+    """How the parameters are passed, with the boxes and swizzles that Triton has chosen for those that are arrays in blocks."""
+    forms: list[Single | SpreadTensorMap] = []
+    left = list(described)
+    for name, parameter in parameters.items():
+        form = parameter.form
+        if isinstance(form, SpreadTensorMap):
+            if not left or left[0].get("fp4_padded") or left[0].get("is_im2col"):
+                raise CompileError(f"Triton compiles {name} of {kernel.__name__} to no tensor map of tiles: pass a pointer instead")
+            chosen = left.pop(0)
+            form = SpreadTensorMap(form.element, tuple(int(extent) for extent in chosen["block_size"]), _SWIZZLES[chosen["swizzle"]])
+        forms.append(form)
+    return tuple(forms)
+
+
 def _parameter(where: str, text: str) -> _Parameter:
+    described = _DESCRIPTOR.fullmatch(text.strip())
+    if described is not None and described["element"] in _IN_MAPS:
+        block = tuple(int(extent) for extent in described["block"].split(","))
+        plain = f"tensordesc<{described['element']}[{','.join(map(str, block))}]>"
+        return _Parameter(plain, SpreadTensorMap(_IN_MAPS[described["element"]], block, "none"))
     found = _TYPE.fullmatch(text.strip())
     if found is None or found["element"] not in _ELEMENTS or (not found["pointer"] and _ELEMENTS[found["element"]] is None):
         raise CompileError(
-            f"the type of {where} is {text!r}; a launch through memlane passes pointers such as '*fp32' or '*bf16:16' and numbers such as "
-            "'i32' or 'fp32'"
+            f"the type of {where} is {text!r}; a launch through memlane passes pointers such as '*fp32' or '*bf16:16', numbers such as "
+            "'i32' or 'fp32', and arrays in blocks such as 'tensordesc<fp16[64, 32]>'"
         )
     dtype = _ELEMENTS[found["element"]] if found["pointer"] else None
     return _Parameter(f"{found['pointer'] or ''}{found['element']}", Single(dtype, 16 if found["multiple"] else 1))
@@ -145,7 +180,7 @@ def _compile(
     promises = {
         (kernel.arg_names.index(name),): [["tt.divisibility", parameter.form.multiple_of]]
         for name, parameter in parameters.items()
-        if parameter.form.multiple_of > 1
+        if isinstance(parameter.form, Single) and parameter.form.multiple_of > 1
     }
     source = ASTSource(kernel, signature, dict(constants), promises)
     try:

@@ -60,7 +60,9 @@ def _number(value: float) -> str:
 
 
 def _sectors_per_request(entry: SiteCounts) -> float | None:
-    return None if entry.sectors is None or entry.site.space == "local" or not entry.requests else entry.sectors / entry.requests
+    if entry.sectors is None or entry.site.space == "local" or entry.site.is_box or not entry.requests:
+        return None
+    return entry.sectors / entry.requests
 
 
 def _excess_bytes(entry: SiteCounts) -> float | None:

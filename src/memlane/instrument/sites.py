@@ -34,6 +34,7 @@ _BESIDE = {"prefetch": "a prefetch returns nothing"}
 """Kinds of access that are no sites, with the reason."""
 _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
 _OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
+_OF_BOXES = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
 _UNCOUNTED = {
     "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
     "load": _OF_FRAGMENTS,
@@ -74,13 +75,13 @@ def site_table(module: Module) -> SiteTable:
     return SiteTable(tuple(sites), of_kernel, tuple(skipped))
 
 
-def uncounted(table: SiteTable) -> tuple[Skipped, ...]:
+def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
     """The accesses of which no transactions are counted, with the reason: those that are no sites, bulk copies, and those that name the
-    shared memory of other blocks."""
+    shared memory of other blocks. With `sees_maps`, copies of boxes are counted by their tensor maps."""
     found = [
         Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,))
         for site in table.sites
-        if (reason := _not_counted(site))
+        if not (sees_maps and site.is_box) and (reason := _not_counted(site))
     ]
     return (*table.skipped, *found)
 
@@ -89,6 +90,8 @@ def _not_counted(site: Site) -> str:
     """Why no transactions of a site are counted, where it has some."""
     if site.space == "shared::cluster":
         return _OF_NEIGHBOURS
+    if site.is_box:
+        return _OF_BOXES
     return "" if site.is_counted else _UNCOUNTED.get(site.kind, "")
 
 

@@ -14,11 +14,13 @@ from memlane.launch.array import DeviceArray
 from memlane.launch.schedule import Argument
 from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from memlane.launch.texture import Surface, Texture
-from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, Variable
+from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, SpreadTensorMap, Variable
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
 
+_PROMOTION = "128B"
+"""How much L2 fetches for tensor maps that are made for a launch."""
 _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
@@ -42,6 +44,8 @@ def pack(
         where = f"argument {position} of {kernel}"
         if isinstance(form, SpreadArray):
             packed += _pack_spread(where, form, value, target)
+        elif isinstance(form, SpreadTensorMap):
+            packed += _pack_tensor_map(where, form, params[len(packed) : len(packed) + form.width()], value, target)
         else:
             packed.append(_pack_one(where, params[len(packed)], value, target))
             _check_promises(where, form, value, packed[-1])
@@ -49,7 +53,7 @@ def pack(
     return tuple(packed)
 
 
-def _listed(forms: Sequence[Single | SpreadArray], params: Sequence[Variable]) -> list[str]:
+def _listed(forms: Sequence[Single | SpreadArray | SpreadTensorMap], params: Sequence[Variable]) -> list[str]:
     listed, at = [], 0
     for form in forms:
         listed.append(_describe(params[at]) if isinstance(form, Single) else _describe_spread(form))
@@ -57,8 +61,10 @@ def _listed(forms: Sequence[Single | SpreadArray], params: Sequence[Variable]) -
     return listed
 
 
-def _describe_spread(form: SpreadArray) -> str:
-    """`f4[:, :]`."""
+def _describe_spread(form: SpreadArray | SpreadTensorMap) -> str:
+    """`f4[:, :]`, `f32[:, :] in boxes of 16 x 32`."""
+    if isinstance(form, SpreadTensorMap):
+        return f"{form.element}[{', '.join(':' * len(form.box))}] in boxes of {' x '.join(map(str, form.box))}"
     return f"{form.dtype}[{', '.join(':' * form.ndim)}]"
 
 
@@ -80,6 +86,26 @@ def _pack_spread(where: str, form: SpreadArray, value: object, target: Target) -
     packed: list[Argument] = []
     for part in form.parts:
         packed += [pointer] if part == "address" else [Argument(struct.pack("<q", n), f"{part} {n}") for n in numbers[part]]
+    return packed
+
+
+def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variable], value: object, target: Target) -> list[Argument]:
+    """The parameters of an array whose boxes are copied: its tensor map, which is made here if the array itself is passed."""
+    if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
+        raise BadLaunch(f"{where} is the number {value}, but the kernel was compiled for an array, {_describe_spread(form)}")
+    if not isinstance(value, TensorMap):
+        value = target.tensor_map(value, form.box, swizzle=form.swizzle, promotion=_PROMOTION, element=form.element)
+    tiling = value.tiling
+    if (tiling.element, tuple(reversed(tiling.box)), tiling.swizzle) != (form.element, form.box, form.swizzle):
+        raise BadLaunch(
+            f"{where} is a tensor map with {tiling} and swizzle {tiling.swizzle}, but the kernel was compiled for {_describe_spread(form)} "
+            f"and swizzle {form.swizzle}: make it so, or pass the array itself"
+        )
+    strides = [stride // tiling.element_bytes for stride in reversed(tiling.strides)]
+    numbers = [*reversed(tiling.extents), *strides, 1]
+    packed = [_tensor_map(where, params[0], value, target)]
+    for param, number, part in zip(params[1:], numbers, ["shape"] * len(form.box) + ["strides"] * len(form.box), strict=True):
+        packed.append(Argument(number.to_bytes(param.nbytes, "little"), f"{part} {number}"))
     return packed
 
 

@@ -96,7 +96,7 @@ def counts_of(observation: Observation) -> Counts:
         branches=branch_counts(observation, kernel),
         how="emulated",
         thread_instructions=observation.thread_instructions,
-        skipped=tuple(one for one in uncounted(table) if kernel.title in one.kernels),
+        skipped=tuple(one for one in uncounted(table, sees_maps=True) if kernel.title in one.kernels),
         judge=judge_of(kernel.loaded),
     )
 

@@ -25,7 +25,7 @@ from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
-from memlane.ptx.convention import Convention, Single, SpreadArray
+from memlane.ptx.convention import Convention, Single, SpreadArray, SpreadTensorMap
 from memlane.ptx.cooperative import GRID_WORKSPACE, is_cooperative
 from memlane.ptx.copies import Copies, is_move
 from memlane.ptx.demangle import demangle
@@ -109,6 +109,7 @@ __all__ = [
     "Sink",
     "Special",
     "SpreadArray",
+    "SpreadTensorMap",
     "Statement",
     "Symbol",
     "TextureAddress",

@@ -46,10 +46,26 @@ class SpreadArray:
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadTensorMap:
+    """An array that is a tensor map, its extents and its strides in elements, one parameter for each dimension."""
+
+    element: str
+    """As PTX writes it, for example `bf16`."""
+    box: tuple[int, ...]
+    """What one copy moves, in the order of the array's axes."""
+    swizzle: str
+    """`none`, `32B`, `64B` or `128B`."""
+
+    def width(self) -> int:
+        """How many parameters it takes."""
+        return 1 + 2 * len(self.box)
+
+
+@dataclass(frozen=True, slots=True)
 class Convention:
     """How one kernel is called."""
 
-    arguments: tuple[Single | SpreadArray, ...]
+    arguments: tuple[Single | SpreadArray | SpreadTensorMap, ...]
     """What a caller passes, in order. Parameters beyond these are the compiler's own and are zero."""
     block: tuple[int, int, int] | None = None
     """The block it was compiled for; a launch need not name it."""

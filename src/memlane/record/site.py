@@ -73,6 +73,11 @@ class Site:
         return self.space in ("global", "local", "generic") and self.is_counted
 
     @property
+    def is_box(self) -> bool:
+        """Whether it copies boxes of an array by a tensor map. Their sectors are known only to whoever sees the map: the emulator."""
+        return self.kind == "copy" and ".tensor." in self.op
+
+    @property
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
         return (self.space in ("shared", "generic") or self.kind == "copy") and self.is_counted

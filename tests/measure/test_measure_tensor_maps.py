@@ -1,0 +1,61 @@
+"""Copies of boxes in traces and counts: the copy ends with its issue, its wait is a site, and the sectors are those of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memlane.instrument import prove, site_table, trace, uncounted
+from memlane.launch import KernelCall, TensorMap
+from memlane.measure import count
+from memlane.measure import trace as trace_call
+from memlane.record import COMPLETE, ISSUE_ONLY
+from tests.emulate.running import emulator
+from tests.emulate.tensor_boxes import THREADS, Case, load_program, loaded_box, store_program
+from tests.sass.code import cubin_of
+
+CASE = Case((50, 48), (8, 32), (45, 20), swizzle="128B")
+
+
+def loading() -> tuple[KernelCall, TensorMap, object]:
+    target = emulator()
+    tiles, out = CASE.tensor_map(target, target.array(CASE.host())), target.zeros(1024, np.uint8)
+    return target.load(load_program(2))["load"][1, THREADS, target.default_stream, 1024], tiles, out
+
+
+def test_a_trace_changes_nothing_and_has_the_wait_as_a_site() -> None:
+    call, tiles, out = loading()
+    made = trace_call(call, tiles, out, 1024, 20, 45)
+    assert np.array_equal(out.numpy(), loaded_box(CASE, CASE.host()))
+    box, wait = (next(site for site in made.sites if site.kind == kind) for kind in ("copy", "wait"))
+    assert (box.space, box.completeness, box.is_box) == ("global", ISSUE_ONLY, True)
+    assert box.reason == f"a copy completes at its wait: line {wait.line}"
+    assert (wait.op, wait.completeness) == ("mbarrier.try_wait.parity.shared.b64", COMPLETE)
+    rows = made.table.to_pylist()
+    assert [(row["active_mask"], row["sectors"]) for row in rows if "tensor" in row["op"]] == [(1, 20)]
+    assert sum(row["active_mask"].bit_count() for row in rows if "try_wait" in row["op"]) == THREADS
+
+
+def test_sectors_of_boxes_are_counted_where_the_map_can_be_read() -> None:
+    call, tiles, out = loading()
+    found = count(call, tiles, out, 1024, 20, 45)
+    (box,) = (entry for entry in found.sites if entry.site.is_box)
+    # 5 rows of 28 floats, 192 bytes apart, from byte 80 on: bytes 80 to 192 of each row touch 4 sectors
+    assert (box.requests, box.lanes, box.bytes, box.sectors, box.ideal_sectors) == (1, 1, 5 * 28 * 4, 5 * 4, -(-5 * 28 * 4 // 32))
+    assert box.wavefronts is None
+    assert [one.op for one in found.skipped] == ["prefetch.tensormap"]
+    told = {(one.op.split(".global")[0], one.reason) for one in uncounted(site_table(load_program(2))) if one.op.startswith("cp")}
+    assert told == {("cp.async.bulk.tensor.2d.shared::cluster", _REASON)}
+
+
+_REASON = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
+
+
+@pytest.mark.parametrize("operation", ["", "add"])
+def test_the_assembled_code_proves_the_waits(operation: str) -> None:
+    """Also of stores and reductions, whose group is waited for."""
+    for module in (load_program(2), store_program(2, operation)):
+        traced = trace(module)
+        proofs = {one.site: one for one in prove(traced, cubin_of(traced.module))}
+        kinds = {site.kind: proofs[site.id].completeness for site in traced.sites if site.kind in ("copy", "wait")}
+        assert kinds == {"copy": ISSUE_ONLY, "wait": COMPLETE}
