@@ -68,6 +68,28 @@ def test_the_file_keeps_what_the_probes_changed(module: Module, tmp_path: Path) 
     assert load_file(tmp_path / "t.parquet").launches[0].perturbation == made.launches[0].perturbation
 
 
+def test_why_resident_blocks_are_not_known_is_kept_and_read(target: Emulator, module: Module, tmp_path: Path) -> None:
+    class Refusing(Emulator):
+        def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
+            if kernel.loaded is plain:
+                raise RuntimeError("the driver said CUDA_ERROR_UNKNOWN")
+            return super().resident_blocks(kernel, threads_per_block, shared_bytes)
+
+    refusing = Refusing(load("h200"))
+    plain = refusing.load(module)
+    traced = trace(plain["sum"][1, 64], refusing.zeros(128, np.uint32), 3)
+    traced.save(tmp_path / "t.parquet")
+    (launch,) = load_file(tmp_path / "t.parquet").launches
+    assert launch.resident_blocks is None
+    assert launch.staging is not None
+    assert launch.staging.unknown == "the driver said CUDA_ERROR_UNKNOWN"
+    said = " ".join(to_text(render_trace(traced)).split())
+    assert "How many blocks of sum a multiprocessor holds is not known: the driver said CUDA_ERROR_UNKNOWN" in said
+    (known,) = traced_on(target, module).launches
+    assert known.staging is not None
+    assert (known.staging.unknown, known.resident_blocks) == ("", 2)
+
+
 def test_a_target_without_assembled_code_says_so_in_the_file_alone(target: Emulator, module: Module) -> None:
     made = traced_on(target, module)
     assert made.launches[0].perturbation == Perturbation(unknown="emulator:h200 runs PTX")

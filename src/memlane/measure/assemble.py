@@ -201,6 +201,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         found = grid.record.counted
         counts = tuple(replace(one, site=table.sites[numbers[one.site.id]]) for one in found.sites if numbers[one.site.id] >= 0)
         branches = found.branches
+    resident, unknown = resident_blocks_of(launch)
     return LaunchInfo(
         id=number,
         kernel=launch.kernel.title,
@@ -217,8 +218,8 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         accesses_not_kept=0 if grid.observation is None else grid.observation.accesses_not_kept,
         perturbation=perturbation_of(launch, grid.record.probed, grid.record.times),
         failed=grid.failure,
-        staging=grid.record.probed.staging(launch),
-        resident_blocks=resident_blocks_of(launch),
+        staging=replace(grid.record.probed.staging(launch), unknown=unknown),
+        resident_blocks=resident,
     )
 
 

@@ -36,17 +36,17 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
     return replace(times, plain=plain, probed=with_probes)
 
 
-def resident_blocks_of(launch: Launch) -> int | None:
-    """Blocks of the launch, without probes, that one multiprocessor holds at once; None where the target cannot tell."""
+def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
+    """Blocks of the launch, without probes, that one multiprocessor holds at once; where the target cannot tell None, and why."""
     kernel, (x, y, z) = launch.kernel, launch.block
     key = ("resident blocks", kernel.name, x * y * z, launch.shared_bytes)
     kept = kernel.loaded.attached
     if key not in kept:
         try:
-            kept[key] = kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes)
-        except Exception:  # Whatever it is, no trace is to be lost for it.
-            kept[key] = None
-    found: int | None = kept[key]
+            kept[key] = kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes), ""
+        except Exception as error:  # Whatever it is, no trace is to be lost for it; the user reads the reason.
+            kept[key] = None, str(error) or type(error).__name__
+    found: tuple[int | None, str] = kept[key]
     return found
 
 

@@ -16,6 +16,8 @@ class Staging:
     reason: str
     considered: bool = True
     """Whether shared memory was an option."""
+    unknown: str = ""
+    """Why it is not known how many blocks of the plain kernel a multiprocessor holds at once; empty where it is."""
 
     def __str__(self) -> str:
         where = f"shared memory first, {self.records} of a warp" if self.memory == "shared" else "global memory"

@@ -20,9 +20,14 @@ def perturbation_notes(trace: Trace) -> list[str]:
 
 
 def staging_notes(trace: Trace) -> list[str]:
-    """Where records went first, of launches for which shared memory was asked for or used."""
-    told = [(launch, launch.staging) for launch in trace.launches if launch.staging is not None and launch.staging.considered]
-    return list(dict.fromkeys(f"Records of {kernel_label(launch.kernel)} went to {staging}." for launch, staging in told))
+    """Where records went first, of launches for which shared memory was asked for or used; and why it is not known how many blocks are on
+    a multiprocessor, where that is not."""
+    told = [(kernel_label(launch.kernel), launch.staging) for launch in trace.launches if launch.staging is not None]
+    notes = [f"Records of {kernel} went to {staging}." for kernel, staging in told if staging.considered]
+    notes += [
+        f"How many blocks of {kernel} a multiprocessor holds is not known: {staging.unknown}" for kernel, staging in told if staging.unknown
+    ]
+    return list(dict.fromkeys(notes))
 
 
 def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
