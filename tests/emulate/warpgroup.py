@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +107,7 @@ class Case:
         name = f"m64n{self.columns}k{self.depth}.{self.d}.{self.a}.{self.b}{'.satfinite' if self.satfinite else ''}"
         loads = "\n".join(f"ld.global.b32 {one}, [%start+{512 * number}];" for number, one in enumerate(d))
         stores = "\n".join(f"st.global.b32 [%out+{512 * number}], {one};" for number, one in enumerate(d))
-        return f""".version 8.0
+        return f""".version 8.4
 .target sm_90a
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 image, .param .u64 start, .param .u64 factors,
@@ -150,9 +151,23 @@ FILL:
     def module(self) -> Module:
         return parse(self.text(), "wgmma.ptx")
 
+    @property
+    def line(self) -> str:
+        """The product in the text."""
+        return next(line for line in self.text().splitlines() if "wgmma.mma_async" in line)
 
-def multiplied(target: Target, case: Case, a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """D (64 by columns) of a case; `c` is None where D is not added to. `a` is 64 by depth, `b` depth by columns."""
+
+def multiplied(
+    target: Target,
+    case: Case,
+    a: npt.NDArray[Any],
+    b: npt.NDArray[Any],
+    c: npt.NDArray[Any] | None,
+    text: str = "",
+    measured: Callable[..., object] = lambda call, *arguments: call(*arguments),
+) -> npt.NDArray[Any]:
+    """D (64 by columns) of a case; `c` is None where D is not added to. `a` is 64 by depth, `b` depth by columns. `text` may stand in the
+    place of the case's own."""
     image = np.zeros(TILE_BYTES, np.uint8)
     factors = np.zeros((4, 128), np.uint32)
     for layout, matrix, name in ((case.left, a, case.a), (case.right, b.T, case.b)):
@@ -171,7 +186,8 @@ def multiplied(target: Target, case: Case, a: npt.NDArray[Any], b: npt.NDArray[A
     out = target.zeros((case.registers, 128), np.uint32)
     descriptors = [0 if layout is None else layout.descriptor for layout in (case.left, case.right)]
     arrays = [target.array(one) for one in (image, start, factors)]
-    target.load(case.module())["k"][1, 128](out, *arrays, *(np.uint64(one) for one in descriptors), np.uint32(c is not None))
+    kernel = target.load(parse(text or case.text(), "wgmma.ptx"))["k"]
+    measured(kernel[1, 128], out, *arrays, *(np.uint64(one) for one in descriptors), np.uint32(c is not None))
     found = np.zeros((64, case.columns), dtype)
     values = out.numpy().view(dtype).reshape(case.registers, 128, packed).swapaxes(1, 2).reshape(-1, 128)
     found[rows, columns] = values

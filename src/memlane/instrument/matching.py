@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
@@ -87,7 +88,7 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
 
 def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
     """The timed sites whose accesses tracing changed: those that the assembler merges in the original and cannot merge around probes, or
-    unrolls less often.
+    unrolls less often. Of a wait for products of a warpgroup: those that had others under way.
 
     `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
     """
@@ -98,6 +99,10 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
             site = traced.sites[number]
             was = _described(before.accesses(kernel, site.instruction, site.space).values())
             now = _described(after.accesses(kernel, position, site.space).values())
+            if site.op.startswith("wgmma"):
+                shares = [_waited_products(code, kernel) for code in (before, after)]
+                if shares[1] > shares[0]:
+                    was, now = (f"{float(share):.0%} of the products are waited for before the next" for share in shares)
             if was != now:
                 found.append(SiteChange(number, was, now))
     return tuple(sorted(found, key=lambda change: change.site))
@@ -110,6 +115,19 @@ def _program(assembled: bytes | Program) -> Program:
 def _described(accesses: Iterable[Access]) -> str:
     counted = Counter(access.nbytes for access in accesses)
     return " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
+
+
+def _waited_products(code: Assembled, kernel: str) -> Fraction:
+    """The share of products of a warpgroup that are waited for before the next one is begun: all of them where the assembler found no way
+    to let them follow each other."""
+    nodes = [code.flow.nodes[node] for node in code.flow.nodes_of(kernel)]
+    # It ends a kernel that it has treated so with a product that no thread takes part in.
+    steps = [one for one in nodes if (one.opcode.endswith("GMMA") and "!UPT" not in one.text) or one.opcode == "WARPGROUP"]
+    products = [at for at, one in enumerate(steps) if one.opcode != "WARPGROUP"]
+    waited = 0
+    for at, after in zip(products, [*products[1:], len(steps)], strict=True):
+        waited += any("DEPBAR" in one.modifiers and one.operands[-1].value == 0 for one in steps[at + 1 : after])
+    return Fraction(waited, max(1, len(products)))
 
 
 class _Kernel:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from memlane.instrument.origins import Origins, origins_of
 from memlane.instrument.repeats import repeating
-from memlane.instrument.waits import is_bulk, space_of, wait_of
+from memlane.instrument.waits import is_bulk, is_product, space_of, wait_of
 from memlane.ptx import (
     ControlFlow,
     Function,
@@ -35,6 +35,10 @@ _BESIDE = {"prefetch": "a prefetch returns nothing"}
 _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
 _OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
 _OF_BOXES = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
+_OF_PRODUCTS = (
+    "tensor cores read its operands in shared memory, in wavefronts that nobody publishes; it completes at its wait, wgmma.wait_group, "
+    "which is an access of its own"
+)
 _UNCOUNTED = {
     "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
     "load": _OF_FRAGMENTS,
@@ -108,6 +112,8 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     """The site; or why an access is none; empty for an instruction that does not access memory, or accesses parameters."""
     wait, access = wait_of(instruction), memory_access(instruction)
     nbytes: int | None
+    if is_product(instruction):
+        return _OF_PRODUCTS
     if wait:
         kind, space, nbytes = "wait", space_of(wait), 0
     elif access is None or access.space == "param":

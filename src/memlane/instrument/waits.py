@@ -1,14 +1,16 @@
-"""Waits for asynchronous copies: which instructions they are, and which of them ends which copy.
+"""Waits for asynchronous copies and products: which instructions they are, and which of them ends which copy.
 
-A copy (`cp.async`, a bulk copy) is complete for a thread when that thread has waited for it, and there are three ways to wait:
+A copy (`cp.async`, a bulk copy) is complete for a thread when that thread has waited for it, and there are three ways to wait. Products of
+a warpgroup (`wgmma.mma_async`) have a fourth:
 
     group           cp.async.wait_group, cp.async.wait_all           for copies of the thread, by commit groups
     bulk group      cp.async.bulk.wait_group                         for bulk copies out of shared memory, by commit groups
     barrier         mbarrier.try_wait, mbarrier.test_wait            for bulk copies into shared memory, whose bytes count there, and for
                                                                      those of a thread that said `cp.async.mbarrier.arrive`
+    products        wgmma.wait_group                             for products, which read shared memory meanwhile, by commit groups
 
-The first two hold the thread until so many groups are done. The third asks whether a phase is over and gives a predicate, so a kernel asks
-again in a loop.
+The groups hold the thread until so many of them are done. A barrier is asked whether a phase is over and gives a predicate, so a kernel
+asks again in a loop.
 """
 
 from __future__ import annotations
@@ -19,22 +21,22 @@ from pathlib import PurePath
 from memlane.ptx import Instruction, Register
 from memlane.record import Site
 
-GROUP, BULK_GROUP, BARRIER = "group", "bulk group", "barrier"
+GROUP, BULK_GROUP, BARRIER, PRODUCTS = "group", "bulk group", "barrier", "products"
 
-_SPACES = {GROUP: "shared", BULK_GROUP: "global", BARRIER: "shared"}
+_SPACES = {GROUP: "shared", BULK_GROUP: "global", BARRIER: "shared", PRODUCTS: "shared"}
 
 
 def wait_of(instruction: Instruction) -> str:
-    """`GROUP`, `BULK_GROUP` or `BARRIER`; empty for an instruction that does not wait for copies."""
+    """`GROUP`, `BULK_GROUP`, `BARRIER` or `PRODUCTS`; empty for an instruction that waits for none of these."""
     if instruction.opcode == "cp" and instruction.has("async") and (instruction.has("wait_group") or instruction.has("wait_all")):
         return BULK_GROUP if instruction.has("bulk") else GROUP
     if instruction.opcode == "mbarrier" and (instruction.has("try_wait") or instruction.has("test_wait")):
         return BARRIER
-    return ""
+    return PRODUCTS if instruction.opcode == "wgmma" and instruction.has("wait_group") else ""
 
 
 def space_of(wait: str) -> str:
-    """Where what is waited for arrives, or where its barrier lies."""
+    """Where what is waited for arrives, or what it reads, or where its barrier lies."""
     return _SPACES[wait]
 
 
@@ -47,6 +49,11 @@ def answer(instruction: Instruction) -> str:
 def is_bulk(instruction: Instruction) -> bool:
     """Whether it is a copy whose bytes are those of one instruction and not of each lane."""
     return instruction.form.effect == "copy" and instruction.has("bulk")
+
+
+def is_product(instruction: Instruction) -> bool:
+    """Whether it is an asynchronous product of a warpgroup."""
+    return instruction.opcode == "wgmma" and instruction.has("mma_async")
 
 
 def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) -> Mapping[int, str]:

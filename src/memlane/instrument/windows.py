@@ -23,6 +23,8 @@ _XOR = 0x3C
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
 """What holds the warp until copies are done, and what asks a barrier."""
 _HOLD = "DEPBAR"
+_HOLD_GROUP = "WARPGROUP"
+"""What holds it, with DEPBAR, until products of the warpgroup are done."""
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
 """What makes one group of the copies before it."""
 _FENCE = "MEMBAR"
@@ -125,7 +127,7 @@ class Windows:
 
     def end_unwaited(self, window: Window) -> str:
         for access in window.accesses:
-            if self.nodes[access].opcode == _HOLD:  # Nothing behind it is issued before it has returned.
+            if self.nodes[access].opcode in (_HOLD, _HOLD_GROUP):  # Nothing behind it is issued before it has returned.
                 if reason := self._lets_go_early(window, access):
                     return reason
                 continue
@@ -138,12 +140,15 @@ class Windows:
         return ""
 
     def _lets_go_early(self, window: Window, wait: int) -> str:
-        """Whether a wait for groups of copies is for less than what the PTX waits for."""
-        board, left = counted_wait(self.nodes[wait]) or (None, 0)
-        if board not in self._group_boards:
+        """Whether a wait for groups of copies or products is for less than what the PTX waits for."""
+        one, what = self.nodes[wait], "copies"
+        board, left = counted_wait(one) or (None, 0)
+        if one.opcode == _HOLD_GROUP:  # These groups have a counter of their own.
+            what, left = "products", one.operands[-1].value or 0
+        elif board not in self._group_boards:
             return f"the wait {self._at(wait)} is for scoreboard {board}, which no group of copies raises"
         if left > window.left:
-            return f"the wait {self._at(wait)} lets {left} of the groups of copies go on, where the kernel lets {window.left}"
+            return f"the wait {self._at(wait)} lets {left} of the groups of {what} go on, where the kernel lets {window.left}"
         return ""
 
     @cached_property
@@ -393,7 +398,7 @@ def _is_load(one: Instruction) -> bool:
 
 
 def _is_wait(one: Instruction) -> bool:
-    return one.opcode in _WAITS
+    return one.opcode in _WAITS or (one.opcode == _HOLD_GROUP and "DEPBAR" in one.modifiers)
 
 
 def _is_move(one: Instruction) -> bool:
