@@ -284,6 +284,7 @@ def write_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes:
         with e.each_lane(lanes) as lane:
             address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
             e.store(present, _flag(e, actor, address, home))
+        advance(e, actor.launch)  # what the warp does next comes behind the flag
 
 
 # -- the barrier of a cluster ----------------------------------------------------------------------------------------------------
