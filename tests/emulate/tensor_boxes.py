@@ -226,3 +226,49 @@ def cases() -> Sequence[Case]:
     return [
         Case(**{**{name: getattr(case, name) for name in case.__dataclass_fields__}, "seed": number}) for number, case in enumerate(found)
     ]
+
+
+@cache
+def multicast_program(blocks: int) -> Module:
+    """`share(map, flat, bytes, mask, x, y)`: the first block of a cluster fetches a box for all blocks in the mask; each of these writes
+    what came to its row of `flat`."""
+    text = f"""{HEAD}
+.extern .shared .align 1024 .b8 tile[];
+.visible .entry share(
+    .param .align 64 .b8 map[128], .param .u64 flat, .param .u32 bytes, .param .u32 mask, .param .s32 x, .param .s32 y
+) .reqnctapercluster {blocks}, 1, 1 {{
+    .reg .pred p, q, named; .reg .b16 h; .reg .b32 t, a, n, v, w, b, k, c0, c1; .reg .b64 m, o, s;
+    .shared .align 8 .b64 full;
+    ld.param.s32 c0, [x]; ld.param.s32 c1, [y]; ld.param.u32 k, [mask]; cvt.u16.u32 h, k;
+    ld.param.u64 o, [flat]; ld.param.u32 n, [bytes]; mov.b64 m, map; cvta.param.u64 m, m;
+    mov.u32 t, %tid.x; shl.b32 a, t, 2; mov.u32 w, tile; mov.u32 b, %cluster_ctarank;
+    shr.u32 v, k, b; and.b32 v, v, 1; setp.ne.u32 named, v, 0;
+    setp.eq.u32 p, t, 0;
+    @p mbarrier.init.shared.b64 [full], 1;
+    @p fence.mbarrier_init.release.cluster;
+    @p mbarrier.arrive.expect_tx.shared.b64 _, [full], n;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    setp.eq.and.u32 q, b, 0, p;
+    @q cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
+        [tile], [m, {{c0, c1}}], [full], h;
+    @!named bra leave;
+again:
+    mbarrier.try_wait.parity.shared.b64 q, [full], 0;
+    @!q bra again;
+    mad.wide.u32 o, b, n, o;
+    {_walk("ld.shared.u32 v, [v]; st.global.u32 [s], v;")}
+leave:
+    barrier.cluster.arrive; barrier.cluster.wait;
+    ret;
+}}"""
+    return parse(text, "share.ptx")
+
+
+def run_multicast(target: Target, case: Case, blocks: int, mask: int) -> npt.NDArray[np.uint8]:
+    """What `share` writes, a row for each block."""
+    tiles = case.tensor_map(target, target.array(case.host()))
+    nbytes = tiles.tiling.box_bytes
+    out = target.zeros((blocks, nbytes), np.uint8)
+    kernel = target.load(multicast_program(blocks))["share"]
+    kernel[blocks, THREADS, target.default_stream, nbytes](tiles, out, nbytes, mask, *reversed(case.at))
+    return out.numpy()

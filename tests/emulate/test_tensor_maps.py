@@ -12,7 +12,20 @@ from memlane.errors import LaunchError
 from memlane.launch import Layers
 from tests.emulate.checking import check, kinds
 from tests.emulate.running import emulator
-from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, loaded_box, placed, run_load, run_store, store_program
+from tests.emulate.tensor_boxes import (
+    REDUCED,
+    THREADS,
+    Case,
+    cases,
+    load_program,
+    loaded_box,
+    multicast_program,
+    placed,
+    run_load,
+    run_multicast,
+    run_store,
+    store_program,
+)
 
 
 def test_boxes_are_loaded_as_the_array_says() -> None:
@@ -140,7 +153,7 @@ def test_faults_say_what_a_tensor_map_should_be() -> None:
         _launch(target, load_program(1), "load", bytes(128), 1024, 0)
     with pytest.raises(LaunchError, match=r"whose elements have no such reduction"):
         _launch(target, store_program(2, "xor"), "store", tiles, 1024, 0, 0)
-    with pytest.raises(LaunchError, match=r"outside the block's \d+ bytes of shared memory"):
+    with pytest.raises(LaunchError, match=r"in the shared memory of the block, outside its 1536 bytes"):
         _launch(target, load_program(2), "load", tiles, 1024, 0, 0, shared=512)
 
 
@@ -164,3 +177,23 @@ def test_the_checker_sees_what_a_box_reads_and_writes() -> None:
         kernel = target.load(load_program(2))["load"]
         found = kinds(check(kernel[1, THREADS, target.default_stream, 512], tiles, out, 512, 30, 12))
         assert any(kind.startswith("uninit") or "never" in kind for kind, _ in found) is wanted, found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_fetch_fills_the_shared_memory_of_several_blocks(threads: int) -> None:
+    case = Case((50, 48), (8, 32), (45, -3), swizzle="128B")
+    wanted = loaded_box(case, case.host())
+    for mask in (0b1111, 0b0101, 0b1000):
+        left = run_multicast(emulator(threads=threads), case, 4, mask)
+        assert [np.array_equal(row, wanted) for row in left] == [bool(mask >> rank & 1) for rank in range(4)]
+        assert not left[[not mask >> rank & 1 for rank in range(4)]].any()
+
+
+def test_one_fetch_for_several_blocks_is_one_request() -> None:
+    target, seen = emulator(), []
+    case = Case((50, 48), (8, 32), (45, 4))
+    kernel, tiles = target.load(multicast_program(4))["share"], case.tensor_map(target, target.array(case.host()))
+    launch = kernel[4, THREADS, target.default_stream, 1024].bind(tiles, target.zeros(4096, np.uint8), 1024, 15, 4, 45)
+    target.launch(replace(launch, layers=Layers(counts=True, report=seen.append)))
+    (number,) = (index for index, one in enumerate(kernel.function.body.instructions()) if one.has("tensor"))
+    assert [int(value) for value in seen[0].counts[number][:4]] == [1, 1, 5 * 5, 5 * 4]

@@ -9,7 +9,7 @@ import pytest
 
 from memlane.driver import Device
 from memlane.launch import Target
-from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_load, run_store
+from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_load, run_multicast, run_store
 
 pytestmark = pytest.mark.gpu
 
@@ -99,3 +99,9 @@ def test_what_l2_fetches_changes_nothing(gpu: Device, emulator: Target, promotio
         kernel[1, THREADS, target.default_stream, out.nbytes](tiles, out, out.nbytes, *reversed(case.at))
         left.append(out.numpy())
     assert np.array_equal(*left)
+
+
+@pytest.mark.parametrize("mask", [0b1111, 0b0110])
+def test_one_fetch_fills_several_blocks_as_on_the_emulator(gpu: Device, emulator: Target, mask: int) -> None:
+    case = Case((50, 48), (8, 32), (45, -3), swizzle="128B")
+    assert np.array_equal(run_multicast(gpu, case, 4, mask), run_multicast(emulator, case, 4, mask))

@@ -64,15 +64,22 @@ RESULT_BYTES = 3 * 8 * LANES
 
 @dataclass(frozen=True)
 class Way:
-    """What a copy does: `load`, `store` or one of `REDUCTIONS`, with so many coordinates; and whether the checker looks at it."""
+    """What a copy does: `load`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it, and whether the
+    box may lie in the shared memory of another block."""
 
     operation: str
     dimensions: int
     checks: bool
+    is_far: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}"
+        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}"
+
+    @property
+    def space(self) -> str:
+        """The state space of the box."""
+        return "shared::cluster" if self.is_far else "shared"
 
 
 @cache
@@ -126,7 +133,7 @@ class _Box:
         self.moved, self.sectors, self.touched = e.variable(zero), e.variable(zero), e.variable(zero)
         self._size = self._field("element_bytes")
         self._row_bytes = e.mul(self._field("taken"), self._size)
-        self._shared = Window(e, warp, "shared", site, place, PIECE)
+        self._shared = Window(e, warp, way.space, site, place, PIECE)
         self._array = Window(e, warp, "global", site, self._field("address"), 1)
         with e.goto_entry_block():
             self._addresses = e.local(ir.ArrayType(I64, LANES), align=64)
@@ -279,7 +286,7 @@ class _Box:
         if way.checks:
             is_load, updates = way.operation == "load", way.operation in REDUCTIONS
             inner = Shape(4, 4, reads=not is_load, writes=is_load, strong=False, needs_value=not is_load)
-            self._check(allowed, "shared", inner, place)
+            self._check(allowed, way.space, inner, place)
             for size in (4, 1):
                 outer = Shape(size, 1, reads=is_load or updates, writes=not is_load, strong=updates, needs_value=is_load or updates)
                 crooked = e.icmp_unsigned("!=", e.and_(e.or_(start, nbytes), constant(I64, 3)), constant(I64, 0))

@@ -3,6 +3,8 @@ counts, and copies to several blocks. All of it is done at once, and its bytes a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CLUSTER_SHIFT, LANES, RANK_MASK
@@ -20,7 +22,7 @@ _SYNC = "parallel-synchronization-and-communication-instructions-"
 MOST_RANKS = 16
 """Bits of the mask of a copy to several blocks."""
 
-_Place = tuple[Value, Value]
+Place = tuple[Value, Value]
 """Addresses of the lanes as helpers take them: a pointer to 32 i64, and a distance to add."""
 
 
@@ -30,7 +32,7 @@ def far_space(k: Lowering, slot: str) -> str:
     return named if named == "shared::cluster" else "shared" if named else "generic"
 
 
-def complete_at(k: Lowering, place: _Place, space: str, counts: Value) -> None:
+def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
     """Let so many bytes, 32 i64, have arrived at the barriers at these addresses."""
     out = k.scratch("data")
     k.e.store_lanes(counts, k.scratch("b"))
@@ -72,29 +74,38 @@ def red_async(k: Lowering) -> None:
 def multicast(k: Lowering) -> None:
     """A bulk copy from global memory to the same place in the shared memory of several blocks, by a mask of their ranks; the bytes count on
     the barrier at the same place in each."""
-    e, kind, whole = k.e, vector(I64), k.active
-    sizes, chosen = k.read("size"), k.e.zext(k.read("mask"), vector(I32))
-    e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
+    sizes, site = k.read("size"), constant(I32, k.index)
+    k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     source = k.address("src", "addresses_src")
-    inner = [_inside(k, k.address(letter, f"addresses_{letter}")) for letter in ("dst", "mbar")]
-    site = constant(I32, k.index)
+
+    def fetch(target: Place, barrier: Place) -> None:
+        lanes = check_bulk_copy(k, ("global", "shared::cluster"), source, target, sizes)
+        copy = bulk_copy("global", "shared::cluster")
+        k.call(copy, k.warp, *source, *target, lanes, site, k.scratch("sizes", 4 * LANES))
+        complete_at(k, barrier, "shared::cluster", k.e.zext(sizes, vector(I64)))
+
+    in_each_block(k, [k.address(letter, f"addresses_{letter}") for letter in ("dst", "mbar")], fetch)
+
+
+def in_each_block(k: Lowering, places: Sequence[Place], act: Callable[[Place, Place], None]) -> None:
+    """Let `act` be done for each rank in the mask of the instruction, by the lanes that name it: with these two places, which each lane
+    gives in its own shared memory, in that of the block of that rank."""
+    e, whole = k.e, k.active
+    inner, chosen = [_inside(k, place) for place in places], e.zext(k.read("mask"), vector(I32))
     with e.count(constant(I32, MOST_RANKS)) as rank:
         bit = e.and_(e.lshr(chosen, e.splat(rank)), constant(chosen.type, 1))
         k.active = e.and_(whole, e.mask_of(e.icmp_unsigned("!=", bit, constant(chosen.type, 0))))
         with e.if_then(e.icmp_unsigned("!=", k.active, constant(I32, 0))):
             field = e.splat(e.shl(e.zext(e.add(rank, constant(I32, 1)), I64), constant(I64, CLUSTER_SHIFT)))
-            places = []
+            far = []
             for name, address in zip(("far", "far_barriers"), inner, strict=True):
                 e.store_lanes(e.or_(address, field), k.scratch(name, 8 * LANES))
-                places.append((k.scratch(name, 8 * LANES), constant(I64, 0)))
-            lanes = check_bulk_copy(k, ("global", "shared::cluster"), source, places[0], sizes)
-            copy = bulk_copy("global", "shared::cluster")
-            k.call(copy, k.warp, *source, *places[0], lanes, site, k.scratch("sizes", 4 * LANES))
-            complete_at(k, places[1], "shared::cluster", e.zext(sizes, kind))
+                far.append((k.scratch(name, 8 * LANES), constant(I64, 0)))
+            act(*far)
     k.active = whole
 
 
-def _inside(k: Lowering, place: _Place) -> Value:
+def _inside(k: Lowering, place: Place) -> Value:
     """The addresses within a block's shared memory, 32 i64."""
     e, (pointer, distance) = k.e, place
     return e.and_(e.add(e.load_lanes(pointer, I64), e.splat(distance)), constant(vector(I64), RANK_MASK))

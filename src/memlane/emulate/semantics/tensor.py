@@ -7,7 +7,7 @@ from memlane.emulate.layout import LANES, PARAM_WINDOW
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_box
 from memlane.emulate.runtime.tensor_copies import MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
-from memlane.emulate.semantics.asynchronous import complete_bytes
+from memlane.emulate.semantics.cluster_copies import Place, complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Operand, Register, Symbol, TextureAddress, Vector
 
@@ -16,8 +16,57 @@ _WORDS = 4 * LANES
 _MOST_DIMENSIONS = 5
 
 
-def _map_and_coordinates(k: Lowering) -> tuple[tuple[Value, Value], Value, int]:
-    """Where the addresses of the tensor maps lie, with a distance to add, where the coordinates do, and how many there are."""
+@semantics(_SECTION + "cp-async-bulk-tensor")
+def cp_async_bulk_tensor(k: Lowering) -> None:
+    """Toward shared memory all bytes of the box count on a barrier, also those that lie outside the array; with a mask of ranks, in each
+    of those blocks, which are fed by one access to global memory."""
+    if not k.has("mbar"):
+        return _outward(k, "store")
+    way = _prepared(k, "load")
+    places = [k.address(letter, f"addresses_{letter}") for letter in ("dst", "mbar")]
+    if k.instruction.has("multicast::cluster"):
+        in_each_block(k, places, lambda box, barrier: _fetch(k, way, box, barrier))
+    else:
+        _fetch(k, way, *places)
+    return _account(k)
+
+
+@semantics(_SECTION + "cp-reduce-async-bulk-tensor")
+def cp_reduce_async_bulk_tensor(k: Lowering) -> None:
+    operation = k.slot_of("op")
+    if operation not in REDUCTIONS:
+        raise k.unsupported()
+    _outward(k, operation)
+
+
+def _outward(k: Lowering, operation: str) -> None:
+    _copy(k, _prepared(k, operation), k.address("src", "addresses_src"))
+    _account(k)
+
+
+def _fetch(k: Lowering, way: Way, box: Place, barrier: Place) -> None:
+    _copy(k, way, box)
+    complete_at(k, barrier, way.space, k.e.load_lanes(k.e.at(_results(k), MOVED), I64))
+
+
+def _copy(k: Lowering, way: Way, box: Place) -> None:
+    maps = (k.scratch("maps"), constant(I64, 0))
+    k.call(tensor_copy(way), k.warp, *maps, *box, k.scratch("coordinates"), k.active, constant(I32, k.index), _results(k))
+
+
+def _account(k: Lowering) -> None:
+    account_box(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
+
+
+def _results(k: Lowering) -> Value:
+    return k.scratch("boxes", RESULT_BYTES)
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------------------
+
+
+def _prepared(k: Lowering, operation: str) -> Way:
+    """Put the addresses of the tensor maps and the coordinates where helpers look for them, and zeros where their results go."""
     e, operand, dimensions = k.e, k.instruction.operand("map"), int(k.slot_of("dim")[0])
     assert isinstance(operand, TextureAddress)
     items = operand.items[1].items if len(operand.items) == 2 and isinstance(operand.items[1], Vector) else ()
@@ -26,7 +75,9 @@ def _map_and_coordinates(k: Lowering) -> tuple[tuple[Value, Value], Value, int]:
     for axis, item in enumerate(items):
         e.store_lanes(k.bits_of(item, "s32"), e.at(k.scratch("coordinates", _MOST_DIMENSIONS * _WORDS), axis * _WORDS))
     e.store_lanes(_generic(k, operand.items[0]), k.scratch("maps", 8 * LANES))
-    return (k.scratch("maps"), constant(I64, 0)), k.scratch("coordinates"), dimensions
+    for at in (MOVED, SECTORS, TOUCHED):
+        e.store_lanes(constant(vector(I64), 0), e.at(_results(k), at))
+    return Way(operation, dimensions, k.layers.check, k.slot_of("dst") == "shared::cluster")
 
 
 def _generic(k: Lowering, base: Operand) -> Value:
@@ -36,34 +87,3 @@ def _generic(k: Lowering, base: Operand) -> Value:
     if not isinstance(base, Register | Symbol):
         raise k.unsupported(f"{k.instruction.name} of {base}")
     return k.bits_of(base, "u64")
-
-
-def _copy(k: Lowering, operation: str, letter: str) -> Value:
-    """Let a box be copied from or to the shared memory at the address in `letter`; where its results lie."""
-    maps, coordinates, dimensions = _map_and_coordinates(k)
-    results = k.scratch("boxes", RESULT_BYTES)
-    way = Way(operation, dimensions, k.layers.check)
-    places = k.address(letter, f"addresses_{letter}")
-    k.call(tensor_copy(way), k.warp, *maps, *places, coordinates, k.active, constant(I32, k.index), results)
-    account_box(k, *(k.e.at(results, at) for at in (SECTORS, TOUCHED)))
-    return results
-
-
-@semantics(_SECTION + "cp-async-bulk-tensor")
-def cp_async_bulk_tensor(k: Lowering) -> None:
-    """Toward shared memory all bytes of the box count on a barrier, also those that lie outside the array."""
-    if k.instruction.has("multicast::cluster"):
-        raise k.unsupported()
-    if not k.has("mbar"):
-        _copy(k, "store", "src")
-        return
-    results = _copy(k, "load", "dst")
-    complete_bytes(k, k.e.load_lanes(k.e.at(results, MOVED), I64))
-
-
-@semantics(_SECTION + "cp-reduce-async-bulk-tensor")
-def cp_reduce_async_bulk_tensor(k: Lowering) -> None:
-    operation = k.slot_of("op")
-    if operation not in REDUCTIONS:
-        raise k.unsupported()
-    _copy(k, operation, "src")
