@@ -48,6 +48,8 @@ class Layout:
     stride: int = 0
     start: int = 0
     """Where it begins in the tile."""
+    base: int = 0
+    """By how many 128 bytes the pattern of the swizzle begins later than it would."""
 
     def places(self, lines: int, depth: int, nbytes: int) -> npt.NDArray[np.int64]:
         """Byte offset of each element in the tile."""
@@ -63,13 +65,13 @@ class Layout:
             inside = i % per * nbytes + i // per % wide * 16
             found = inside + i // (per * wide) * self.leading + k % 8 * 16 * wide + k // 8 * self.stride
         found = found + self.start
-        return found ^ ((found >> 7) % wide << 4)
+        return found ^ (((found >> 7) - self.base) % wide << 4)
 
     @property
     def descriptor(self) -> int:
         """Of the matrix, but for where the tile begins."""
         leading = self.leading or 16
-        return self.start >> 4 | leading >> 4 << 16 | self.stride >> 4 << 32 | _MODES[self.swizzle] << 62
+        return self.start >> 4 | leading >> 4 << 16 | self.stride >> 4 << 32 | self.base << 49 | _MODES[self.swizzle] << 62
 
 
 @dataclass(frozen=True)
