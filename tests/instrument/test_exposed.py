@@ -118,7 +118,7 @@ def test_what_a_turn_takes_is_missing_from_the_wait_for_what_it_fetched(order: s
     assert (cycles(near) > DRAM).all()
     hidden = cycles(near) - near["exposed"]
     assert (hidden >= 60 * 4).all(), "the next turn comes too soon"
-    assert (hidden <= 60 * 5 + 10 * WINDOW).all()
+    assert (hidden <= 60 * 4 + 4 * WINDOW).all()
 
 
 def test_where_nothing_consumes_the_value_nothing_is_exposed() -> None:

@@ -160,12 +160,15 @@ class ExposedWindows(Windows):
         return scoreboard in waits_for(self.nodes[node])
 
     def _shares(self, node: int, access: int) -> bool:
-        """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them."""
+        """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them; or is
+        about to have it, being `node` itself. The access too, if it says by the same one that it has read what `node` overwrites."""
         board = self.nodes[access].control.write_scoreboard
+        if board == self.nodes[access].control.read_scoreboard and effects(self.nodes[node]).writes & effects(self.nodes[access]).reads:
+            return True
         seen, stops = collect(
             self.flow.predecessors[node], self.flow.predecessors.__getitem__, lambda before: self._waits_for(before, board)
         )
-        controls = (self.nodes[before].control for before in seen | stops if before != access)
+        controls = (self.nodes[before].control for before in seen | stops | {node} if before != access)
         return any(board in (control.write_scoreboard, control.read_scoreboard) for control in controls)
 
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
