@@ -8,6 +8,7 @@ import pytest
 
 from memlane.diagnose import Finding, explain
 from memlane.record import SiteCounts
+from tests.diagnose import made
 from tests.synthetic import PADDED, TILED, counted, counts, site
 
 
@@ -50,6 +51,20 @@ def test_atomics_conflict_in_a_bank_or_at_one_word() -> None:
     assert "because lanes update different words of the same bank." in str(found)
     assert "same word" not in str(found)
     assert found.remedy.startswith("Pad or permute the array, so that what is updated together falls in different banks")
+
+
+def test_lanes_that_update_one_word_meet_in_no_bank() -> None:
+    alone = replace(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=3, ideal_wavefronts=1), lanes=30, most_lanes_at_address=3)
+    assert findings(replace(alone, addresses=10)) == []
+    assert len(findings(replace(alone, addresses=20))) == 1
+
+
+def test_a_conflict_that_warps_hardly_live_through_is_none() -> None:
+    """By hand: 10 accesses of 40 cycles; at most 40 minus the 23.7 of shared memory can be saved by each, 163 cycles of 0.2 %."""
+    load = made.site(0, "ld.shared.f32")
+    for lives, amount in ((80_000, 1), (90_000, 0)):
+        traced = made.trace([made.accesses(load, 40, (1, 1, 10))], [made.counted(load, 10, wavefronts=8, ideal_wavefronts=1)], lives=lives)
+        assert len(made.found(traced, "bank-conflict")) == amount
 
 
 @pytest.mark.parametrize(

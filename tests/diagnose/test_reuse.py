@@ -56,6 +56,20 @@ def test_what_an_outer_loop_repeats_is_loaded_twice_or_more() -> None:
     assert "each sector is loaded 2 times or more by a multiprocessor" in str(one)
 
 
+def test_what_one_multiprocessor_moves_must_be_more_than_l1_holds_to_drive_anything_out() -> None:
+    """320 requests of 4 sectors are 40 KiB, and of different sectors no more than the 4 KiB of their array."""
+    small = trace(
+        [accesses(LOAD, 283, (1, 1, 320))],
+        [counted(LOAD, 320, sectors=4, ideal_sectors=4)],
+        arguments=(LARGE, SMALL, "64"),
+        lives=100_000,
+    )
+    assert found(small, "cache-thrashing") == []
+    other = counted(site(1, line=8, address_parameters=(0,)), 4096, sectors=4, ideal_sectors=4)  # 512 KiB of the other array
+    moved = replace(small, launches=(replace(small.launches[0], counts=(*small.launches[0].counts, other)),))
+    assert len(found(moved, "cache-thrashing")) == 1
+
+
 def test_an_array_that_l1_holds_cannot_be_driven_out() -> None:
     assert found(loads(283, 320, SMALL), "cache-thrashing") == []
 

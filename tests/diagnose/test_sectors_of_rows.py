@@ -33,6 +33,47 @@ def test_a_neighbour_of_what_is_read_anyway_is_not_misaligned() -> None:
 
 
 @pytest.mark.parametrize(
+    ("block", "sectors", "beside", "expected"),
+    [
+        ((16, 16, 1), 6, 4, []),  # two rows of a stencil, one sector more for each
+        ((16, 16, 1), 6, 6, ["misaligned-base"]),
+        ((16, 16, 1), 8, 4, ["partial-sectors"]),
+        ((4, 4, 1), 8, 4, ["partial-sectors"]),  # rows of 16 bytes fill no sector wherever they begin
+        ((32, 8, 1), 6, 4, ["partial-sectors"]),
+        ((256, 1, 1), 6, 4, ["partial-sectors"]),
+    ],
+)
+def test_a_warp_of_a_narrow_block_has_several_rows(block: tuple[int, int, int], sectors: int, beside: int, expected: list[str]) -> None:
+    made = [counted(site(0), 100, sectors=sectors, ideal_sectors=4), counted(site(1, line=8), 100, sectors=beside, ideal_sectors=4)]
+    traced = trace([accesses(one.site, 800, (1, 1, 100)) for one in made], made, block=block, lives=200_000)
+    said = [one.rule for one in explain(traced) if one.line == 4]
+    assert [one for one in said if one in ("misaligned-base", "partial-sectors", "uncoalesced-global")] == expected
+
+
+@pytest.mark.parametrize(
+    ("lanes", "sectors", "expected"),
+    [
+        (13, 4, []),  # gaps in a row: a whole warp moves as much
+        (8, 8, ["uncoalesced-global"]),
+        (4, 4, []),
+        (32, 8, ["partial-sectors"]),
+    ],
+)
+def test_lanes_that_are_missing_in_a_row_do_not_make_it_uncoalesced(lanes: int, sectors: int, expected: list[str]) -> None:
+    ideal = -(-4 * lanes // 32)
+    said = rules(counted(site(0), 100, lanes=lanes, sectors=sectors, ideal_sectors=ideal))
+    assert [one for one in said if one != "misaligned-base"] == expected
+
+
+def test_sectors_that_warps_hardly_wait_for_are_no_finding() -> None:
+    """By hand: 10 accesses of 430 cycles, half of it for excess sectors; beyond the 283 of L2 that is 735 cycles."""
+    load = site(0)
+    for lives, amount in ((300_000, 1), (400_000, 0)):
+        made = trace([accesses(load, 430, (1, 1, 10))], [counted(load, 10, sectors=8, ideal_sectors=4)], lives=lives)
+        assert len(found(made, "partial-sectors")) == amount
+
+
+@pytest.mark.parametrize(
     ("sectors", "ideal", "rule"),
     [
         (8, 4, "partial-sectors"),  # every second element

@@ -29,7 +29,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         excess = entry.wavefronts - entry.ideal_wavefronts
         ratio = entry.wavefronts / entry.ideal_wavefronts
-        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts:
+        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _at_one_word(entry):
+            continue
+        costs = cost.of_wavefronts(evidence, entry)
+        if not cost.is_felt(evidence, costs):
             continue
         taken, enough = (per_request(number, entry.requests) for number in (entry.wavefronts, entry.ideal_wavefronts))
         yield Verdict(
@@ -40,7 +43,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             what=f"{_ways(ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
             remedy=_remedy(entry),
-            cost=cost.of_wavefronts(evidence, entry),
+            cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
             numbers={
@@ -48,6 +51,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 "ideal wavefronts per request": entry.ideal_wavefronts / entry.requests,
             },
         )
+
+
+def _at_one_word(entry: SiteCounts) -> bool:
+    """Whether all lanes of each request update one word: they wait for each other there, but no two words meet in a bank."""
+    return entry.site.is_atomic and entry.addresses == entry.requests
 
 
 def _ways(ratio: float) -> str:

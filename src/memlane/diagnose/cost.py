@@ -15,6 +15,9 @@ from memlane.chip import Chip
 from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.record import SECTOR_BYTES, SiteCounts
 
+MIN_FELT = 0.002
+"""Highest estimate of a measured cost over the lifetimes of the kernel's warps, from which on it is worth a word."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -108,6 +111,11 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
         f"mean of {mean:.0f} cycles minus {modelled:.0f} modelled: the latency of {latency:.0f} with the least wavefronts, and the waiting "
         "for other warps in proportion to the wavefronts that are left",
     )
+
+
+def is_felt(evidence: Evidence, cost: Cost) -> bool:
+    """False where a cost that was measured is at most a share of the warps' lifetimes that nobody would notice."""
+    return not cost.measured or cost.high is None or cost.high >= MIN_FELT * evidence.life
 
 
 def idle_share(memory_share: float, warps_per_scheduler: float) -> float:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from memlane.chip import Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+from memlane.record import COMPLETE, SECTOR_BYTES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
 
 Numbers = npt.NDArray[np.float64]
+WARP_LANES = 32
 
 _ARRAY = re.compile(r"([a-z])(\d+)\[([\d, ]*)\]")
 """An array as `LaunchInfo.arguments` writes it, such as `f4[64, 64]`."""
@@ -159,6 +160,18 @@ class Evidence:
     def numbers(self, place: Place) -> list[int]:
         """The numbers of the sites of a place, as rows have them."""
         return [one.id for one in self.sites if one.place == place]
+
+    def lanes_per_warp(self) -> int:
+        """Threads of a block's first warp: fewer than 32 where all blocks are smaller than a warp."""
+        return max((min(WARP_LANES, int(np.prod(launch.block))) for launch in self.launches), default=WARP_LANES)
+
+    def rows_per_warp(self, nbytes: int) -> int:
+        """Rows of a block that one warp consists of, where each row's accesses of so many bytes a lane fill sectors; else 1."""
+        widths = {launch.block[0] for launch in self.launches if int(np.prod(launch.block[1:])) > 1}
+        if len(widths) != 1 or not self.launches:
+            return 1
+        (width,) = widths
+        return self.lanes_per_warp() // width if width < WARP_LANES and width * nbytes % SECTOR_BYTES == 0 else 1
 
     def warps_per_block(self) -> float:
         """Of the mean launch."""

@@ -14,7 +14,7 @@ from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.record import Site, SiteCounts
 
 MIN_PER_REQUEST, MAX_PER_REQUEST = 0.4, 1.0
-"""Excess sectors of the mean request."""
+"""Excess sectors of the mean request, for each row of a block that the warp consists of."""
 MIN_SHARE = 0.02
 """Excess over all sectors of the kernel."""
 MIN_LANES = 16
@@ -26,11 +26,14 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     aligned = {_key(entry.site) for entry in evidence.by_site.values() if entry.requests and _excess(entry) == 0}
     for place, entry in evidence.by_place.items():
         excess = _excess(entry)
-        if excess is None or not MIN_PER_REQUEST <= excess / entry.requests <= MAX_PER_REQUEST:
+        rows = evidence.rows_per_warp(entry.site.nbytes)
+        if excess is None or not MIN_PER_REQUEST <= excess / (entry.requests * rows) <= MAX_PER_REQUEST:
             continue
         if excess < MIN_SHARE * evidence.sectors or entry.lanes < MIN_LANES * entry.requests:
             continue
         if any(_key(one) in aligned for one in evidence.own_sites if one.place == place):
+            continue
+        if not cost.is_felt(evidence, cost.of_sectors(evidence, entry)):
             continue
         touched, enough = (per_request(number or 0, entry.requests) for number in (entry.sectors, entry.ideal_sectors))
         yield of_sectors(

@@ -6,12 +6,15 @@ its addresses are; so the numbers here are the least that is certain. Latencies 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence
-from memlane.record import Place, Site
+from memlane.record import SECTOR_BYTES, Place, Site
 
 AT_LEAST_TWICE = 2.0
 
@@ -28,7 +31,8 @@ class Reuse:
     """How often by one multiprocessor, at least: what follows from the size of the array, or twice where a loop of the kernel repeats the
     access at the same addresses."""
     fits_l1: bool
-    """Whether all arrays of the launch together are smaller than L1, so that none of it has to go."""
+    """Whether nothing has to go for want of room: all arrays of the launch together are smaller than L1, or all the different
+    sectors that one multiprocessor moves."""
     from_l1: float
     """Share of the accesses that are as quick as L1."""
     cycles: float
@@ -42,6 +46,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
     if rows is None or chip is None:
         return
     sms = max(len({*rows.sm.tolist()}), 1)
+    held = min(evidence.array_bytes(), _held_by_busiest(evidence)) <= chip.l1_bytes
     by_place: dict[Place, list[Site]] = {}
     for site in evidence.own_sites:
         if site.kind == "load" and site.space == "global":
@@ -59,8 +64,24 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             sum(one.requests for one in counted),
             loaded / whole,
             max(loaded / whole / sms, min(loaded / whole, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0),
-            evidence.array_bytes() <= chip.l1_bytes,
+            held,
             float((cycles < between_l1_and_l2(chip)).mean()),
             rows.total(chosen),
             float(cycles.mean()),
         )
+
+
+def _held_by_busiest(evidence: Evidence) -> float:
+    """Bytes of different sectors that one multiprocessor moves in a launch, at most: of each array no more than it has, and no more than
+    the share of its accesses that the multiprocessor with the most records has."""
+    assert evidence.rows is not None
+    counts = np.unique_counts(evidence.rows.sm).counts
+    share = float(counts.max() / counts.sum()) if len(counts) else 1.0
+    moved: dict[tuple[int, ...], float] = {}
+    whole: dict[tuple[int, ...], float] = {}
+    for entry in evidence.entries:
+        if entry.site.space != "local":
+            key = entry.site.address_parameters
+            moved[key] = moved.get(key, 0.0) + (entry.sectors or 0) * share / max(len(evidence.launches), 1)
+            whole[key] = evidence.array_sectors(entry.site) or math.inf
+    return SECTOR_BYTES * sum(min(moved[key], whole[key]) for key in moved)

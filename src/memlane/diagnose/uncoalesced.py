@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
-from memlane.record import Site, SiteCounts
+from memlane.record import SECTOR_BYTES, Site, SiteCounts
 
 MIN_RATIO = 1.5
 """Sectors over ideal from which on it is worth a word."""
 MIN_EXCESS_PER_REQUEST = 1.0
-"""A row of neighbouring addresses that does not start at a sector touches one sector more. That is misalignment, not this finding."""
+"""A row of neighbouring addresses that does not start at a sector touches one sector more. That is misalignment, not this finding; a warp
+may consist of several rows of its block."""
 MIN_SHARE = 0.01
 """Excess over all sectors of the kernel: less than this changes nothing that can be felt."""
 SHARED_BY = 2
@@ -30,7 +31,17 @@ def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
         return False
     excess = entry.sectors - entry.ideal_sectors
     ratio = entry.sectors / entry.ideal_sectors
-    return ratio >= MIN_RATIO and excess > MIN_EXCESS_PER_REQUEST * entry.requests and excess >= MIN_SHARE * evidence.sectors
+    edges = MIN_EXCESS_PER_REQUEST * evidence.rows_per_warp(entry.site.nbytes) * entry.requests
+    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _lacks_lanes(entry, evidence):
+        return False
+    return cost.is_felt(evidence, cost.of_sectors(evidence, entry))
+
+
+def _lacks_lanes(entry: SiteCounts, evidence: Evidence) -> bool:
+    """Whether no more sectors move than if all lanes of the warp took part and lay side by side: then lanes are missing between the others,
+    which another order of the data would not change."""
+    lanes = evidence.lanes_per_warp()
+    return entry.lanes < lanes * entry.requests and (entry.sectors or 0) * SECTOR_BYTES <= entry.site.nbytes * lanes * entry.requests
 
 
 def shares_sectors(entry: SiteCounts) -> bool:
