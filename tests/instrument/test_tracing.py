@@ -194,8 +194,16 @@ def test_names_of_the_kernel_are_left_alone() -> None:
 
 def test_a_variable_tells_where_the_buffer_is() -> None:
     module = trace(parse(SCALE, "scale.ptx")).module
-    assert print_module(module).count(".visible .global .align 32 .b32 memlane_trace[8];") == 1
+    assert print_module(module).count(".visible .const .align 32 .b32 memlane_trace[8];") == 1
     assert trace(kernel("ret;")).positions == {}
+
+
+@pytest.mark.parametrize(("own", "space"), [((1 << 16) - 64, "const"), ((1 << 16) - 60, "global")])
+def test_that_variable_is_in_global_memory_where_the_module_fills_its_constants(own: int, space: str) -> None:
+    body = ".reg .b32 %r<2>; ld.const.u32 %r1, [table]; st.shared.u32 [0], %r1; ret;"
+    text = print_module(trace(kernel(body, before=f".const .align 4 .b8 table[{own}];")).module)
+    assert f".visible .{space} .align 32 .b32 memlane_trace[8];" in text
+    assert text.count(f"ld.{space}.v4.u32") == 2
 
 
 def test_only_consume_needs_shared_memory() -> None:

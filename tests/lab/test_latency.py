@@ -64,9 +64,10 @@ def test_dependent_less_its_window_is_the_truth(emulator: Target, name: str) -> 
 
 
 def test_a_scheme_that_does_not_wait_has_the_window_of_two_clock_reads(emulator: Target) -> None:
-    said = measure(emulator, place(emulator, "shared"), Effort(8, 1, (4, 12), ("simple",))).recorded["simple"]
+    measured = measure(emulator, place(emulator, "shared"), Effort(8, 1, (4, 12), ("simple",)))
+    said = measured.recorded["simple"]
     assert said.window == pytest.approx(emulator.chip.latency.clock, abs=1)
-    assert said.mean - said.window < 2
+    assert said.mean - said.window < measured.truth / 3, "what is left of the access before, behind the work of its record"
     assert set(said.completeness.values()) == {"issue-only"}
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.instrument.apart import ClosingLines
+from memlane.instrument.runs import BESIDE
 from memlane.instrument.tracing import Traced
 from memlane.instrument.visibility import is_witness
-from memlane.ptx import Instruction, Special
+from memlane.ptx import Immediate, Instruction, Operand, Special, Vector
 
 _CLOCK = "%clock64"
 
@@ -48,10 +49,20 @@ def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
 def _around(instructions: Sequence[Instruction], access: int) -> ProbeLines:
     start = next(index for index in range(access - 1, -1, -1) if _reads_clock(instructions[index]))
     end = next(index for index in range(access + 1, len(instructions)) if _reads_clock(instructions[index]))
-    times = next(index for index in range(end + 1, len(instructions)) if _writes_record(instructions[index]))
-    labels = times + _writes_record(instructions[times + 1])
+    times, labels = _stores(instructions, end)
     witness = next((index for index in range(access + 1, end) if is_witness(instructions[index])), None)
     return ProbeLines(start, access, end, times, labels, witness)
+
+
+def _stores(instructions: Sequence[Instruction], end: int) -> tuple[int, int]:
+    """Those of the record whose second clock read this is; stores of an earlier record may stand between."""
+    following = range(end + 1, len(instructions))
+    first = next(index for index in following if _packs(instructions[index]) or _writes_record(instructions[index], "v2"))
+    if not _packs(instructions[first]):
+        return first, first + 1
+    label = instructions[first].operands[0]
+    times = next(index for index in following if _writes_record(instructions[index], "v4") and label in _data(instructions[index]))
+    return times, times
 
 
 def _apart(around: ProbeLines, closings: tuple[ClosingLines, ...]) -> ProbeLines:
@@ -63,6 +74,16 @@ def _reads_clock(instruction: Instruction) -> bool:
     return any(isinstance(operand, Special) and operand.name == _CLOCK for operand in instruction.operands)
 
 
-def _writes_record(instruction: Instruction) -> bool:
+def _writes_record(instruction: Instruction, vector: str) -> bool:
     """Records are the only vector stores that go out as evict-first between a clock read and the next probe."""
-    return instruction.opcode == "st" and "cs" in instruction.modifiers and instruction.form.slots.get("vec") in ("v2", "v4")
+    return instruction.opcode == "st" and "cs" in instruction.modifiers and instruction.form.slots.get("vec") == vector
+
+
+def _packs(instruction: Instruction) -> bool:
+    """Whether it puts the number of a site beside a part of a clock read."""
+    return instruction.opcode == "prmt" and instruction.operands[-1] == Immediate(BESIDE)
+
+
+def _data(store: Instruction) -> tuple[Operand, ...]:
+    vector = store.operands[-1]
+    return vector.items if isinstance(vector, Vector) else ()

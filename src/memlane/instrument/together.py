@@ -2,24 +2,26 @@
 
 Function in, function out; what is recorded, and where, stays the same.
 
-    { who leads; place;  start access end; record }       { who leads; 2 places; start access end; record }
+    { who leads; place;  start access end; record }       { who leads; 2 places; start access end; keep }
     add ...                                          ->   add ...
-    { who leads; place;  start access end; record }       {                      start access end; record, one place on }
+    { who leads; place;  start access end; record }       {                      start access record of the first; end; record }
 
 Between two such probes there is no branch, no label and nothing at which lanes meet, so the lanes that are active at the first are active
 at the second: they have the same leader, which knows beforehand how many places it needs. That saves a vote, a comparison and a branch for
-each access but the first, more than half of the instructions of a probe.
+each access but the first, more than half of the instructions of a probe, and records need not be stored between the accesses (`runs`).
 
 With stages (`staging`) every such probe is rewritten, for its record may go to shared memory instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from memlane.instrument.insert import placed
+from memlane.instrument.runs import begin, declare_runs, follow, keep, store
 from memlane.instrument.staging import place_in_stage
-from memlane.instrument.warp import LARGEST_RUN, follow, lead, place, shared_by_a_run
+from memlane.instrument.warp import LARGEST_RUN, lead, place
 from memlane.ptx import (
     Block,
     Directive,
@@ -48,16 +50,15 @@ def together(function: Function, prefix: str, staged: bool = False) -> Function:
     body = _rewritten(function.body, prefix, staged)
     if body is function.body:
         return function
-    return replace(function, body=Block((*statements(shared_by_a_run(prefix)), *body.statements)))
+    return replace(function, body=Block((*statements(declare_runs(prefix)), *body.statements)))
 
 
 def _rewritten(block: Block, prefix: str, staged: bool) -> Block:
     found = [_rewritten(one, prefix, staged) if isinstance(one, Block) and not _is_probe(one, prefix) else one for one in block.statements]
     for run in _runs(block, prefix, 1 if staged else 2):
-        for turn, at in enumerate(run):
-            probe = found[at]
-            assert isinstance(probe, Block)
-            found[at] = _in_run(probe, prefix, turn, len(run), staged)
+        probes = [_parts(one, prefix) for one in (found[at] for at in run) if isinstance(one, Block)]
+        for at, probe in zip(run, _staged(probes, prefix) if staged else _in_a_row(probes, prefix), strict=True):
+            found[at] = probe
     return block if all(new is old for new, old in zip(found, block.statements, strict=True)) else Block(tuple(found))
 
 
@@ -93,24 +94,60 @@ def _is_probe(one: Statement, prefix: str) -> bool:
     return alone and len(labels) == 1 and labels[0].startswith(f"${prefix}placed_") and inside[0].opcode == "activemask"
 
 
-def _in_run(probe: Block, prefix: str, turn: int, length: int, staged: bool) -> Block:
-    """The probe in place `turn` of a run, with what it reserves, and how it goes on to the next place, replaced."""
-    parts = probe.statements
+@dataclass(frozen=True)
+class _Probe:
+    """The parts of a probe that reserves one place in front of its access."""
+
+    own: tuple[Statement, ...]
+    """Declarations of the clocks."""
+    window: tuple[Statement, ...]
+    """From before the first clock read to behind the second."""
+    record: tuple[Statement, ...]
+    site: int
+    location: Location | None
+    waits_at: int | None
+    """Where in the window the wait for the access begins; None where nothing waits."""
+
+
+def _parts(block: Block, prefix: str) -> _Probe:
+    parts = block.statements
     first = next(index for index, part in enumerate(parts) if isinstance(part, Instruction))
     label = next(part.name for part in parts if isinstance(part, Label))
     last = next(index for index, part in enumerate(parts) if _writes(part, f"%{prefix}record"))
-    site, location = int(label.rpartition("_")[2]), _location(parts[first])
-    text = follow(prefix, turn) if turn else lead(prefix, site) + _places(prefix, site, length, staged)
-    kept = [part for part in parts[last + 1 :] if not _writes(part, f"%{prefix}next")]
-    if staged:
-        kept = [one for part in kept for one in (_anywhere(part) if _is_of_record(part, prefix) else (part,))]
-    own = [part for part in parts[:first] if isinstance(part, RegisterDecl) and part.name.removeprefix(f"%{prefix}") in _OF_WINDOW]
-    return Block((*own, *placed(text, location), *kept))
+    packing = next(index for index, part in enumerate(parts) if _declares(part, f"%{prefix}start_low"))
+    own = tuple(part for part in parts[:first] if isinstance(part, RegisterDecl) and part.name.removeprefix(f"%{prefix}") in _OF_WINDOW)
+    window = parts[last + 1 : packing]
+    waits_at = next((index for index, part in enumerate(window) if _declares(part, f"%{prefix}end_masked")), None)
+    return _Probe(own, window, parts[packing:], int(label.rpartition("_")[2]), _location(parts[first]), waits_at)
 
 
-def _places(prefix: str, site: int, length: int, staged: bool) -> str:
-    direct = place(prefix, site, length)
-    return place_in_stage(prefix, site, length, direct) if staged else direct
+def _in_a_row(probes: Sequence[_Probe], prefix: str) -> Iterator[Block]:
+    """The probes of a run: each stores the record of the one before right behind its window, the last its own too."""
+    for turn, probe in enumerate(probes):
+        at, last = probe.location, turn + 1 == len(probes)
+        earlier = placed(store(prefix, turn - 1), at) if turn else ()
+        if not turn:
+            text = lead(prefix, probe.site) + place(prefix, probe.site, len(probes), begin(prefix, len(probes)))
+        else:
+            text = follow(prefix, turn) if last else ""
+        own = _stored(probe, prefix) if last else placed(keep(prefix, probe.site, turn), at)
+        yield Block((*probe.own, *placed(text, at), *probe.window, *earlier, *own))
+
+
+def _stored(probe: _Probe, prefix: str) -> tuple[Statement, ...]:
+    """Its record, stored at once; its place is taken already."""
+    return tuple(part for part in probe.record if not _writes(part, f"%{prefix}next"))
+
+
+def _staged(probes: Sequence[_Probe], prefix: str) -> Iterator[Block]:
+    """The probes of a run whose records go through the stage of the warp."""
+    for turn, probe in enumerate(probes):
+        text = follow(prefix, turn)
+        if not turn:
+            direct = place(prefix, probe.site, len(probes), begin(prefix, len(probes)))
+            text = lead(prefix, probe.site) + place_in_stage(prefix, probe.site, len(probes), direct)
+        stored = (one for part in _stored(probe, prefix) for one in (_anywhere(part) if _is_of_record(part, prefix) else (part,)))
+        yield Block((*probe.own, *placed(text, probe.location), *probe.window, *stored))
 
 
 def _is_of_record(one: Statement, prefix: str) -> bool:
@@ -126,6 +163,10 @@ def _anywhere(store: Statement) -> tuple[Statement, ...]:
 
 def _writes(one: Statement, register: str) -> bool:
     return isinstance(one, Instruction) and bool(one.operands) and one.operands[0] == Register(register)
+
+
+def _declares(one: Statement, register: str) -> bool:
+    return isinstance(one, RegisterDecl) and one.name == register
 
 
 def _location(one: Statement) -> Location | None:

@@ -27,15 +27,21 @@ from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
 from memlane.instrument.sites import live_results, site_table
 from memlane.instrument.together import together
-from memlane.instrument.variables import WINDOW, assembled, check_instrumentable, entry_variable
+from memlane.instrument.variables import (
+    CONSTANT_BYTES,
+    WINDOW,
+    assembled,
+    check_instrumentable,
+    constants_of,
+    entry_space,
+    entry_variable,
+)
 from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import ISSUE_ONLY, Site, Skipped
 
-_CONSTANT_BYTES = 1 << 16
-"""Of variables in constant memory that a module may have."""
 _OLDEST_VERSION = (6, 2)
 """Of PTX, with `activemask`."""
 
@@ -71,9 +77,10 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     check_instrumentable(module)
     _check_target(module, options)
     scheme = SCHEMES[options.scheme]
-    table = site_table(module)
+    table, space = site_table(module), _space(module, options)
     kernels = [
-        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options) for index, kernel in enumerate(module.kernels.values())
+        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
+        for index, kernel in enumerate(module.kernels.values())
     ]
     timed = {site.id: site for kernel in kernels for site in kernel.sites}
     return Traced(
@@ -113,8 +120,11 @@ class _TracedKernel:
     closings: Mapping[int, tuple[ClosingLines, ...]] = field(default_factory=dict)
 
 
-def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions) -> _TracedKernel:
-    """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites."""
+def _trace_kernel(
+    kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions, space: str
+) -> _TracedKernel:
+    """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites; `space`: where the kernel
+    finds the buffer."""
     chosen, shape = _chosen(known, kernel.name, options), options.sampling.shape
     if not chosen:
         return _TracedKernel(kernel)
@@ -149,7 +159,7 @@ def _trace_kernel(kernel: Function, number: int, known: Mapping[int, Site], sche
     counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
     counters += first_questions(prefix, (chosen[index].id for index in questions))
     epilogue = f"{leave(prefix, staged)}ret;\n" if apart else leave(prefix, staged)
-    function = rewrite_body(kernel, enter(prefix, scheme, number, staged) + counters + windows.declared, rewrite, epilogue)
+    function = rewrite_body(kernel, enter(prefix, scheme, number, space, staged) + counters + windows.declared, rewrite, epilogue)
     if not counted:
         function = together(function, prefix, staged)
     plain: dict[int, int] = {}
@@ -219,9 +229,13 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
     return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
 
 
+def _space(module: Module, options: TraceOptions) -> str:
+    return entry_space(module, WORDS_DTYPE.itemsize if options.sampling.shape else 0)
+
+
 def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Variable]:
     """What the probes refer to."""
-    own = [entry_variable()]
+    own = [entry_variable(_space(module, options))]
     if options.sampling.shape:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
@@ -232,11 +246,11 @@ def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Va
 
 def _check_constant_memory(module: Module) -> None:
     """MemlaneError where the words of a window find no room beside the module's own constants."""
-    used = sum(one.nbytes for one in module.variables.values() if one.space == "const")
-    if used + WORDS_DTYPE.itemsize > _CONSTANT_BYTES:
+    used = constants_of(module)
+    if used + WORDS_DTYPE.itemsize > CONSTANT_BYTES:
         raise MemlaneError(
             f"windows and samples need {WORDS_DTYPE.itemsize} bytes of constant memory, and {module.name} leaves "
-            f"{_CONSTANT_BYTES - used} of {_CONSTANT_BYTES}; trace it without them"
+            f"{CONSTANT_BYTES - used} of {CONSTANT_BYTES}; trace it without them"
         )
 
 

@@ -21,12 +21,12 @@ from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
     HEADS,
-    RECORD_BYTES,
     RECORD_DTYPE,
     SLICE_DTYPE,
     SLICE_HEADER_BYTES,
     offset,
 )
+from memlane.instrument.runs import BESIDE
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import Scheme
 from memlane.instrument.staging import STAGE_RECORDS, declare_stage, find_stage, leave_stage
@@ -38,8 +38,6 @@ _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "number")
 _PACKED_SITES = 0xFFFF
-_BESIDE = 0x1054
-"""Of `prmt`: the lower half of the second operand, and above it that of the first."""
 LARGEST_RUN = STAGE_RECORDS
 """The most places that a leader takes at once."""
 _NEVER = 0xFFFFFFFF
@@ -47,12 +45,13 @@ _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
-def enter(prefix: str, scheme: Scheme, kernel: int, staged: bool = False) -> str:
+def enter(prefix: str, scheme: Scheme, kernel: int, space: str, staged: bool = False) -> str:
     """Before the first instruction of a kernel: take a slice and describe the warp in it.
 
     Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
     is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
-    visible to the other lanes, which read `room` and `capacity`. `staged`: records may go through a stage.
+    visible to the other lanes, which read `room` and `capacity`. `space`: where the buffer is told of; `staged`: records may go through a
+    stage.
     """
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
@@ -63,8 +62,8 @@ mov.u32 {r}limit, 0;
 mov.u32 {r}next, 0;
 mov.u32 {r}ask, {_NEVER};
 mov.u32 {r}chunk, 1;
-ld.global.v4.u32 {{{r}low, {r}high, {r}slices, {r}bytes}}, [{POINTER}];
-ld.global.v4.u32 {{{r}capacity, {r}all, {r}stride, {r}unknown}}, [{POINTER}+16];
+ld.{space}.v4.u32 {{{r}low, {r}high, {r}slices, {r}bytes}}, [{POINTER}];
+ld.{space}.v4.u32 {{{r}capacity, {r}all, {r}stride, {r}unknown}}, [{POINTER}+16];
 mov.b64 {r}buffer, {{{r}low, {r}high}};
 {declare_stage(r) if staged else ""}{scheme.declare(r)}{{
 .reg .b32 {r}lanes, {r}lane, {r}number;
@@ -210,9 +209,9 @@ setp.eq.u32 {r}leads, {r}below, 0;
 {_in_window(r, site) if counted else ""}"""
 
 
-def place(prefix: str, site: int | str, run: int = 0) -> str:
+def place(prefix: str, site: int | str, run: int = 1, found: str = "") -> str:
     """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
-    With a `run`, so many places, for the probes that `follow`; all are taken then, and no record takes one more.
+    With a `run`, so many places, and the text `found` says what to do with them.
 
     Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
     place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
@@ -224,11 +223,17 @@ def place(prefix: str, site: int | str, run: int = 0) -> str:
     them in the pipe of loads and stores, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
-    last, declared, at_least, begun, ended = f"{r}next", "", "", "", ""
-    if run:
+    last, declared, at_least = f"{r}next", "", ""
+    if run > 1:
         last, at_least = f"{r}last", f"max.u32 {r}chunk, {r}chunk, {run};\n"
         declared = f".reg .b32 {last};\nadd.u32 {last}, {r}next, {run - 1};\n"
-        begun, ended = _begin_run(r), f"mov.u64 {r}run_record, {r}record;\n@{r}leads add.u32 {r}next, {r}next, {run};\n"
+    found = (
+        found
+        or f"""\
+setp.lt.and.u32 {r}fits, {r}next, {r}limit, {r}leads;
+mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
+"""
+    )
     return f"""\
 .reg .b64 {r}wide, {r}record;
 .reg .b32 {r}room, {r}first;
@@ -248,37 +253,7 @@ selp.b32 {r}ask, {_NEVER}, {r}limit, {r}other;
 shl.b32 {r}chunk, {r}chunk, 1;
 min.u32 {r}chunk, {r}chunk, {LARGEST_RUN};
 {label}placed_{site}:
-setp.lt.and.u32 {r}fits, {r}next, {r}limit, {r}leads;
-{begun}mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
-{ended}"""
-
-
-def shared_by_a_run(prefix: str) -> str:
-    """Before the first instruction: what the probes of a run share. `run_left`: places that the leader has for them."""
-    r = f"%{prefix}"
-    return f".reg .b64 {r}run_record;\n.reg .b32 {r}run_active, {r}run_left;\n.reg .pred {r}run_leads;\n"
-
-
-def _begin_run(r: str) -> str:
-    return f"""\
-max.u32 {r}run_left, {r}limit, {r}next;
-sub.u32 {r}run_left, {r}run_left, {r}next;
-mov.u32 {r}run_active, {r}active;
-mov.pred {r}run_leads, {r}leads;
-"""
-
-
-def follow(prefix: str, turn: int) -> str:
-    """The same for the probe in place `turn` of a run, from 1."""
-    r = f"%{prefix}"
-    return f"""\
-.reg .b64 {r}record;
-.reg .b32 {r}active;
-.reg .pred {r}fits;
-mov.u32 {r}active, {r}run_active;
-setp.gt.and.u32 {r}fits, {r}run_left, {turn}, {r}run_leads;
-add.u64 {r}record, {r}run_record, {turn * RECORD_BYTES};
-"""
+{found}"""
 
 
 def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> str:
@@ -303,7 +278,7 @@ def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> 
 .reg .b32 {r}start_low, {r}start_high, {r}end_low, {r}end_high;
 mov.b64 {{{r}start_low, {r}start_high}}, {r}start;
 mov.b64 {{{r}end_low, {r}end_high}}, {r}end;
-prmt.b32 {r}start_high, {r}start_high, {site}, {_BESIDE:#x};
+prmt.b32 {r}start_high, {r}start_high, {site}, {BESIDE:#x};
 setp.ne.and.u32 {r}fits, {r}end_high, {_NEVER}, {r}fits;
 @{r}fits st.global.cs.v4.u32 [{r}record+{_TIMES}], {{{r}start_low, {r}start_high, {r}end_low, {r}active}};
 @{r}leads add.u32 {r}next, {r}next, 1;

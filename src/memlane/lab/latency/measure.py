@@ -32,8 +32,8 @@ class Effort:
     schemes: tuple[str, ...]
 
 
-FULL = Effort(1024, 5, CHAINS, tuple(SCHEMES))
-QUICK = Effort(16, 1, QUICK_CHAINS, ("dependent",))
+FULL = Effort(256, 5, CHAINS, tuple(SCHEMES))
+QUICK = Effort(4, 1, QUICK_CHAINS, ("dependent",))
 
 
 @dataclass(frozen=True)
