@@ -8,18 +8,14 @@ from functools import cached_property
 
 from memlane import ptx
 from memlane.instrument.assembled import Assembled, is_like
+from memlane.instrument.carried import Carried, reads_clock
 from memlane.instrument.probes import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
-from memlane.sass import Instruction, Operand, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
+from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
 
-_CLOCK = "SR_CLOCKLO"
-_MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
-_MOVES_BESIDE_ZERO = frozenset({"IMAD", "HFMA2"})
-"""What moves if the product that it adds to is one of zeros."""
-_CHOICES = frozenset({"SEL", "USEL"})
-_XOR = 0x3C
-"""The table of a LOP3 that is the exclusive or of its first two operands."""
+__all__ = ["Window", "Windows", "is_store", "reads_clock"]
+
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
 """What holds the warp until copies are done, and what asks a barrier."""
 _HOLD = "DEPBAR"
@@ -28,10 +24,6 @@ _HOLD_GROUP = "WARPGROUP"
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
 """What makes one group of the copies before it."""
 _FENCE = "MEMBAR"
-_BESIDE = 0x1054
-"""What PRMT selects to put the lower half of its first operand above that of its last."""
-_EXCHANGE = 3
-"""Exclusive ors one after another that exchange two registers."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +51,7 @@ class Windows:
         self.flow = code.flow
         self.waiting = code.waiting
         self.nodes = code.flow.nodes
+        self._carried = Carried(code)
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         """Finds the nodes of a site."""
@@ -240,7 +233,7 @@ class Windows:
             number: int | None = window.site.id
             if whole:
                 parts = [
-                    (self._clocks(store, one), clocks, half, name)
+                    (self._carried.clocks(store, one), clocks, half, name)
                     for one, clocks, half, name in (
                         (first, window.starts, 0, "start"),
                         (second, window.starts, 1, "start"),
@@ -249,11 +242,11 @@ class Windows:
                     )
                 ]
             else:
-                upper, number = self._packed(store, second)
+                upper, number = self._carried.packed(store, second)
                 parts = [
-                    (self._clocks(store, first), window.starts, 0, "start"),
+                    (self._carried.clocks(store, first), window.starts, 0, "start"),
                     (upper, window.starts, 1, "start"),
-                    (self._clocks(store, third), window.ends, 0, "end"),
+                    (self._carried.clocks(store, third), window.ends, 0, "end"),
                 ]
             for found, clocks, half, name in parts:
                 if not found or not found <= {(clock, half) for clock in clocks}:
@@ -262,84 +255,10 @@ class Windows:
                 return f"the record {self._at(store)} is that of another site"
         for store in window.labels if whole else ():
             data = _data(self.nodes[store])
-            number = None if data is None else self._constant(store, data)
+            number = None if data is None else self._carried.constant(store, data)
             if number != window.site.id + 1:
                 return f"the record {self._at(store)} is that of another site"
         return ""
-
-    def _packed(self, node: int, register: Register) -> tuple[set[tuple[int, int]], int | None]:
-        """Of a register whose upper half is the lower one of another: the clock reads that this may have come from, as `_clocks` gives
-        them, and the number below. No clock reads if it was not put together like that."""
-        clocks: set[tuple[int, int]] = set()
-        numbers: set[int | None] = set()
-        for producer, _ in self._sources(node, register):
-            one = self.nodes[producer]
-            if _is_move(one):
-                continue
-            if one.opcode != "PRMT" or one.operands[1].register is None or self._value(producer, one.operands[2]) != _BESIDE:
-                return set(), None
-            clocks |= self._clocks(producer, one.operands[1].register)
-            numbers.add(self._value(producer, one.operands[3]))
-        return (clocks, numbers.pop()) if len(numbers) == 1 else (set(), None)
-
-    def _value(self, node: int, operand: Operand) -> int | None:
-        """The number that an operand is, or that its register holds."""
-        if operand.register is not None:
-            return self._constant(node, operand.register)
-        return 0 if operand.kind == "register" else operand.value
-
-    def _clocks(self, node: int, register: Register) -> set[tuple[int, int]]:
-        """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper."""
-        found: set[tuple[int, int]] = set()
-        for producer, filled in self._sources(node, register):
-            one = self.nodes[producer]
-            if reads_clock(one) or not _is_move(one):
-                target = one.operands[0].register if one.operands else None
-                found.add((producer, -1 if target is None else filled.number - target.number))
-        return found
-
-    def _sources(self, node: int, register: Register) -> set[tuple[int, Register]]:
-        """What produced a register, moves followed backwards, with the register that it was in there."""
-        ends: set[tuple[int, Register]] = set()
-        seen: set[tuple[int, Register]] = set()
-        work = [(node, register)]
-        while work:
-            held, made = self._made_by(*work.pop())
-            for producer in made:
-                one = self.nodes[producer]
-                ends.add((producer, held))
-                if _is_move(one):
-                    sources = {source for source in effects(one).reads if source.bank in ("R", "UR")}
-                    new = {(producer, source) for source in sources} - seen
-                    seen |= new
-                    work.extend(new)
-        return ends
-
-    def _made_by(self, node: int, register: Register) -> tuple[Register, frozenset[int]]:
-        """What produced the value of a register, and in which; where two were exchanged by exclusive ors, those of the other."""
-        terms = self._terms(node, register, _EXCHANGE)
-        return next(iter(terms)) if len(terms) == 1 else (register, self.waiting.definitions(node, register))
-
-    def _terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
-        """The values, by register and producers, whose exclusive or a register holds: those that meet twice are gone."""
-        made = self.waiting.definitions(node, register)
-        operands = _xor(self.nodes[next(iter(made))]) if len(made) == 1 and depth else None
-        if operands is None:
-            return frozenset({(register, made)})
-        (producer,) = made
-        one, other = (self._terms(producer, operand, depth - 1) for operand in operands)
-        return one ^ other
-
-    def _constant(self, node: int, register: Register) -> int | None:
-        """The number that a register holds, if moves of one constant lead to it."""
-        values: set[int | None] = set()
-        for producer, _ in self._sources(node, register):
-            one = self.nodes[producer]
-            if not _is_move(one) or one.opcode in _CHOICES:
-                values.add(None)
-            elif not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
-                values.add(_immediate(one))
-        return values.pop() if len(values) == 1 else None
 
     # -- 5. hazards ---------------------------------------------------------------------------------------------------------------
 
@@ -384,10 +303,6 @@ class Windows:
         return f"at 0x{self.nodes[node].offset:04x}"
 
 
-def reads_clock(one: Instruction) -> bool:
-    return one.opcode == "CS2R" and any(operand.text == _CLOCK for operand in one.operands)
-
-
 def _is_fence(one: Instruction) -> bool:
     return one.opcode == _FENCE
 
@@ -401,21 +316,6 @@ def _is_wait(one: Instruction) -> bool:
     return one.opcode in _WAITS or (one.opcode == _HOLD_GROUP and "DEPBAR" in one.modifiers)
 
 
-def _is_move(one: Instruction) -> bool:
-    """Whether the instruction carries a clock or a constant from register to register, or makes a constant."""
-    if one.opcode in _MOVES_BESIDE_ZERO:
-        return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
-    return one.opcode in _MOVES and not reads_clock(one)
-
-
-def _xor(one: Instruction) -> tuple[Register, Register] | None:
-    """The registers of `a ^ b`."""
-    if one.opcode != "LOP3" or len(one.operands) < 5 or one.operands[3].text != "RZ" or one.operands[4].value != _XOR:
-        return None
-    first, second = one.operands[1].register, one.operands[2].register
-    return None if first is None or second is None else (first, second)
-
-
 def is_store(one: Instruction) -> bool:
     access = memory_access(one)
     return access is not None and access.kind == "store"
@@ -423,9 +323,3 @@ def is_store(one: Instruction) -> bool:
 
 def _data(store: Instruction) -> Register | None:
     return store.operands[-1].register
-
-
-def _immediate(one: Instruction) -> int:
-    """The constant that a move without source registers makes: what the low half of the encoding holds in its upper word, or zero."""
-    has = any(operand.kind == "immediate" for operand in one.operands)
-    return one.encoding >> 32 & 0xFFFFFFFF if has else 0
