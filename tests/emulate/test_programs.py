@@ -51,9 +51,13 @@ def case(build: Callable[[np.random.Generator], Case]) -> Callable[[np.random.Ge
     return build
 
 
+ARCHITECTURES = {"warpgroups": "sm_90a"}
+"""Of programs that run on one kind of GPU only."""
+
+
 @cache
 def module(program: str) -> Module:
-    return cuda(PROGRAMS / f"{program}.cu", name=f"{program}.cu")
+    return cuda(PROGRAMS / f"{program}.cu", name=f"{program}.cu", arch=ARCHITECTURES.get(program, "sm_90"))
 
 
 def sorted_like(expected: Host) -> Check:
@@ -381,6 +385,16 @@ def assembly__vectors(random: np.random.Generator) -> Case:
 
 
 # -- the tests ---------------------------------------------------------------------------------------------------------------
+
+
+# -- warpgroups --------------------------------------------------------------------------------------------------------------
+
+
+@case
+def warpgroups__product(random: np.random.Generator) -> Case:
+    a, b = random.integers(-4, 5, (256, 192)).astype(np.float16), random.integers(-4, 5, (64, 192)).astype(np.float16)
+    expected = a.astype(np.float32) @ b.T.astype(np.float32)
+    return Case("product", (2, 2), 256, (np.zeros((256, 64), np.float32), a, b, 64, 192), {0: expected})
 
 
 @pytest.mark.parametrize("name", CASES)
