@@ -35,7 +35,7 @@ class Case:
 def cases(spelling: Spelling) -> tuple[Case, ...]:
     """The ways in which a form is tried; none where it needs a set-up of its own (see `SKIPPED`)."""
     opcode = spelling.row.opcode
-    if not spelling.group:
+    if not spelling.group or spelling.has("async"):
         return ()
     if spelling.group == "carry":
         return (_carry(spelling),)
@@ -57,7 +57,8 @@ SKIPPED = {
     "`cvta`, `isspacep`, `mapa`, `getctarank`": "their results are addresses",
     "`mma`, `ldmatrix`, `stmatrix`, `wmma`, `wgmma`": "fragments need a layout each",
     "`bar`, `barrier` without a result, `fence`, `membar`, `bra`, `call`, `ret`, `exit`, `trap`, `nanosleep`, `prefetch`": "no result",
-    "`tex`, `tld4`, `suld`, `sust`, `sured`, `cp.async`, `mbarrier`": "textures and queues need a set-up",
+    "`tex`, `tld4`, `suld`, `sust`, `sured`, `cp.async`, `st.async`, `red.async`, `mbarrier`": "textures and queues need a set-up",
+    "`barrier.cluster`, and memory of other blocks of a cluster": "one block is tried at a time",
     "generic addresses of shared and local memory": "the generic ones lie in global memory",
     "scopes, memory orders, cache operators and hints": "change no value that one thread alone sees",
     "`atom` and `red` on one address by many threads": "only where the order does not matter: integer `red` without `inc` and `dec`",

@@ -140,13 +140,14 @@ def _instruction(spelling: Spelling) -> str | None:
     count = 4 if spelling.row.opcode == "tld4" else int(form.slots.get("vec", "v1")[1:])
     texts = []
     for place in spelling.row.places:
-        if place.optional:
+        if place.optional and not (place.name == "mask" and spelling.has("multicast::cluster")):
             continue
         if place.shape == ADDRESS:
             texts.append("[xb64_0]")
             continue
         if place.shape == COORDINATES:
-            texts.append(f"[xb64_0, {_operand('x', 'b32', _COORDINATES[form.slots['geom']])}]")
+            axes = int(form.slots["dim"][0]) if "dim" in form.slots else _COORDINATES[form.slots["geom"]]
+            texts.append(f"[xb64_0, {_operand('x', 'b32', axes) if axes > 1 else '{xb32_0}'}]")
             continue
         if form.effect == "texture" and place.name.startswith("dp"):
             texts.append(_operand("x", "b32", 4 if form.slots["geom"] in ("3d", "cube", "acube") else 2))

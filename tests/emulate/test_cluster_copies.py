@@ -121,18 +121,16 @@ def test_stores_that_a_barrier_counts(kind: str, send: str, shift: int, layers: 
 
 
 @pytest.mark.parametrize(
-    ("operation", "wanted"),
+    ("send", "wanted"),
     [
-        ("add.u32", sum(range(128))),
-        ("max.s32", 127),
-        ("or.b32", 127),
-        ("inc.u32", 28),
+        ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r16], %tid, [%r12];", sum(range(128))),
+        ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.max.s32 [%r16], %tid, [%r12];", 127),
+        ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.or.b32 [%r16], %tid, [%r12];", 127),
+        ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r16], %r17, [%r12];", 28),
     ],
 )
-def test_reductions_that_a_barrier_counts(operation: str, wanted: int) -> None:
+def test_reductions_that_a_barrier_counts(send: str, wanted: int) -> None:
     """All threads of a block go to one word of its neighbour. `inc` begins anew where it meets its operand, 99."""
-    operand = "%r17" if operation == "inc.u32" else "%tid"
-    send = f"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{operation} [%r16], {operand}, [%r12];"
     text = (
         STORES.replace("@%p2 SEND", f"mov.u32 %r17, 99; mapa.shared::cluster.u32 %r16, %r4, %r11; {send}")
         .replace("SHIFT", "2")

@@ -29,6 +29,8 @@ HINTS = """
     fence.acq_rel.gpu;
     fence.sc.sys;
     fence.mbarrier_init.release.cluster;
+    fence.acquire.sync_restrict::shared::cluster.cluster;
+    fence.release.sync_restrict::shared::cta.cluster;
     membar.cta;
     membar.proxy.alias;
     griddepcontrol.wait;
@@ -95,7 +97,6 @@ def test_a_trap_ends_the_launch_with_its_line(instruction: str) -> None:
 
 
 UNSUPPORTED = {
-    "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%rd2];": "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group",
     "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
     "redux.sync.min.f32 %f1, %f2, -1;": "redux.sync.min.f32",
     "add.rn.f32x2 %rd1, %rd2, %rd3;": "add.rn.f32x2",

@@ -55,7 +55,7 @@ def st_async(k: Lowering) -> None:
     complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes))
 
 
-@semantics(_SECTION + "red-async", _SYNC + "red-async")
+@semantics(_SYNC + "red-async")
 def red_async(k: Lowering) -> None:
     e, scalar, space = k.e, SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
     operation = next(word for word in k.instruction.modifiers if word in OPERATIONS)
@@ -90,6 +90,8 @@ def multicast(k: Lowering) -> None:
 def in_each_block(k: Lowering, places: Sequence[Place], act: Callable[[Place, Place], None]) -> None:
     """Let `act` be done for each rank in the mask of the instruction, by the lanes that name it: with these two places, which each lane
     gives in its own shared memory, in that of the block of that rank."""
+    if not k.has("mask"):
+        raise k.unsupported(f"{k.instruction.name} without a mask of ranks")
     e, whole = k.e, k.active
     inner, chosen = [_inside(k, place) for place in places], e.zext(k.read("mask"), vector(I32))
     with e.count(constant(I32, MOST_RANKS)) as rank:

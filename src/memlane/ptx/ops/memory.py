@@ -52,7 +52,7 @@ OPS = (
     op("st.async", manual=_SECTION + "st-async", effect="store", types="b:type", spaces="mbar:shared")
     .form("st.async{.weak}{.ss}.mbarrier::complete_tx::bytes{.vec}.type [a], b, [mbar]")
     .where(ss="shared::cluster", vec="v2 v4", type="b32 b64 u32 u64 s32 s64 f32 f64"),
-    op("red.async", manual=_SECTION + "red-async", effect="reduction", types="b:type", spaces="mbar:shared")
+    op("red.async", manual=_SYNC + "red-async", effect="reduction", types="b:type", spaces="mbar:shared")
     .form(f"red.async{_ASYNC}.count.u32   [a], b, [mbar]", types="b:u32")
     .form(f"red.async{_ASYNC}.bound.type  [a], b, [mbar]", type="u32 s32")
     .form(f"red.async{_ASYNC}.bitop.type  [a], b, [mbar]", type="b32")
