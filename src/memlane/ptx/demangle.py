@@ -9,8 +9,10 @@ Types are printed as `c++filt` prints them, `float const*`; integers as template
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+
+from memlane.ptx.mangled import Cursor, Name, Type, UnreadError
 
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short", "t": "unsigned short",
@@ -26,7 +28,6 @@ _OPERATORS = {
     "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=", "nt": "!", "aa": "&&", "oo": "||", "pp": "++", "mm": "--",
     "cm": ",", "pt": "->", "cl": "()", "ix": "[]",
 }  # fmt: skip
-_DIGITS36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @lru_cache(maxsize=4096)
@@ -41,97 +42,17 @@ def demangle(name: str) -> str:
         reader = _Reader(name[2:])
         result = reader.encoding()
         return result if reader.at == len(reader.text) or reader.text[reader.at] in ".$" else name
-    except (_UnreadError, IndexError, RecursionError):
+    except (UnreadError, IndexError, RecursionError):
         return name
 
 
-class _UnreadError(Exception):
-    """A part of the mangling that is not read here."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Type:
-    """A type in the two halves between which its declarator stands: `int (*` and `)(float)`."""
-
-    left: str
-    right: str = ""
-    items: tuple[_Type, ...] | None = None
-    """The members, if this is a pack of types or constants."""
-    parameter: int | None = None
-    """Which template parameter this stands for. A later `S_` for it means that parameter of the place where the `S_` stands."""
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.items)) if self.items is not None else self.left + self.right
-
-    def pointed(self, sign: str) -> _Type:
-        """The pointer (or reference) to this type."""
-        if self.right.startswith(("(", " [")):
-            return _Type(f"{self.left.rstrip()} ({sign}", f"){self.right}")
-        return _Type(self.left + sign, self.right)
-
-    def qualified(self, word: str) -> _Type:
-        return _Type(f"{self.left} {word}", self.right)
-
-
-@dataclass(slots=True)
-class _Name:
-    """A name with what decides how its function type is to be read."""
-
-    text: str
-    has_arguments: bool = False
-    returns_nothing: bool = False
-    """A constructor, destructor or conversion: even as a template it has no return type in its mangling."""
-
-
-class _Reader:
+class _Reader(Cursor):
     """Reads one mangled name from left to right. `seen` are the components that `S_`, `S0_`, ... stand for."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.seen: list[_Type] = []
-        self.arguments: list[_Type] = []
-
-    # -- characters
-
-    def peek(self, length: int = 1) -> str:
-        return self.text[self.at : self.at + length]
-
-    def take(self, expected: str) -> bool:
-        if self.text.startswith(expected, self.at):
-            self.at += len(expected)
-            return True
-        return False
-
-    def need(self, expected: str) -> None:
-        if not self.take(expected):
-            raise _UnreadError
-
-    def next(self) -> str:
-        character = self.text[self.at]
-        self.at += 1
-        return character
-
-    def number(self) -> int:
-        negative = self.take("n")
-        start = self.at
-        while self.peek().isdigit():
-            self.at += 1
-        if start == self.at:
-            raise _UnreadError
-        return -int(self.text[start : self.at]) if negative else int(self.text[start : self.at])
-
-    def index(self) -> int:
-        """The rest of `S_`, `S0_`, `SA_` in base 36, or of `T_`, `T0_`: 0, 1, 11."""
-        value = 0
-        if self.take("_"):
-            return 0
-        while not self.take("_"):
-            value = value * 36 + _DIGITS36.index(self.next()) if self.peek() in _DIGITS36 else self._fail()
-        return value + 1
-
-    def _fail(self) -> int:
-        raise _UnreadError
+        super().__init__(text)
+        self.seen: list[Type] = []
+        self.arguments: list[Type] = []
 
     # -- names
 
@@ -153,33 +74,33 @@ class _Reader:
 
     def parameters(self) -> str:
         """Types up to the end of the function; `v` alone means none."""
-        types: list[_Type] = []
+        types: list[Type] = []
         while self.at < len(self.text) and self.peek() not in ("E", ".", "$"):
             types.append(self.type())
         texts = [str(item) for item in types]
         return ", ".join(text for text in texts if text) if texts != ["void"] else ""
 
-    def name(self) -> _Name:
+    def name(self) -> Name:
         if self.peek() == "N":
             return self.nested()
         if self.take("Z"):
             return self.local()
         if self.peek() == "S" and self.peek(2) != "St":
-            name = _Name(str(self.substitution()))
+            name = Name(str(self.substitution()))
         else:
-            name = _Name("std::" if self.take("St") else "")
+            name = Name("std::" if self.take("St") else "")
             name.text += self.unqualified(name)
             if self.peek() == "I":
-                self.seen.append(_Type(name.text))
+                self.seen.append(Type(name.text))
         if self.peek() == "I":
             self._give_arguments(name)
         return name
 
-    def nested(self) -> _Name:
+    def nested(self) -> Name:
         self.need("N")
         while self.peek() in ("K", "V", "r") and self.peek(2) != "rs":
             self.at += 1
-        name = _Name("")
+        name = Name("")
         while not self.take("E"):
             if self.peek() == "I":
                 self._give_arguments(name)
@@ -197,22 +118,22 @@ class _Reader:
                 part = self.unqualified(name)
                 name.text = f"{name.text}::{part}" if name.text else part
             if self.peek() != "E":
-                self.seen.append(_Type(name.text))
+                self.seen.append(Type(name.text))
         return name
 
-    def _give_arguments(self, name: _Name) -> None:
+    def _give_arguments(self, name: Name) -> None:
         arguments = self.template_arguments()
         self.arguments = list(arguments)
         text = ", ".join(text for text in map(str, arguments) if text)
         name.text += f"<{text}>"
         name.has_arguments = True
 
-    def local(self) -> _Name:
+    def local(self) -> Name:
         """A static variable or a type inside a function."""
         function = self.encoding("without result")
         self.need("E")
         if self.take("s"):
-            return _Name(f"{function}::string literal")
+            return Name(f"{function}::string literal")
         if self.take("d"):
             self.at += self.peek().isdigit()
             self.need("_")
@@ -222,7 +143,7 @@ class _Reader:
         name.text = f"{function}::{name.text}"
         return name
 
-    def unqualified(self, name: _Name) -> str:
+    def unqualified(self, name: Name) -> str:
         """One identifier, operator, constructor or lambda."""
         self.take("L")
         if self.peek().isdigit():
@@ -233,7 +154,7 @@ class _Reader:
             name.returns_nothing = True
             text = ("~" if destructor else "") + name.text.rsplit("::", 1)[-1].split("<", 1)[0]
         elif self.take("Ul"):
-            outer, self.arguments = self.arguments, [_Type(f"auto:{number}") for number in range(1, 10)]
+            outer, self.arguments = self.arguments, [Type(f"auto:{number}") for number in range(1, 10)]
             parameters = self.parameters()
             self.arguments = outer
             self.need("E")
@@ -248,7 +169,7 @@ class _Reader:
             self.at += 2
             sign = _OPERATORS.get(code)
             if sign is None:
-                raise _UnreadError
+                raise UnreadError
             text = f"operator{' ' if sign[0].isalpha() else ''}{sign}"
         while self.take("B"):
             text += f"[abi:{self.source_name()}]"
@@ -265,17 +186,17 @@ class _Reader:
         length = self.number()
         text = self.text[self.at : self.at + length]
         if len(text) < length:
-            raise _UnreadError
+            raise UnreadError
         self.at += length
         return "(anonymous namespace)" if text.startswith(("_GLOBAL__N_", "_INTERNAL_")) else text
 
-    def substitution(self) -> _Type:
+    def substitution(self) -> Type:
         self.need("S")
         if self.peek() in _STANDARD and self.peek() != "t":
-            return _Type(_STANDARD[self.next()])
+            return Type(_STANDARD[self.next()])
         index = self.index()
         if index >= len(self.seen):
-            raise _UnreadError
+            raise UnreadError
         found = self.seen[index]
         if found.parameter is not None and found.parameter < len(self.arguments):
             return self.arguments[found.parameter]
@@ -283,14 +204,14 @@ class _Reader:
 
     # -- types
 
-    def type(self) -> _Type:
+    def type(self) -> Type:
         code = self.peek()
         if code in _BUILTIN:
             self.at += 1
-            return _Type(_BUILTIN[code])
+            return Type(_BUILTIN[code])
         if code == "D" and self.text[self.at + 1] in _BUILTIN_D:
             self.at += 2
-            return _Type(_BUILTIN_D[self.text[self.at - 1]])
+            return Type(_BUILTIN_D[self.text[self.at - 1]])
         if code == "S" and self.peek(2) != "St":
             return self._substituted_type()
         reader = self._COMPOUND.get(code)
@@ -298,132 +219,132 @@ class _Reader:
         self.seen.append(result)
         return result
 
-    def _substituted_type(self) -> _Type:
+    def _substituted_type(self) -> Type:
         result = self.substitution()
         if self.peek() == "I":
-            name = _Name(str(result))
+            name = Name(str(result))
             self._keep_arguments(name)
-            result = _Type(name.text)
+            result = Type(name.text)
             self.seen.append(result)
         return result
 
-    def _named_type(self) -> _Type:
+    def _named_type(self) -> Type:
         if self.peek() == "D":
             return self._pack_or_decltype()
         outer = self.arguments
         name = self.name()
         self.arguments = outer
-        return _Type(name.text)
+        return Type(name.text)
 
-    def _keep_arguments(self, name: _Name) -> None:
+    def _keep_arguments(self, name: Name) -> None:
         """Template arguments of a type: `T_` goes on to mean those of the function."""
         outer = self.arguments
         self._give_arguments(name)
         self.arguments = outer
 
-    def _pack_or_decltype(self) -> _Type:
+    def _pack_or_decltype(self) -> Type:
         if self.take("Dp"):
             return self.type()
         if self.take("Dv"):
             count = self.number()
             self.need("_")
-            return _Type(f"{self.type()} __vector({count})")
+            return Type(f"{self.type()} __vector({count})")
         if self.take("DF"):
             bits = self.number()
-            return _Type("__bf16" if self.take("b") else f"_Float{bits}") if self.take("_") or self.peek() == "b" else _Type("")
-        raise _UnreadError
+            return Type("__bf16" if self.take("b") else f"_Float{bits}") if self.take("_") or self.peek() == "b" else Type("")
+        raise UnreadError
 
-    def _pointer(self) -> _Type:
+    def _pointer(self) -> Type:
         return self._prefixed("P", lambda inner: inner.pointed("*"))
 
-    def _reference(self) -> _Type:
+    def _reference(self) -> Type:
         return self._prefixed("R", lambda inner: inner.pointed("&"))
 
-    def _rvalue_reference(self) -> _Type:
+    def _rvalue_reference(self) -> Type:
         return self._prefixed("O", lambda inner: inner if inner.left.endswith("&") else inner.pointed("&&"))
 
-    def _const(self) -> _Type:
+    def _const(self) -> Type:
         return self._prefixed("K", lambda inner: inner.qualified("const"))
 
-    def _volatile(self) -> _Type:
+    def _volatile(self) -> Type:
         return self._prefixed("V", lambda inner: inner.qualified("volatile"))
 
-    def _restrict(self) -> _Type:
+    def _restrict(self) -> Type:
         return self._prefixed("r", lambda inner: inner.qualified("__restrict__"))
 
-    def _prefixed(self, code: str, wrap: Callable[[_Type], _Type]) -> _Type:
+    def _prefixed(self, code: str, wrap: Callable[[Type], Type]) -> Type:
         self.need(code)
         if code == "V" and self.take("K"):
-            wrap_const, inner = _Type.qualified, self.type()
+            wrap_const, inner = Type.qualified, self.type()
             return wrap_const(inner, "const").qualified("volatile")
         inner = self.type()
         if inner.items is not None:
-            return _Type("", items=tuple(map(wrap, inner.items)))
+            return Type("", items=tuple(map(wrap, inner.items)))
         return wrap(inner)
 
-    def _array(self) -> _Type:
+    def _array(self) -> Type:
         self.need("A")
         extent = "" if self.peek() == "_" else str(self.number())
         self.need("_")
         inner = self.type()
         tail = inner.right.removeprefix(" ")
-        return _Type(inner.left, f" [{extent}]{tail}")
+        return Type(inner.left, f" [{extent}]{tail}")
 
-    def _function(self) -> _Type:
+    def _function(self) -> Type:
         self.need("F")
         self.take("Y")
         result = self.type()
         parameters = self.parameters()
         self.need("E")
-        return _Type(f"{result} ", f"({parameters})")
+        return Type(f"{result} ", f"({parameters})")
 
-    def _member_pointer(self) -> _Type:
+    def _member_pointer(self) -> Type:
         self.need("M")
         owner, member = self.type(), self.type()
-        return member.pointed(f"{owner}::*") if member.right else _Type(f"{member.left} {owner}::*")
+        return member.pointed(f"{owner}::*") if member.right else Type(f"{member.left} {owner}::*")
 
-    def _template_parameter(self) -> _Type:
+    def _template_parameter(self) -> Type:
         self.need("T")
         index = self.index()
         if index >= len(self.arguments):
-            raise _UnreadError
+            raise UnreadError
         result = replace(self.arguments[index], parameter=index)
         if self.peek() == "I":
             self.seen.append(result)
-            name = _Name(str(result))
+            name = Name(str(result))
             self._keep_arguments(name)
-            return _Type(name.text)
+            return Type(name.text)
         return result
 
-    def _vendor(self) -> _Type:
+    def _vendor(self) -> Type:
         self.need("u")
-        return _Type(self.source_name())
+        return Type(self.source_name())
 
-    _COMPOUND: dict[str, Callable[[_Reader], _Type]] = {
+    _COMPOUND: dict[str, Callable[[_Reader], Type]] = {
         "P": _pointer, "R": _reference, "O": _rvalue_reference, "K": _const, "V": _volatile, "r": _restrict, "A": _array, "F": _function,
         "M": _member_pointer, "T": _template_parameter, "u": _vendor,
     }  # fmt: skip
 
     # -- template arguments
 
-    def template_arguments(self) -> tuple[_Type, ...]:
+    def template_arguments(self) -> tuple[Type, ...]:
         self.need("I")
-        arguments: list[_Type] = []
+        arguments: list[Type] = []
         while not self.take("E"):
             arguments.append(self._template_argument())
         return tuple(arguments)
 
-    def _template_argument(self) -> _Type:
+    def _template_argument(self) -> Type:
         if self.take("J"):
-            items: list[_Type] = []
+            items: list[Type] = []
             while not self.take("E"):
                 items.append(self._template_argument())
-            return _Type("", items=tuple(items))
+            return Type("", items=tuple(items))
         if self.peek() == "L":
-            return _Type(self.literal())
+            return Type(self.literal())
         if self.take("X"):
             self.take("ad")
-            result = _Type(self.literal())
+            result = Type(self.literal())
             self.need("E")
             return result
         return self.type()

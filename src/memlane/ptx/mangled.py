@@ -1,0 +1,92 @@
+"""What mangled names are made of: their characters, read one after another, and the types and names that they spell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_DIGITS36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class UnreadError(Exception):
+    """A part of the mangling that is not read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type in the two halves between which its declarator stands: `int (*` and `)(float)`."""
+
+    left: str
+    right: str = ""
+    items: tuple[Type, ...] | None = None
+    """The members, if this is a pack of types or constants."""
+    parameter: int | None = None
+    """Which template parameter this stands for. A later `S_` for it means that parameter of the place where the `S_` stands."""
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.items)) if self.items is not None else self.left + self.right
+
+    def pointed(self, sign: str) -> Type:
+        """The pointer (or reference) to this type."""
+        if self.right.startswith(("(", " [")):
+            return Type(f"{self.left.rstrip()} ({sign}", f"){self.right}")
+        return Type(self.left + sign, self.right)
+
+    def qualified(self, word: str) -> Type:
+        return Type(f"{self.left} {word}", self.right)
+
+
+@dataclass(slots=True)
+class Name:
+    """A name with what decides how its function type is to be read."""
+
+    text: str
+    has_arguments: bool = False
+    returns_nothing: bool = False
+    """A constructor, destructor or conversion: even as a template it has no return type in its mangling."""
+
+
+class Cursor:
+    """Where reading stands in the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def peek(self, length: int = 1) -> str:
+        return self.text[self.at : self.at + length]
+
+    def take(self, expected: str) -> bool:
+        if self.text.startswith(expected, self.at):
+            self.at += len(expected)
+            return True
+        return False
+
+    def need(self, expected: str) -> None:
+        if not self.take(expected):
+            raise UnreadError
+
+    def next(self) -> str:
+        character = self.text[self.at]
+        self.at += 1
+        return character
+
+    def number(self) -> int:
+        negative = self.take("n")
+        start = self.at
+        while self.peek().isdigit():
+            self.at += 1
+        if start == self.at:
+            raise UnreadError
+        return -int(self.text[start : self.at]) if negative else int(self.text[start : self.at])
+
+    def index(self) -> int:
+        """The rest of `S_`, `S0_`, `SA_` in base 36, or of `T_`, `T0_`: 0, 1, 11."""
+        value = 0
+        if self.take("_"):
+            return 0
+        while not self.take("_"):
+            value = value * 36 + _DIGITS36.index(self.next()) if self.peek() in _DIGITS36 else self._fail()
+        return value + 1
+
+    def _fail(self) -> int:
+        raise UnreadError
