@@ -14,6 +14,7 @@ from dataclasses import replace
 from memlane.emulate.lower.body import CARRY, Body, Place, Step, flatten, live_out
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
 from memlane.emulate.lower.parameters import Parameters, Unit
+from memlane.emulate.lower.part import Part, fits, reachable
 from memlane.emulate.lower.variables import function_addresses, lay_out_locals
 from memlane.emulate.lower.wiring import items_of, of_this_activation, parameter_accesses, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
@@ -55,52 +56,18 @@ def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, 
     return own + tuple(one for body in called if body is not None for one in body.instructions())
 
 
-class _Part:
-    """One function on its way into the body."""
-
-    def __init__(self, function: Function, body: Body, first_index: int, is_kernel: bool) -> None:
-        self.function, self.body, self.first_index, self.is_kernel = function, body, first_index, is_kernel
-        self.name = function.name
-        formals = () if is_kernel else (*function.params, *function.results)
-        self.parameters = {one.name: one for one in (*formals, *body.variables) if one.space in ("param", "reg")}
-        self.callees: set[str] = set()
-        self.recursive: frozenset[str] = frozenset()
-        """The functions of its circle, itself included, if it may be entered again before it returns."""
-        self.frame: dict[str, int] = {}
-        """Offsets on the stack of the local variables of a recursive function."""
-        self.frame_bytes = 0
-        self.first_place = 0
-        own = {} if is_kernel else {name: f"{self.name}::{name}" for name in body.registers if name != CARRY}
-        if not is_kernel:
-            own.update({one.name: f"{self.name}::{one.name}" for one in body.variables})
-        self.renamed = own
-
-    def rename(self, name: str) -> str:
-        """The name in the body of one of the function's own."""
-        return self.renamed.get(name, name)
-
-    @property
-    def place(self) -> str:
-        """The register in which the function finds where to go on at its end."""
-        return f"{self.name}::place"
-
-    @property
-    def frame_register(self) -> str:
-        return f"{self.name}::frame" if self.frame_bytes else ""
-
-
 class _Linker:
     def __init__(self, module: Module, kernel: Function, services: frozenset[str], stop_at_memory: bool) -> None:
         self._module, self._services = module, services
         functions = (kernel, *called_functions(module, kernel))
         polling = _polling(module, functions)
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, Part] = {}
         self._instructions: list[Instruction] = []
         for function in functions:
             whole = function if function is kernel else _with_return(function)
             assert whole.body is not None
             body = flatten(whole, stop_at_memory=stop_at_memory, polling=polling)
-            self._parts[function.name] = _Part(whole, body, len(self._instructions), function is kernel)
+            self._parts[function.name] = Part(whole, body, len(self._instructions), function is kernel)
             self._instructions += whole.body.instructions()
         self._kernel = self._parts[kernel.name]
         self._parameters = Parameters()
@@ -126,7 +93,7 @@ class _Linker:
 
     # -- what functions do with parameters, and whom they call -------------------------------------------------------------------
 
-    def _read(self, part: _Part) -> None:
+    def _read(self, part: Part) -> None:
         for step in _steps(part.body):
             one = step.instruction
             if one.form.effect == "call" and not step.resumes:
@@ -139,7 +106,7 @@ class _Linker:
             if variable.space == "reg":
                 self._parameters.access((part.name, name), 0, variable.nbytes)
 
-    def _read_call(self, part: _Part, call: Instruction) -> None:
+    def _read_call(self, part: Part, call: Instruction) -> None:
         for target in self._targets(part, call):
             part.callees.add(target.name)
             formals = (*target.function.results, *target.function.params)
@@ -150,7 +117,7 @@ class _Linker:
             if isinstance(actual, Symbol) and actual.name not in part.parameters:
                 raise UnsupportedPtx(f"the emulator does not model {actual.name} as the argument of a call", call.span)
 
-    def _targets(self, part: _Part, call: Instruction) -> list[_Part]:
+    def _targets(self, part: Part, call: Instruction) -> list[Part]:
         """The functions with a body that a call may reach; PtxTypeError if it does not fit the one that it names."""
         name = called_name(call)
         if name in self._services:
@@ -159,14 +126,14 @@ class _Linker:
             if name not in self._parts or self._parts[name].is_kernel:
                 raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body", call.span)
             target = self._parts[name]
-            if not _fits(part, call, target.function):
+            if not fits(part, call, target.function):
                 raise PtxTypeError(f"the arguments or results of this call are not those of {name}", call.span)
             return [target]
         found = (self._parts[one.name] for one in addressed_functions(self._module))
-        return [target for target in found if _fits(part, call, target.function)]
+        return [target for target in found if fits(part, call, target.function)]
 
     def _find_circles(self) -> None:
-        reach = {name: _reachable(name, self._parts) for name in self._parts}
+        reach = {name: reachable(name, self._parts) for name in self._parts}
         for name, part in self._parts.items():
             if name in reach[name]:
                 part.recursive = frozenset(other for other in reach[name] if name in reach[other])
@@ -174,7 +141,7 @@ class _Linker:
 
     # -- instructions --------------------------------------------------------------------------------------------------------------
 
-    def _units(self, part: _Part, name: str) -> list[tuple[Unit, str]]:
+    def _units(self, part: Part, name: str) -> list[tuple[Unit, str]]:
         """The parts of a parameter, each with its register."""
         variable = part.parameters[name]
         if variable.space == "reg":
@@ -186,7 +153,7 @@ class _Linker:
         self._registers.update({register: f"b{8 * nbytes}" for (_, nbytes), register in found})
         return found
 
-    def _wired(self, part: _Part) -> list[Place]:
+    def _wired(self, part: Part) -> list[Place]:
         """The places of a function with parameters as registers, and what its calls and returns need to know."""
         places = [replace(place, steps=tuple(self._wired_step(part, step) for step in place.steps)) for place in part.body.places]
         if not part.recursive:
@@ -198,7 +165,7 @@ class _Linker:
             replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, set())) for step in place.steps)) for place in places
         ]
 
-    def _saving(self, part: _Part, step: Step, needed: set[str]) -> Step:
+    def _saving(self, part: Part, step: Step, needed: set[str]) -> Step:
         link = step.link
         if not isinstance(link, Call) or part.recursive.isdisjoint(target.name for target in link.targets):
             return step
@@ -206,7 +173,7 @@ class _Linker:
         link = replace(link, saved=tuple(sorted(needed - results - {STACK, CARRY})))
         return wired_call(step, link)
 
-    def _wired_step(self, part: _Part, step: Step) -> Step:
+    def _wired_step(self, part: Part, step: Step) -> Step:
         one = step.instruction
         guard = None if one.guard is None else replace(one.guard, register=part.rename(one.guard.register))
         if one.form.effect == "call":
@@ -224,7 +191,7 @@ class _Linker:
             one = self._framed(part, one)
         return replace(step, instruction=rename_instruction(one, part.rename))
 
-    def _wired_access(self, part: _Part, one: Instruction, name: str, span: Unit) -> Instruction:
+    def _wired_access(self, part: Part, one: Instruction, name: str, span: Unit) -> Instruction:
         """A load or store of a parameter: its address becomes the registers of that part of it."""
         start, nbytes = span
         if start < 0 or start + nbytes > part.parameters[name].nbytes:
@@ -235,7 +202,7 @@ class _Linker:
         form = replace(one.form, writes=one.form.writes | ({"a"} if one.form.effect == "store" else set()))
         return replace(one, operands=operands, form=form)
 
-    def _framed(self, part: _Part, one: Instruction) -> Instruction:
+    def _framed(self, part: Part, one: Instruction) -> Instruction:
         """An instruction of a recursive function with its local variables on the stack."""
         register = Register(part.frame_register)
         self._registers[register.name] = "b64"
@@ -255,7 +222,7 @@ class _Linker:
                     operands.append(operand)
         return replace(one, operands=tuple(operands))
 
-    def _call(self, part: _Part, call: Instruction) -> Call:
+    def _call(self, part: Part, call: Instruction) -> Call:
         arguments, results = items_of(call, "arguments"), items_of(call, "result")
         name = called_name(call)
         if name in self._services:
@@ -285,10 +252,10 @@ class _Linker:
         pointer = None if name is not None else rename_instruction(call, part.rename).operand("function")
         return Call(tuple(targets), pointer)
 
-    def _registers_of(self, part: _Part, variable: Variable) -> list[str]:
+    def _registers_of(self, part: Part, variable: Variable) -> list[str]:
         return [register for _, register in self._units(part, variable.name)]
 
-    def _passed(self, part: _Part, actual: Operand, formal: tuple[_Part, Variable] | None) -> list[tuple[str, Operand]]:
+    def _passed(self, part: Part, actual: Operand, formal: tuple[Part, Variable] | None) -> list[tuple[str, Operand]]:
         """The registers of a parameter with what they get from an argument."""
         sources: list[Operand]
         if isinstance(actual, Symbol):
@@ -300,7 +267,7 @@ class _Linker:
             raise UnsupportedPtx(f"the emulator does not model how {part.name} passes {actual}")
         return list(zip(targets, sources, strict=False))
 
-    def _received(self, part: _Part, actual: Operand, formal: tuple[_Part, Variable] | None) -> list[str]:
+    def _received(self, part: Part, actual: Operand, formal: tuple[Part, Variable] | None) -> list[str]:
         """The registers of the caller that get a result."""
         if isinstance(actual, Symbol):
             return [register for _, register in self._units(part, actual.name)]
@@ -325,7 +292,7 @@ class _Linker:
             *(replace(place, returns=tuple(behind[name])) if _returns(place) else place for name, place in placed),
         )
 
-    def _placed(self, part: _Part, place: Place, own: Sequence[Place], behind: dict[str, list[int]]) -> Place:
+    def _placed(self, part: Part, place: Place, own: Sequence[Place], behind: dict[str, list[int]]) -> Place:
         """A place with its final numbers. Notes in `behind` where the functions that it calls may return to."""
         base = part.first_place
         steps = tuple(replace(step, index=part.first_index + step.index) for step in place.steps)
@@ -363,27 +330,6 @@ def _returns(place: Place) -> bool:
 
 def _ends_with_call(place: Place) -> bool:
     return bool(place.steps) and isinstance(place.steps[-1].link, Call) and not place.steps[-1].resumes
-
-
-def _fits(part: _Part, call: Instruction, function: Function) -> bool:
-    for actuals, formals in ((items_of(call, "arguments"), function.params), (items_of(call, "result"), function.results)):
-        if len(actuals) != len(formals):
-            return False
-        for actual, formal in zip(actuals, formals, strict=True):
-            if isinstance(actual, Symbol) and (actual.name not in part.parameters or part.parameters[actual.name].nbytes != formal.nbytes):
-                return False
-    return True
-
-
-def _reachable(name: str, parts: dict[str, _Part]) -> set[str]:
-    """The functions that one calls, directly or not."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        fresh = parts[waiting.pop()].callees - found
-        found |= fresh
-        waiting += fresh
-    return found
 
 
 def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | None]:

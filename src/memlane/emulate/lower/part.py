@@ -1,0 +1,62 @@
+"""One function on its way into the body that a kernel makes with all that it calls."""
+
+from __future__ import annotations
+
+from memlane.emulate.lower.body import CARRY, Body
+from memlane.emulate.lower.wiring import items_of
+from memlane.ptx import Function, Instruction, Symbol
+
+
+class Part:
+    """One function on its way into the body."""
+
+    def __init__(self, function: Function, body: Body, first_index: int, is_kernel: bool) -> None:
+        self.function, self.body, self.first_index, self.is_kernel = function, body, first_index, is_kernel
+        self.name = function.name
+        formals = () if is_kernel else (*function.params, *function.results)
+        self.parameters = {one.name: one for one in (*formals, *body.variables) if one.space in ("param", "reg")}
+        self.callees: set[str] = set()
+        self.recursive: frozenset[str] = frozenset()
+        """The functions of its circle, itself included, if it may be entered again before it returns."""
+        self.frame: dict[str, int] = {}
+        """Offsets on the stack of the local variables of a recursive function."""
+        self.frame_bytes = 0
+        self.first_place = 0
+        own = {} if is_kernel else {name: f"{self.name}::{name}" for name in body.registers if name != CARRY}
+        if not is_kernel:
+            own.update({one.name: f"{self.name}::{one.name}" for one in body.variables})
+        self.renamed = own
+
+    def rename(self, name: str) -> str:
+        """The name in the body of one of the function's own."""
+        return self.renamed.get(name, name)
+
+    @property
+    def place(self) -> str:
+        """The register in which the function finds where to go on at its end."""
+        return f"{self.name}::place"
+
+    @property
+    def frame_register(self) -> str:
+        return f"{self.name}::frame" if self.frame_bytes else ""
+
+
+def fits(part: Part, call: Instruction, function: Function) -> bool:
+    for actuals, formals in ((items_of(call, "arguments"), function.params), (items_of(call, "result"), function.results)):
+        if len(actuals) != len(formals):
+            return False
+        for actual, formal in zip(actuals, formals, strict=True):
+            if isinstance(actual, Symbol) and (actual.name not in part.parameters or part.parameters[actual.name].nbytes != formal.nbytes):
+                return False
+    return True
+
+
+def reachable(name: str, parts: dict[str, Part]) -> set[str]:
+    """The functions that one calls, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        fresh = parts[waiting.pop()].callees - found
+        found |= fresh
+        waiting += fresh
+    return found
