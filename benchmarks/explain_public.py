@@ -151,6 +151,8 @@ CLONE_CASES = (
 )
 
 CASES = (*CLONE_CASES, *SDIST_CASES)
+SHARE = "share that agrees with the labels"
+_CLONED = {case.name for case in CLONE_CASES}
 
 
 def explained(case: Public, folder: Path, target: Target) -> Findings:
@@ -174,7 +176,8 @@ def main() -> None:
         raise SystemExit(
             f"there is no folder {chosen.folder}; fetch the sources into one by `python benchmarks/public_sources.py {chosen.folder}`"
         )
-    target, rows = named(chosen.target), []
+    target, head = named(chosen.target), machine(chosen)
+    rows: list[Row] = []
     for case in CASES:
         if chosen.case and chosen.case not in case.name:
             continue
@@ -182,11 +185,19 @@ def main() -> None:
             rows.append(judged(case, explained(case, chosen.folder, target)))
         except Exception as error:  # One file that is missing or does not compile is a row, and the others are told.
             rows.append(Row(case.name, "not measured", None, "", note=f"{type(error).__name__}: {error}".splitlines()[0][:300]))
-    agreed = [row.value for row in rows if row.value is not None]
-    if agreed:
-        rows.append(Row("public", "share that agrees with the labels", sum(agreed) / len(agreed), "share", note=f"{len(agreed)} kernels"))
-    store("explain_public", rows, **machine(chosen))
-    show(rows)
+        store("explain_public", [*rows, *totals(rows)], **head)
+    show([*rows, *totals(rows)])
+
+
+def totals(rows: list[Row]) -> list[Row]:
+    """Over all kernels that were run, and over those of source distributions, whose labels were committed before the first run."""
+    found = []
+    for name, chosen in (("all", rows), ("source distributions", [row for row in rows if row.case not in _CLONED])):
+        agreed = [row.value for row in chosen if row.value is not None]
+        if agreed:
+            share = sum(agreed) / len(agreed)
+            found.append(Row(name, SHARE, share, "share", note=f"{sum(agreed):.0f} of {len(agreed)} kernels"))
+    return found
 
 
 if __name__ == "__main__":
