@@ -47,6 +47,7 @@ class LaunchOptions:
     block: str = ""
     arguments: Sequence[str] = ()
     shared_bytes: int = 0
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,10 @@ def run_kernel(
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
     kernel = loaded[options.kernel or _only_kernel(path, loaded)]
     grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
+    cluster = parse_extent("--cluster", options.cluster) if options.cluster else None
     values = [parse_argument(text).on(where) for text in options.arguments]
     with observing(observer):
-        kernel[grid, block, None, options.shared_bytes](*values)
+        kernel[grid, block, None, options.shared_bytes, cluster](*values)
         where.sync()
 
 
@@ -177,7 +179,7 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
             raise CommandError(f"{path} stopped with exit code {stop.code}", exit_code=stop.code) from None
     except MemlaneError:
         raise
-    except Exception as error:
+    except Exception as error:  # a script raises what it likes; the user reads where, without our frames
         raise CommandError(f"{path} failed\n{_traceback_in(path, error)}", exit_code=1) from error
     finally:
         sys.argv, sys.path[:] = argv, search

@@ -104,7 +104,7 @@ class Device(Target):
         """Turn the driver's errors into memlane's."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # cuda.core and cuda.bindings have classes of their own for the driver's errors; their text names them
             name = error_name(str(error))
             if name is None:
                 raise
@@ -347,7 +347,7 @@ def _attributes(device: core.Device) -> dict[str, int]:
         if not name.startswith("_"):
             try:
                 value = getattr(device.properties, name)
-            except Exception as error:
+            except Exception as error:  # as above: the driver does not know the attribute, and nothing asks for one that it may not know
                 if error_name(str(error)) is None:
                     raise
             else:

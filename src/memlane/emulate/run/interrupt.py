@@ -58,7 +58,7 @@ class Halt:
         def call(*arguments: int) -> None:
             try:
                 function(*arguments)
-            except BaseException as error:
+            except BaseException as error:  # generated code cannot pass it on, Ctrl-C neither: who started the launch raises it
                 self.keep(error)
 
         return call
@@ -80,7 +80,7 @@ class Halt:
             try:
                 if gate.get():
                     results.append(work())
-            except BaseException as error:
+            except BaseException as error:  # it would end this thread alone; who started the launch raises it
                 self.keep(error)
             finally:
                 end.set()
@@ -91,7 +91,7 @@ class Halt:
                 threading.Thread(target=run, args=(work, end), name="memlane launch", daemon=True).start()
             begun = True
             self._open(gate, len(works), begun)
-        except BaseException as error:
+        except BaseException as error:  # Ctrl-C may strike anywhere here; it is raised when all threads have ended
             self.keep(error)
             self._open(gate, len(works), begun)  # what struck before the gate opened leaves threads that must not work, or none
         if begun:
@@ -113,5 +113,5 @@ class Halt:
                         else:
                             look()
                 return
-            except BaseException as error:
+            except BaseException as error:  # Ctrl-C, or what `look` raises: it is raised when all threads have ended
                 self.keep(error)
