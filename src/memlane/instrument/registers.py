@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane.ptx import (
@@ -17,10 +17,13 @@ from memlane.ptx import (
     Pair,
     Register,
     RegisterDecl,
+    Scope,
     TextureAddress,
     Variable,
     Vector,
 )
+
+__all__ = ["PREFIX", "Scope", "Words", "components", "free_prefix", "read", "words_of"]
 
 PREFIX = "ml"
 
@@ -46,56 +49,6 @@ def components(operand: Operand) -> Iterator[str]:
         case Pair(first, second):
             yield from components(first)
             yield from components(second)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Types of the registers that are visible at a place; inner declarations hide outer ones."""
-
-    types: Mapping[str, str]
-    ranges: Mapping[str, tuple[int, str]]
-    """Prefix to count and type: `.reg .b32 %r<12>`."""
-    outer: Scope | None = None
-
-    @classmethod
-    def of(cls, declarations: Iterable[object], outer: Scope | None = None) -> Scope:
-        """The scope of a block with these statements (or of a list of parameters)."""
-        types: dict[str, str] = {}
-        ranges: dict[str, tuple[int, str]] = {}
-        for one in declarations:
-            if isinstance(one, Variable) and one.space == "reg":
-                types[one.name] = one.type
-            elif isinstance(one, RegisterDecl):
-                if one.count is not None:
-                    ranges[one.name] = (one.count, one.type)
-                else:
-                    types[one.name] = one.type
-        return cls(types, ranges, outer)
-
-    def declares(self, name: str) -> bool:
-        """Whether a register of that name is declared in this very scope."""
-        return bool(self._declared(name))
-
-    def type_of(self, name: str) -> str:
-        """The scalar type of a register, or of a component (`%v.x`) of one; `b32` where the text does not declare it."""
-        scope: Scope | None = self
-        while scope is not None:
-            found = scope._declared(name) or scope._declared(name.rpartition(".")[0])
-            if found:
-                return found
-            scope = scope.outer
-        return "b32"
-
-    def _declared(self, name: str) -> str:
-        if name in self.types:
-            return self.types[name]
-        digits = len(name)
-        while digits and name[digits - 1].isdecimal():
-            digits -= 1
-            count, kind = self.ranges.get(name[:digits], (0, ""))
-            if int(name[digits:]) < count:
-                return kind
-        return ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ Inside the package imports go one way, from the last to the first:
     registers, access   what an instruction reads and writes: registers, memory
     scopes              inner blocks taken out of a function
     calls, cooperative  which function calls which; which kernels synchronise their grid
+    parameters, passing, embedding, inlining    what kernels call, put in the place of the calls
     cfg, liveness       basic blocks, dominators, loops; live registers
     copies              which moves the assembler has to make an instruction of
     verify              the rules that a module keeps
@@ -29,7 +30,9 @@ from memlane.ptx.convention import Convention, Single, SpreadArray, SpreadTensor
 from memlane.ptx.cooperative import GRID_WORKSPACE, is_cooperative
 from memlane.ptx.copies import Copies, is_move
 from memlane.ptx.demangle import demangle
+from memlane.ptx.embedding import Origin
 from memlane.ptx.forms import Form
+from memlane.ptx.inlining import Inlined, inline_calls
 from memlane.ptx.ir import (
     Address,
     Arguments,
@@ -60,6 +63,7 @@ from memlane.ptx.ops import TABLE
 from memlane.ptx.parser import INSERTED, parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
 from memlane.ptx.registers import (
+    Scope,
     names_in,
     overwrites,
     registers_in,
@@ -92,6 +96,7 @@ __all__ = [
     "Function",
     "Guard",
     "Immediate",
+    "Inlined",
     "Instruction",
     "Item",
     "Label",
@@ -101,10 +106,12 @@ __all__ = [
     "MemoryAccess",
     "Module",
     "Operand",
+    "Origin",
     "Pair",
     "Register",
     "RegisterDecl",
     "ScalarType",
+    "Scope",
     "Single",
     "Sink",
     "Special",
@@ -120,6 +127,7 @@ __all__ = [
     "called_name",
     "demangle",
     "flatten_scopes",
+    "inline_calls",
     "instruction",
     "instruction_text",
     "is_cooperative",

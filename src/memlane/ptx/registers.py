@@ -1,9 +1,9 @@
-"""Which registers and other names an instruction reads and writes, and renaming them."""
+"""Which registers and other names an instruction reads and writes, renaming them, and the types of registers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from memlane.ptx.ir import (
     Address,
@@ -13,8 +13,10 @@ from memlane.ptx.ir import (
     Operand,
     Pair,
     Register,
+    RegisterDecl,
     Symbol,
     TextureAddress,
+    Variable,
     Vector,
 )
 
@@ -114,3 +116,53 @@ def names_in(operand: Operand) -> Iterator[str]:
             yield from names_in(second)
         case _:
             yield from registers_in(operand)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Types of the registers that are visible at a place; inner declarations hide outer ones."""
+
+    types: Mapping[str, str]
+    ranges: Mapping[str, tuple[int, str]]
+    """Prefix to count and type: `.reg .b32 %r<12>`."""
+    outer: Scope | None = None
+
+    @classmethod
+    def of(cls, declarations: Iterable[object], outer: Scope | None = None) -> Scope:
+        """The scope of a block with these statements (or of a list of parameters)."""
+        types: dict[str, str] = {}
+        ranges: dict[str, tuple[int, str]] = {}
+        for one in declarations:
+            if isinstance(one, Variable) and one.space == "reg":
+                types[one.name] = one.type
+            elif isinstance(one, RegisterDecl):
+                if one.count is not None:
+                    ranges[one.name] = (one.count, one.type)
+                else:
+                    types[one.name] = one.type
+        return cls(types, ranges, outer)
+
+    def declares(self, name: str) -> bool:
+        """Whether a register of that name is declared in this very scope."""
+        return bool(self._declared(name))
+
+    def type_of(self, name: str) -> str:
+        """The scalar type of a register, or of a component (`%v.x`) of one; `b32` where the text does not declare it."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._declared(name) or scope._declared(name.rpartition(".")[0])
+            if found:
+                return found
+            scope = scope.outer
+        return "b32"
+
+    def _declared(self, name: str) -> str:
+        if name in self.types:
+            return self.types[name]
+        digits = len(name)
+        while digits and name[digits - 1].isdecimal():
+            digits -= 1
+            count, kind = self.ranges.get(name[:digits], (0, ""))
+            if int(name[digits:]) < count:
+                return kind
+        return ""

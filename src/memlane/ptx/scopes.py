@@ -51,7 +51,7 @@ class _Flattener:
     def __init__(self, function: Function) -> None:
         assert function.body is not None
         self.taken = {variable.name for variable in (*function.params, *function.results)}
-        self.taken.update(_outside_names(function.body.statements))
+        self.taken.update(outside_names(function.body.statements))
 
     def flatten(self, statements: tuple[Statement, ...], scope: _Scope | None) -> Iterator[Statement]:
         """The statements of one block and of those in it; `scope` is None for the body itself, where no name changes."""
@@ -85,7 +85,7 @@ def _declared(name: str, count: int | None) -> list[str]:
     return [name] if count is None else [f"{name}{index}" for index in range(count)]
 
 
-def _outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
+def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
     """Every name that the body declares itself, or that is meant by a statement anywhere in it and not declared around that statement."""
     for statement in statements:
         if isinstance(statement, Block):
@@ -97,7 +97,7 @@ def _outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
                 elif isinstance(inside, (RegisterDecl, Variable, Label)):
                     hidden.names[inside.name] = "\0"
             own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
-            for name in _outside_names(inner):
+            for name in outside_names(inner):
                 if name not in own and not hidden.rename(name).startswith("\0"):
                     yield name
         elif isinstance(statement, RegisterDecl):

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from memlane.emulate.lower.body import CARRY, Body, Place, Step, flatten, live_out
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
-from memlane.emulate.lower.parameters import Parameters, Unit
+from memlane.emulate.lower.parameters import Parameters
 from memlane.emulate.lower.part import Part, fits, reachable
 from memlane.emulate.lower.variables import function_addresses, lay_out_locals
-from memlane.emulate.lower.wiring import items_of, of_this_activation, parameter_accesses, wired_call, with_registers
+from memlane.emulate.lower.wiring import of_this_activation, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import (
     Address,
@@ -35,6 +35,7 @@ from memlane.ptx import (
     instruction,
     rename_instruction,
 )
+from memlane.ptx.parameters import Unit, items_of, parameter_accesses
 
 
 def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_memory: bool) -> tuple[Body, tuple[Instruction, ...]]:

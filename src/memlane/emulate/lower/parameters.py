@@ -7,12 +7,10 @@ register.
 
 from __future__ import annotations
 
-from math import gcd
+from memlane.ptx.parameters import Unit, cut
 
 Name = tuple[str, str]
 """A function and a variable of it."""
-Unit = tuple[int, int]
-"""Offset and size in bytes of what becomes one register."""
 
 
 class Parameters:
@@ -43,20 +41,5 @@ class Parameters:
         """The parts of a variable, in order, once all is known. Bytes that nobody accesses belong to none."""
         first = self._first(name)
         if first not in self._units:
-            self._units[first] = _cut(sorted(self._accesses.get(first, ())))
+            self._units[first] = cut(self._accesses.get(first, ()))
         return self._units[first]
-
-
-def _cut(accesses: list[Unit]) -> tuple[Unit, ...]:
-    """Accesses that overlap are cut into equal parts of which each of them takes some whole ones."""
-    found: list[Unit] = []
-    while accesses:
-        start, nbytes = accesses[0]
-        end = start + nbytes
-        group = []
-        while accesses and accesses[0][0] < end:
-            group.append(accesses.pop(0))
-            end = max(end, sum(group[-1]))
-        step = gcd(end - start, *(size for _, size in group), *(offset - start for offset, _ in group))
-        found += [(offset, step) for offset in range(start, end, step)]
-    return tuple(found)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memlane.emulate.lower.body import CARRY, Body
-from memlane.emulate.lower.wiring import items_of
 from memlane.ptx import Function, Instruction, Symbol
+from memlane.ptx.parameters import items_of
 
 
 class Part:

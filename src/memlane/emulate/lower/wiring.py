@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from memlane.emulate.lower.body import Step
 from memlane.emulate.lower.calls import STACK, Call
-from memlane.ptx import SCALAR_TYPES, Address, Arguments, Instruction, Operand, Register, Symbol, Vector
-
-
-def parameter_accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
-    """Of a load or store in `.param` space: the variable, the offset, the bytes of a component, and how many components."""
-    if one.form.effect not in ("load", "store") or one.form.addresses.get("a") != "param":
-        return
-    address, value = one.operand("a"), one.operand("d" if one.form.effect == "load" else "b")
-    if isinstance(address, Address) and isinstance(address.base, Symbol):
-        count = len(value.items) if isinstance(value, Vector) else 1
-        nbytes = SCALAR_TYPES[one.form.types["d" if one.form.effect == "load" else "b"]].nbytes
-        yield address.base.name, address.base.offset + address.offset, nbytes, count
-
-
-def items_of(call: Instruction, letter: str) -> tuple[Operand, ...]:
-    """The arguments or results of a call, by the letter of their list."""
-    operand = call.operand(letter)
-    return operand.items if isinstance(operand, Arguments) else () if operand is None else (operand,)
+from memlane.ptx import Instruction, Register, Vector
 
 
 def with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]) -> Instruction:

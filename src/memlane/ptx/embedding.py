@@ -1,0 +1,247 @@
+"""One function with the bodies of others in the place of some of its calls; `inlining` says of which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlane.ptx.build import instruction
+from memlane.ptx.ir import (
+    Block,
+    Directive,
+    Function,
+    Guard,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Operand,
+    Register,
+    RegisterDecl,
+    Statement,
+    Symbol,
+    Variable,
+)
+from memlane.ptx.parameters import Unit, cut, items_of, parameter_accesses
+from memlane.ptx.passing import Passed, loaded, moves, stored
+from memlane.ptx.registers import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an instruction of a kernel stood before functions were inlined into it."""
+
+    function: str
+    """The PTX name of the function that holds it."""
+    instruction: int
+    """Its index among the instructions of that function."""
+    calls: tuple[tuple[str, int], ...] = ()
+    """The calls that lead to it, the kernel's own first: each by the function and the index of the instruction that calls."""
+
+    def called_at(self, function: str, call: int) -> Origin:
+        """The same where its function is inlined at a call of another one."""
+        return replace(self, calls=((function, call), *self.calls))
+
+
+Line = tuple[Statement, tuple[Origin, ...]]
+"""A statement, and where each instruction in it comes from."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A function without inner blocks but those of what was inlined into it."""
+
+    function: Function
+    lines: tuple[Line, ...]
+
+    @property
+    def size(self) -> int:
+        """How many instructions there are."""
+        return sum(len(origins) for _, origins in self.lines)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        return tuple(statement for statement, _ in self.lines)
+
+
+def accesses_of(body: Body) -> Mapping[str, set[Unit]]:
+    """By parameter, result or variable in `.param` space: the parts that the function itself accesses."""
+    found: dict[str, set[Unit]] = {}
+    for statement in body.statements:
+        for name, offset, nbytes, count in parameter_accesses(statement) if isinstance(statement, Instruction) else ():
+            found.setdefault(name, set()).update((offset + nbytes * number, nbytes) for number in range(count))
+    return found
+
+
+def passed_by(call: Instruction, function: Function) -> Iterator[tuple[Variable, Operand]]:
+    """Results and parameters of a function, each with what the call names for it."""
+    yield from zip(function.results, items_of(call, "result"), strict=True)
+    yield from zip(function.params, items_of(call, "arguments"), strict=True)
+
+
+@dataclass
+class Names:
+    """Names that no function of the module uses, each given once."""
+
+    stem: str
+    given: int = 0
+    strings: dict[str, str] = field(default_factory=dict)
+    """By function: the label of its name among the strings of the line table."""
+
+    def fresh(self) -> str:
+        self.given += 1
+        return f"{self.stem}{self.given - 1}"
+
+    def string(self, function: str) -> str:
+        return self.strings.setdefault(function, f"$L__{self.stem}_name{len(self.strings)}")
+
+
+class Embedding:
+    """One function while the bodies of others are put into it."""
+
+    def __init__(self, body: Body, chosen: Mapping[int, Body], names: Names) -> None:
+        """`chosen`: by place among the lines, what is called there."""
+        self._body, self._chosen, self._names = body, chosen, names
+        self._scope = Scope.of((*body.function.params, *body.function.results, *body.statements))
+        self._passed = self._registers()
+
+    def embedded(self) -> Body:
+        """The function with the bodies in it."""
+        lines: list[Line] = []
+        place: Directive | None = None
+        for number, (statement, origins) in enumerate(self._body.lines):
+            if number in self._chosen:
+                assert isinstance(statement, Instruction)
+                lines += self._in_place_of(statement, origins[0], self._chosen[number], place)
+            elif isinstance(statement, Variable) and statement.name in self._passed:
+                lines += [(one, ()) for one in self._passed[statement.name].declared()]
+            elif isinstance(statement, Instruction) and (passed := self._accessed(statement, self._passed)):
+                lines += _all_from(moves(statement, passed, self._scope.type_of), origins[0])
+            else:
+                place = statement if isinstance(statement, Directive) and statement.text.startswith(".loc") else place
+                lines.append((statement, origins))
+        return Body(self._body.function, tuple(lines))
+
+    def _registers(self) -> dict[str, Passed]:
+        """By the name of a variable that chosen calls name: the registers that it becomes."""
+        own, found = accesses_of(self._body), dict[str, set[Unit]]()
+        for number, callee in self._chosen.items():
+            call, theirs = self._body.lines[number][0], accesses_of(callee)
+            assert isinstance(call, Instruction)
+            for formal, actual in passed_by(call, callee.function):
+                if isinstance(actual, Symbol):
+                    parts = found.setdefault(actual.name, set(own.get(actual.name, ())))
+                    parts |= {(0, formal.nbytes)} if formal.space == "reg" else theirs.get(formal.name, set())
+        return {name: Passed(f"%{self._names.fresh()}", cut(parts)) for name, parts in found.items()}
+
+    @staticmethod
+    def _accessed(one: Instruction, passed: Mapping[str, Passed]) -> Passed | None:
+        return next((passed[name] for name, *_ in parameter_accesses(one) if name in passed), None)
+
+    # -- one call ------------------------------------------------------------------------------------------------------------------
+
+    def _in_place_of(self, call: Instruction, origin: Origin, callee: Body, place: Directive | None) -> Iterator[Line]:
+        """What stands in the place of a call. `place`: the line information that holds there."""
+        name, at, theirs = self._names.fresh(), call.location, accesses_of(callee)
+        passed: dict[str, Passed] = {}
+        before: list[Statement] = []
+        behind: list[Statement] = []
+        for number, (formal, actual) in enumerate(passed_by(call, callee.function)):
+            if isinstance(actual, Symbol):
+                passed[formal.name] = self._passed[actual.name]
+                continue
+            one = Passed(f"%{name}_{number}", cut({(0, formal.nbytes), *theirs.get(formal.name, ())}))
+            passed[formal.name] = one
+            yield from ((declared, ()) for declared in one.declared())
+            if isinstance(actual, Register | Immediate) and formal in callee.function.params:
+                before += stored(actual, formal.type, 0, one, self._scope.type_of)
+            elif isinstance(actual, Register):
+                behind += loaded(actual, formal.type, 0, one, self._scope.type_of)
+        skip = f"${name}_not"
+        if call.guard is not None:
+            yield instruction(f"bra {skip};", Guard(call.guard.register, not call.guard.negated), at), (origin,)
+        yield from _all_from(_placed(before, at), origin)
+        yield self._copy(callee, passed, f"${name}_back", origin, at)
+        yield from _all_from(_placed(behind, at), origin)
+        if call.guard is not None:
+            yield Label(skip), ()
+        if place is not None and any(_is_place(one) for one in callee.statements):
+            yield place, ()
+
+    def _copy(self, callee: Body, passed: Mapping[str, Passed], end: str, call: Origin, at: Location | None) -> Line:
+        """The body of a function with registers for its parameters, which goes on at the label `end` instead of returning."""
+        scope = Scope.of((*callee.function.params, *callee.function.results, *callee.statements))
+        string = self._names.string(callee.function.name) if at is not None else ""
+        lines: list[Line] = list(self._formal_registers(callee, passed, call))
+        last = len(callee.lines) - 1
+        for number, (statement, inner) in enumerate(callee.lines):
+            origins = tuple(one.called_at(call.function, call.instruction) for one in inner)
+            statement = within(statement, at, string)
+            if not isinstance(statement, Instruction):
+                lines.append((statement, origins))
+            elif statement.form.effect == "return":
+                leaves = replace(instruction(f"bra{'.uni' if statement.has('uni') else ''} {end};"), guard=statement.guard)
+                if number != last or statement.guard is not None:
+                    lines.append((replace(leaves, location=statement.location, span=statement.span), origins))
+            elif one := self._accessed(statement, passed):
+                lines += _all_from(moves(statement, one, scope.type_of), origins[0])
+            else:
+                lines.append((statement, origins))
+        lines.append((Label(end), ()))
+        results = [one for one in callee.function.results if one.space == "reg"]
+        for formal in results:
+            lines += _all_from(_placed(stored(Register(formal.name), formal.type, 0, passed[formal.name], scope.type_of), at), call)
+        return Block(tuple(statement for statement, _ in lines)), tuple(one for _, origins in lines for one in origins)
+
+    @staticmethod
+    def _formal_registers(callee: Body, passed: Mapping[str, Passed], call: Origin) -> Iterator[Line]:
+        """Parameters that are registers themselves: declared, and given what was passed."""
+        for formal in (*callee.function.results, *callee.function.params):
+            if formal.space == "reg":
+                yield RegisterDecl(formal.type, formal.name), ()
+        for formal in callee.function.params:
+            if formal.space == "reg":
+                kind = Scope.of(callee.function.params).type_of
+                yield from _all_from(loaded(Register(formal.name), formal.type, 0, passed[formal.name], kind), call)
+
+
+def _all_from(statements: Sequence[Statement] | Iterator[Statement], origin: Origin) -> Iterator[Line]:
+    for one in statements:
+        yield one, (origin,) * (len(list(one.instructions())) if isinstance(one, Block) else isinstance(one, Instruction))
+
+
+def _placed(statements: Sequence[Statement], at: Location | None) -> list[Statement]:
+    def placed(one: Statement) -> Statement:
+        if isinstance(one, Block):
+            return Block(tuple(map(placed, one.statements)))
+        return replace(one, location=at) if isinstance(one, Instruction) else one
+
+    return list(map(placed, statements))
+
+
+# -- line information --------------------------------------------------------------------------------------------------------------
+
+
+def _is_place(one: Statement) -> bool:
+    return isinstance(one, Directive) and one.text.startswith(".loc")
+
+
+def within(one: Statement, at: Location | None, string: str) -> Statement:
+    """A statement of a function that is inlined at a place, and what it says of that. `string`: the label of the function's name."""
+    if at is None:
+        return one
+    if isinstance(one, Instruction):
+        return replace(one, location=_inlined(one.location, at))
+    if isinstance(one, Block):
+        return Block(tuple(within(inner, at, "") for inner in one.statements))
+    if isinstance(one, Directive) and _is_place(one) and string and not re.search(r"\binlined_at\b", one.text):
+        return Directive(f"{one.text}, function_name {string}, inlined_at {at.file} {at.line} {at.column}")
+    return one
+
+
+def _inlined(location: Location | None, at: Location) -> Location | None:
+    if location is None:
+        return None
+    outer = location.inlined_into
+    return replace(location, inlined_into=at if outer is None else _inlined(outer, at))

@@ -1,0 +1,306 @@
+"""The pass that puts what kernels call in the place of the calls, where it accesses memory.
+
+Valid module in, valid module out, and the kernels compute what they did.
+
+    .func (.param .b32 back) f(.param .b64 at) {      .reg .b64 %arg0_0;  .reg .b32 %arg1_0;
+      ld.param.u64 %rd1, [at];                        mov.b64 %arg0_0, %rd1;
+      ld.global.u32 %r1, [%rd1];                      {
+      st.param.b32 [back], %r1;                         mov.b64 %rd1, %arg0_0;
+      ret;                                              ld.global.u32 %r1, [%rd1];
+    }                                             ->    mov.b32 %arg1_0, %r1;
+    ...                                               $arg2_back:
+    st.param.b64 [a], %rd1;                           }
+    call (b), f, (a);                                 mov.b32 %r1, %arg1_0;
+    ld.param.b32 %r1, [b];
+
+Every call gets a copy of its own, with registers, labels and local arrays of its own (`embedding`). The copy keeps the lines of the
+function, and the line table says where it was inlined. A function that makes no access is called as before, for nothing would be gained.
+So are those that cannot be inlined, with the reason. A second run finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from memlane.ptx.access import memory_accesses
+from memlane.ptx.calls import addressed_functions, called_name
+from memlane.ptx.embedding import Body, Embedding, Names, Origin, passed_by
+from memlane.ptx.ir import (
+    Block,
+    Directive,
+    Function,
+    Immediate,
+    Instruction,
+    Item,
+    Label,
+    Module,
+    Register,
+    RegisterDecl,
+    Sink,
+    Statement,
+    Symbol,
+    Variable,
+)
+from memlane.ptx.parameters import items_of, parameter_accesses
+from memlane.ptx.passing import can_be_passed
+from memlane.ptx.registers import Scope, names_in
+from memlane.ptx.scopes import flatten_scopes, outside_names
+
+MOST_INSTRUCTIONS = 8192
+"""A kernel into which functions are inlined does not become larger."""
+
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """A module whose kernels hold what they called."""
+
+    module: Module
+    """The module itself where there was nothing to do."""
+    origins: Mapping[str, tuple[Origin, ...]]
+    """By the PTX name of each kernel that changed: where each of its instructions comes from."""
+    left: Mapping[str, str]
+    """By the PTX name of a function with accesses that is called still: why."""
+
+    def origin(self, kernel: str, instruction: int) -> Origin:
+        """Where an instruction of a kernel comes from, by its index."""
+        return self.origins[kernel][instruction] if kernel in self.origins else Origin(kernel, instruction)
+
+
+def inline_calls(module: Module) -> Inlined:
+    """The module with the functions that access memory in the place of their calls, as far as that can be."""
+    if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in _instructions(kernel)):
+        return Inlined(module, {}, {})
+    return _Inliner(module).inlined()
+
+
+def _instructions(function: Function) -> Iterator[Instruction]:
+    assert function.body is not None
+    return function.body.instructions()
+
+
+class _Inliner:
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        functions = module.functions.values()
+        self._calls = {one.name: {called_name(call) for call in _instructions(one) if call.form.effect == "call"} for one in functions}
+        self._accessing = {one.name for one in functions if any(map(_accesses_memory, _instructions(one)))}
+        self._names = Names(_free_stem(module))
+        self._bodies: dict[str, Body] = {}
+        self._left: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def inlined(self) -> Inlined:
+        """The module and what is to be known of it."""
+        bodies = {name: self._body(kernel) for name, kernel in self._module.kernels.items()}
+        changed = {name: body for name, body in bodies.items() if any(one.calls for _, origins in body.lines for one in origins)}
+        if not changed:
+            return Inlined(self._module, {}, self._left)
+        kernels = {name: replace(body.function, body=Block(body.statements)) for name, body in changed.items()}
+        gone = self._not_needed(kernels)
+        items: list[Item] = []
+        for item in self._module.items:
+            if not isinstance(item, Function):
+                items.append(item)
+            elif item.name not in gone:
+                items.append(kernels.get(item.name, item) if item.body is not None else item)
+        origins = {name: tuple(one for _, origins in body.lines for one in origins) for name, body in changed.items()}
+        return Inlined(replace(self._module, items=_with_strings(items, self._names.strings)), origins, self._left)
+
+    def _body(self, function: Function) -> Body:
+        """A function with what it calls in it."""
+        if function.name not in self._bodies:
+            body = _flat(function)
+            chosen = self._chosen(body)
+            self._taken |= {callee.function.name for callee in chosen.values()}
+            self._bodies[function.name] = Embedding(body, chosen, self._names).embedded() if chosen else body
+        return self._bodies[function.name]
+
+    # -- which calls -----------------------------------------------------------------------------------------------------------------
+
+    def _chosen(self, body: Body) -> dict[int, Body]:
+        """By place among the lines of a function: what is to be inlined there."""
+        size, chosen, staying = body.size, dict[int, Body](), set[str]()
+        for place, (call, _) in enumerate(body.lines):
+            if not isinstance(call, Instruction) or call.form.effect != "call":
+                continue
+            name = called_name(call)
+            callee = self._module.functions.get(name or "")
+            reason = self._obstacle(body, call, callee) if callee is not None and self._touches(callee.name) else None
+            if callee is None or reason is None:
+                staying |= _passed_names(call)
+            elif reason or size + self._body(callee).size > MOST_INSTRUCTIONS:
+                self._left.setdefault(callee.name, reason or f"the kernel would have more than {MOST_INSTRUCTIONS:,} instructions")
+                staying |= _passed_names(call)
+            else:
+                chosen[place] = self._body(callee)
+                size += self._body(callee).size
+        return self._without_shared(body, chosen, staying)
+
+    def _without_shared(self, body: Body, chosen: dict[int, Body], staying: set[str]) -> dict[int, Body]:
+        """Those of the chosen calls that share no parameter with one that stays: such a parameter must stay a variable."""
+        while shared := [place for place in chosen if staying & _passed_names(body.lines[place][0])]:
+            for place in shared:
+                self._left.setdefault(chosen.pop(place).function.name, "its call shares a parameter with one that stays")
+                staying |= _passed_names(body.lines[place][0])
+        return chosen
+
+    def _touches(self, name: str) -> bool:
+        """Whether a function accesses memory, or calls one that does."""
+        return not self._accessing.isdisjoint({name, *self._reached(name)})
+
+    def _reached(self, name: str) -> set[str]:
+        """The functions that one calls by name, directly or through others."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            fresh = {one for one in self._calls.get(waiting.pop(), ()) if one is not None} - found
+            found |= fresh
+            waiting += fresh
+        return found
+
+    def _obstacle(self, body: Body, call: Instruction, callee: Function) -> str:
+        """Why a function cannot be inlined at a call; empty if it can."""
+        if callee.name in self._reached(callee.name):
+            return "it calls itself"
+        return _own_obstacle(callee) or _misfit(body, call, callee) or self._capture(body, self._body(callee))
+
+    @staticmethod
+    def _capture(body: Body, callee: Body) -> str:
+        """Whether a name that means something of the module in a function is one of the caller's own."""
+        own = {one.name for one in (*callee.function.params, *callee.function.results)}
+        scope = Scope.of(callee.statements)
+        named = {one.name for one in callee.statements if isinstance(one, Variable | Label)}
+        free = {name for name in outside_names(callee.statements) if name not in own | named and not scope.declares(name)}
+        theirs = Scope.of(body.statements)
+        declared = {one.name for one in (*body.statements, *body.function.params) if isinstance(one, Variable | Label)}
+        captured = sorted(name for name in free if name in declared or theirs.declares(name))
+        return f"its {captured[0]} is something else in {body.function.title}" if captured else ""
+
+    # -- what stays ------------------------------------------------------------------------------------------------------------------
+
+    def _not_needed(self, kernels: Mapping[str, Function]) -> set[str]:
+        """The functions that were inlined and that nobody names any more."""
+        if addressed_functions(self._module):
+            return set()  # What the address of a function is depends on those beside it.
+        texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and not item.text.startswith(".file"))
+        words = set(_NAME.findall(texts))
+        gone = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
+        gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}
+        while True:
+            staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in gone]
+            called = {called_name(call) for one in staying for call in _instructions(one) if call.form.effect == "call"}
+            if gone.isdisjoint(called):
+                return gone
+            gone = {name for name in gone if name not in called}
+
+
+def _flat(function: Function) -> Body:
+    flat = flatten_scopes(function)
+    assert flat.body is not None
+    lines: list[tuple[Statement, tuple[Origin, ...]]] = []
+    number = 0
+    for statement in flat.body.statements:
+        lines.append((statement, (Origin(function.name, number),) if isinstance(statement, Instruction) else ()))
+        number += isinstance(statement, Instruction)
+    return Body(flat, tuple(lines))
+
+
+def _accesses_memory(one: Instruction) -> bool:
+    """Whether an instruction accesses memory other than parameters, or waits for what others do there."""
+    return one.opcode in ("cp", "wgmma") or any(access.space != "param" for access in memory_accesses(one))
+
+
+def _passed_names(call: Statement) -> set[str]:
+    assert isinstance(call, Instruction)
+    return {one.name for letter in ("result", "arguments") for one in items_of(call, letter) if isinstance(one, Symbol)}
+
+
+def _own_obstacle(callee: Function) -> str:
+    """Why a function cannot be inlined anywhere; empty if it can."""
+    body = _flat(callee)
+    formals = {one.name for one in (*callee.params, *callee.results) if one.space == "param"}
+    for statement in body.statements:
+        if isinstance(statement, Variable) and statement.space not in ("param", "local"):
+            return f"it has {statement.name} in {statement.space} memory, of which there is one"
+        if not isinstance(statement, Instruction):
+            continue
+        if statement.opcode == "alloca":
+            return "it takes memory from the stack"
+        if odd := _odd_uses(statement, formals):
+            return f"it does more with {odd[0]} than to load or store it"
+    return ""
+
+
+def _odd_uses(one: Instruction, names: Iterable[str]) -> list[str]:
+    """Those of some parameters that an instruction uses in a way that registers do not allow."""
+    if any(True for _ in parameter_accesses(one)):
+        return [] if can_be_passed(one) else [name for name, *_ in parameter_accesses(one) if name in names]
+    return [name for operand in one.operands for name in names_in(operand) if name in names]
+
+
+def _misfit(body: Body, call: Instruction, callee: Function) -> str:
+    """Why what a call passes cannot become registers; empty if it can."""
+    if any(len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))):
+        return "a call passes it another number of arguments"
+    variables = {one.name: one for one in body.statements if isinstance(one, Variable) and one.space == "param"}
+    for formal, actual in passed_by(call, callee):
+        if isinstance(actual, Symbol):
+            if actual.offset or actual.name not in variables or variables[actual.name].nbytes != formal.nbytes:
+                return f"a call passes {actual.name} for its {formal.name}"
+        elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
+            return f"a call passes no variable for its {formal.name}"
+    names = _passed_names(call)
+    others = (one for one in body.statements if isinstance(one, Instruction) and one.form.effect != "call")
+    odd = [name for one in others for name in _odd_uses(one, names)]
+    return f"a call does more with {odd[0]} than to pass it" if odd else ""
+
+
+def _labels_of(function: Function) -> set[str]:
+    """The names by which debug sections may speak of a function."""
+    assert function.body is not None
+    return {function.name, *(one.name for one in function.body.statements if isinstance(one, Label))}
+
+
+def _free_stem(module: Module) -> str:
+    """`arg`, or `arg_`, ...: the first with which no name of the module begins, its `%` or `$` left out."""
+
+    def names(statements: Iterable[Statement]) -> Iterator[str]:
+        for one in statements:
+            if isinstance(one, Block):
+                yield from names(one.statements)
+            elif isinstance(one, RegisterDecl | Variable | Label):
+                yield one.name
+
+    taken = {name.lstrip("%$") for one in module.functions.values() if one.body is not None for name in names(one.body.statements)}
+    stem = "arg"
+    while any(name.startswith(stem) for name in taken):
+        stem += "_"
+    return stem
+
+
+def _with_strings(items: list[Item], strings: Mapping[str, str]) -> tuple[Item, ...]:
+    """The items of a module with the names of functions among the strings that its line table refers to."""
+    used = " ".join(
+        one.text for item in items if isinstance(item, Function) and item.body for one in _directives(item.body) if "inlined_at" in one.text
+    )
+    wanted = {label: function for function, label in strings.items() if re.search(rf"{re.escape(label)}\b", used)}
+    if not wanted:
+        return tuple(items)
+    text = "".join(f"{label}:\n.b8 {','.join(map(str, function.encode()))},0\n" for label, function in wanted.items())
+    for place, item in enumerate(items):
+        if isinstance(item, Directive) and re.match(r"\.section\s+\.debug_str\b", item.text):
+            head, brace, rest = item.text.rpartition("}")
+            return (*items[:place], Directive(f"{head.rstrip()}\n{text}{brace}{rest}"), *items[place + 1 :])
+    return (*items, Directive(f".section\t.debug_str\n{{\n{text}}}"))
+
+
+def _directives(block: Block) -> Iterator[Directive]:
+    for one in block.statements:
+        if isinstance(one, Block):
+            yield from _directives(one)
+        elif isinstance(one, Directive):
+            yield one

@@ -1,0 +1,150 @@
+"""Loads and stores of a parameter that has become registers, as moves between these and the registers of the function.
+
+    st.param.f32 [arg+4], %f1;        mov.b32 %arg_4, %f1;
+    ld.param.s8 %r1, [arg+8];    ->   cvt.s32.s8 %r1, %arg_8;
+    ld.param.b64 %rd1, [arg];         two parts that others take alone: put together by shifts
+
+A part of one byte lies in the lower half of a register of 16 bits; what is above it is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from memlane.ptx.build import statements
+from memlane.ptx.ir import Block, Immediate, Instruction, Operand, Register, RegisterDecl, Sink, Statement, Vector
+from memlane.ptx.parameters import Unit, parameter_accesses, value_letter
+from memlane.ptx.types import SCALAR_TYPES
+
+_WIDEST = 8
+"""Bytes of the widest part: there are registers of 16, but few instructions for them."""
+_VALUE = "%value"
+"""Stands in text for what is stored, or for where a load goes."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A parameter as registers."""
+
+    name: str
+    """What they are called after."""
+    units: tuple[Unit, ...]
+
+    def declared(self) -> tuple[RegisterDecl, ...]:
+        """Their declarations."""
+        return tuple(RegisterDecl(f"b{8 * max(2, nbytes)}", self.register(offset)) for offset, nbytes in self.units)
+
+    def register(self, offset: int) -> str:
+        """The one of the part that begins there."""
+        return f"{self.name}_{offset}"
+
+    def parts(self, offset: int, nbytes: int) -> list[Unit]:
+        """The parts that an access takes."""
+        return [unit for unit in self.units if offset <= unit[0] < offset + nbytes]
+
+
+def can_be_passed(one: Instruction) -> bool:
+    """Whether a load or store of a parameter can become moves."""
+    return all(nbytes <= _WIDEST for _, _, nbytes, _ in parameter_accesses(one))
+
+
+def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> Iterator[Statement]:
+    """The instructions in the place of a load or store of a parameter; `type_of` tells the scalar type of a register."""
+    ((_, offset, nbytes, _),) = parameter_accesses(one)
+    letter = value_letter(one)
+    value, kind = one.operand(letter), one.form.types[letter]
+    assert value is not None
+    for number, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
+        at = offset + number * nbytes
+        if not isinstance(item, Sink):
+            found = (stored if one.form.effect == "store" else loaded)(item, kind, at, passed, type_of)
+            yield from _like(one, found)
+
+
+def stored(source: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
+    """The moves of a value of that scalar type into a parameter."""
+    if isinstance(source, Immediate) and source.kind == "int":
+        source = Immediate(source.value & ((1 << SCALAR_TYPES[kind].bits) - 1))
+    return tuple(_with_value(one, source) for one in statements(_stored(_width(source, kind, type_of), kind, offset, passed)))
+
+
+def loaded(target: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
+    """The moves of a value of that scalar type out of a parameter."""
+    return tuple(_with_value(one, target) for one in statements(_loaded(_width(target, kind, type_of), kind, offset, passed)))
+
+
+def _with_value(one: Statement, value: Operand) -> Statement:
+    """A statement with an operand of the function in the place of `_VALUE`: without a `%` only its declaration tells a register."""
+    if isinstance(one, Block):
+        return Block(tuple(_with_value(inner, value) for inner in one.statements))
+    if isinstance(one, Instruction):
+        return replace(one, operands=tuple(value if operand == Register(_VALUE) else operand for operand in one.operands))
+    return one
+
+
+def _like(like: Instruction, found: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Statements under the guard and at the place of the instruction that they replace."""
+
+    def placed(one: Statement) -> Statement:
+        if isinstance(one, Block):
+            return Block(tuple(map(placed, one.statements)))
+        if isinstance(one, Instruction):
+            return replace(one, guard=like.guard, location=like.location, span=like.span)
+        return one
+
+    return map(placed, found)
+
+
+def _width(operand: Operand, kind: str, type_of: Callable[[str], str]) -> int:
+    """Bits of the register that an operand is, or of a number."""
+    return SCALAR_TYPES[type_of(operand.name)].bits if isinstance(operand, Register) else max(16, SCALAR_TYPES[kind].bits)
+
+
+def _stored(wide: int, kind: str, offset: int, passed: Passed) -> str:
+    """`wide`: the bits of the register that is stored."""
+    nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
+    parts = passed.parts(offset, nbytes)
+    if len(parts) == 1:
+        target = max(16, 8 * nbytes)
+        if wide == target:
+            return f"mov.b{target} {passed.register(offset)}, {text};"
+        return f"cvt.u{target}.u{wide} {passed.register(offset)}, {text};"
+    stem = f"{passed.name}_t{offset}"
+    lines = [f"{{\n.reg .b64 {stem}, {stem}s;\n", f".reg .b{wide} {stem}n;\n", f"mov.b{wide} {stem}n, {text};\n"]
+    lines.append(f"mov.b64 {stem}, {stem}n;\n" if wide == 64 else f"cvt.u64.u{wide} {stem}, {stem}n;\n")
+    for at, size in parts:
+        target = max(16, 8 * size)
+        lines.append(f"shr.u64 {stem}s, {stem}, {8 * (at - offset)};\n")
+        convert = "mov.b64" if target == 64 else f"cvt.u{target}.u64"
+        lines.append(f"{convert} {passed.register(at)}, {stem}s;\n")
+    return "".join((*lines, "}"))
+
+
+def _loaded(wide: int, kind: str, offset: int, passed: Passed) -> str:
+    """`wide`: the bits of the register that is loaded."""
+    nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
+    parts = passed.parts(offset, nbytes)
+    sign = "s" if kind.startswith("s") else "u"
+    if len(parts) == 1:
+        return _extended(text, wide, passed.register(offset), sign, 8 * nbytes, max(16, 8 * nbytes))
+    stem = f"{passed.name}_t{offset}"
+    lines = [f"{{\n.reg .b64 {stem}, {stem}s;\n", f"mov.b64 {stem}, 0;\n"]
+    for at, size in parts:
+        lines.append(f"cvt.u64.u{8 * size} {stem}s, {passed.register(at)};\n")
+        lines.append(f"shl.b64 {stem}s, {stem}s, {8 * (at - offset)};\nor.b64 {stem}, {stem}, {stem}s;\n")
+    return "".join((*lines, _narrowed(text, wide, stem, sign, 8 * nbytes), "\n}"))
+
+
+def _narrowed(target: str, wide: int, source: str, sign: str, bits: int) -> str:
+    """The lower bits of a register of 64."""
+    if wide == bits and wide < 64:
+        return f".reg .b{wide} {source}n;\ncvt.u{wide}.u64 {source}n, {source};\nmov.b{wide} {target}, {source}n;\n"
+    return _extended(target, wide, source, sign, bits, 64)
+
+
+def _extended(target: str, wide: int, source: str, sign: str, bits: int, source_bits: int) -> str:
+    """The lower `bits` of a register of `source_bits` in one of `wide`."""
+    if wide == bits == source_bits:
+        return f"mov.b{wide} {target}, {source};"
+    return f"cvt.{sign}{wide}.{sign}{bits} {target}, {source};"
