@@ -11,6 +11,7 @@ from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import Copy, Launch, Schedule, Step
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program, run
+from tests.emulate.spaces import ASKED, WHERE, answers
 
 LANES = np.arange(32, dtype=np.uint64)
 
@@ -278,3 +279,16 @@ def test_a_schedule_runs_in_order_and_is_timed() -> None:
     graph = target.graph(schedule)
     graph.replay()
     assert out.numpy().tolist() == (6 * LANES).tolist()
+
+
+def test_addresses_know_their_space() -> None:
+    """Kernel parameters lie in the window of global memory; constant memory does not."""
+    found = [{space for space, yes in zip(ASKED, row, strict=True) if yes} for row in answers(emulator()).tolist()]
+    assert dict(zip(WHERE, found, strict=True)) == {
+        "const": {"const"},
+        "global": {"global"},
+        "shared": {"shared"},
+        "local": {"local"},
+        "param": {"param::entry", "global"},
+        "global variable": {"global"},
+    }

@@ -71,14 +71,16 @@ def check_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Va
     return k.call(checked("shared", written), k.warp, *target, lanes, site, unused)
 
 
-def check_bulk_copy(k: Lowering, spaces: tuple[str, str], source: tuple[Value, Value], target: tuple[Value, Value], sizes: Value) -> Value:
-    """The lanes that may go on with a bulk copy, of which each moves a number of bytes, 16 after 16."""
+def check_bulk_copy(
+    k: Lowering, spaces: tuple[str, str], source: tuple[Value, Value], target: tuple[Value, Value], sizes: Value, updates: bool = False
+) -> Value:
+    """The lanes that may go on with a bulk copy, of which each moves a number of bytes, 16 after 16; or updates as many where it goes."""
     if not k.layers.check:
         return k.active
     e, site, unused = k.e, constant(I32, k.index), k.scratch("copied", 16 * LANES)
     lanes, done = e.variable(k.active), e.variable(constant(I32, 0))
     read = Shape(4, 4, reads=True, writes=False, strong=False, needs_value=True)
-    written = Shape(4, 4, reads=False, writes=True, strong=False)
+    written = Shape(4, 4, reads=updates, writes=True, strong=updates, needs_value=updates)
 
     def left() -> Value:
         return e.and_(lanes.get(), e.mask_of(e.icmp_unsigned(">", sizes, e.splat(done.get()))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
 from memlane.emulate.lower.body import Body
@@ -47,6 +47,8 @@ class Frame:
     """Module-scope variables in global and constant memory that the kernel names, and `WORKSPACE` if it synchronises its grid."""
     functions: dict[str, int]
     """Addresses of the device functions that it names."""
+    constants: dict[str, int] = field(default_factory=dict)
+    """Of the symbols those in constant memory, with their bytes."""
 
 
 def function_addresses(module: Module) -> dict[str, int]:
@@ -85,7 +87,8 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
         offsets[STACK] = ("local", local)
         local += STACK_BYTES
     functions = {name: address for name, address in function_addresses(module).items() if name in used}
-    return Frame(offsets, params, static, local, symbols, functions)
+    constants = {variable.name: variable.nbytes for variable in outer if variable.space == "const"}
+    return Frame(offsets, params, static, local, symbols, functions, constants)
 
 
 def parameter_offsets(params: Iterable[Variable]) -> list[int]:

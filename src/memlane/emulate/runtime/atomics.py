@@ -116,20 +116,21 @@ def _name_for_llvm(operation: str, kind: str) -> str:
 
 
 @cache
-def atomic(operation: str, type_name: str, space: str) -> Helper:
-    """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go."""
+def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper:
+    """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go. With `reach`, it is the
+    first element of a vector of so many bytes, which must lie at a multiple of them."""
     scalar = SCALAR_TYPES[type_name]
     is_short = type_name in ("f16", "bf16", "f16x2", "bf16x2")
     is_float = scalar.kind == "f" and operation == "add" and not is_short
     element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
     name = "" if is_float or is_short else _name_for_llvm(operation, scalar.kind)
-    combine = _add_short(type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
+    combine = _of_short(operation, type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret_void()
         first = address_of_lane(e, addresses, distance, e.lowest_bit(mask))
-        window = Window(e, warp, space, site, first, scalar.nbytes)
+        window = Window(e, warp, space, site, first, reach or scalar.nbytes)
         context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
         are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
@@ -151,22 +152,32 @@ def atomic(operation: str, type_name: str, space: str) -> Helper:
 
     kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
-    return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}", VOID, arguments, build)
+    vector = f"_of_{reach}" if reach else ""
+    return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}{vector}", VOID, arguments, build)
+
+
+def _of_short(operation: str, name: str) -> _Combine:
+    """`add`, `min` or `max` of f16 or bf16, alone or in pairs. Any other operation looks at their bits alone."""
+    smaller = {"min": "<", "max": ">"}
+    if operation == "add":
+        return _add_short(name)
+    return _smaller_short(name, smaller[operation]) if operation in smaller else _combine(operation, "b")
 
 
 def _smaller_short(name: str, relation: str) -> _Combine:
     """The smaller or the larger of two f16 or bf16: a number wins over what is none, and -0 is smaller than +0."""
-    infinity = 0x7C00 if name == "f16" else 0x7F80
+    infinity = 0x7C00 if name.startswith("f16") else 0x7F80
 
-    def combine(e: Emit, old: Value, b: Value, c: Value) -> Value:
-        kind = old.type
+    def combine(e: Emit, old_bits: Value, b_bits: Value, c: Value) -> Value:
+        kind = ir.VectorType(I16, old_bits.type.width // 16)
+        old, b = (e.bitcast(bits, kind) for bits in (old_bits, b_bits))
         magnitudes = [e.and_(value, constant(kind, 0x7FFF)) for value in (old, b)]
         old_is_none, b_is_none = (e.icmp_unsigned(">", value, constant(kind, infinity)) for value in magnitudes)
         # As integers, negative ones with their other bits turned around, they are in order.
         old_key, b_key = (e.xor(value, e.and_(e.ashr(value, constant(kind, 15)), constant(kind, 0x7FFF))) for value in (old, b))
         b_wins = e.or_(old_is_none, e.and_(e.icmp_signed(relation, b_key, old_key), e.not_(b_is_none)))
         chosen = e.select(b_wins, b, old)
-        return e.select(e.and_(old_is_none, b_is_none), constant(kind, 0x7FFF), chosen)
+        return e.bitcast(e.select(e.and_(old_is_none, b_is_none), constant(kind, 0x7FFF), chosen), old_bits.type)
 
     return combine
 
@@ -178,10 +189,7 @@ def reduce_element(e: Emit, operation: str, type_name: str, pointer: Value, oper
     is_short = type_name in ("f16", "bf16")
     is_float = scalar.kind == "f" and not is_short
     element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
-    if is_short:
-        combine = _add_short(type_name) if operation == "add" else _smaller_short(type_name, "<" if operation == "min" else ">")
-    else:
-        combine = _combine(operation, "f" if is_float else scalar.kind)
+    combine = _of_short(operation, type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
     name = "" if scalar.kind == "f" else _name_for_llvm(operation, scalar.kind)
     b = e.load(operand, typ=element)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import MISALIGNED, SPACE_NUMBERS
+from memlane.emulate.layout import BLOCK, CONTEXT, MISALIGNED, SPACE_NUMBERS, WARP
+from memlane.emulate.runtime.atomics import reduce_element
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.window import Window, address_of_lane
+from memlane.ptx import SCALAR_TYPES
 
 BULK_BYTES = 16
 """Bulk copies are multiples of this, and aligned to it."""
@@ -50,6 +53,30 @@ def bulk_copy(source: str, target: str) -> Helper:
     """`(warp, sources, distance, targets, distance, lanes, site, sizes)`: `sizes` points to 32 i32, bytes in multiples of 16, from one
     state space to another."""
 
+    def move(e: Emit, warp: Value, here: Value, there: Value) -> None:
+        for part in (0, 8):
+            e.store(e.load(e.at(here, part), typ=I64), e.at(there, part))
+
+    return _in_pieces(f"memlane_bulk_copy_{source}_{target}", source, target, move)
+
+
+@cache
+def bulk_reduce(operation: str, type_name: str) -> Helper:
+    """The same from shared to global memory, whose elements are updated one by one."""
+    size = SCALAR_TYPES[type_name].nbytes
+
+    def update(e: Emit, warp: Value, here: Value, there: Value) -> None:
+        context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+        are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
+        for part in range(0, BULK_BYTES, size):
+            reduce_element(e, operation, type_name, e.at(there, part), e.at(here, part), are_several)
+
+    return _in_pieces(f"memlane_bulk_reduce_{operation}_{type_name}", "shared", "global", update)
+
+
+def _in_pieces(name: str, source: str, target: str, act: Callable[[Emit, Value, Value, Value], None]) -> Helper:
+    """`act(e, warp, here, there)` writes what is done with 16 bytes, of which it gets the host addresses."""
+
     def build(
         e: Emit, warp: Value, sources: Value, ahead: Value, targets: Value, behind: Value, mask: Value, site: Value, sizes: Value
     ) -> None:
@@ -69,8 +96,7 @@ def bulk_copy(source: str, target: str) -> Helper:
                 further = e.zext(e.shl(number, constant(I32, 4)), I64)
                 end = e.add(address_of_lane(e, targets, behind, lane), further)
                 with come.lane(lane, e.add(start, further)) as here, go.lane(lane, end) as there:
-                    for part in (0, 8):
-                        e.store(e.load(e.at(here, part), typ=I64), e.at(there, part))
+                    act(e, warp, here, there)
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, POINTER)
-    return Helper(f"memlane_bulk_copy_{source}_{target}", VOID, arguments, build)
+    return Helper(name, VOID, arguments, build)

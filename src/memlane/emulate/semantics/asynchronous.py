@@ -10,8 +10,9 @@ from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_copy
-from memlane.emulate.runtime.copies import bulk_copy, copy
+from memlane.emulate.runtime.copies import bulk_copy, bulk_reduce, copy
 from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
+from memlane.emulate.runtime.tensor_copies import REDUCTIONS
 from memlane.emulate.semantics.cluster_copies import complete_at, far_space, multicast
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
@@ -123,6 +124,20 @@ def cp_async_bulk(k: Lowering) -> None:
     if k.has("mbar"):
         complete_bytes(k, e.zext(sizes, vector(I64)))
     return None
+
+
+@semantics(_SECTION + "cp-reduce-async-bulk")
+def cp_reduce_async_bulk(k: Lowering) -> None:
+    operation, kind = k.slot_of("op"), k.slot_of("type")
+    bits = ("b32", "b64") if operation in ("and", "or", "xor") else ()
+    if operation not in REDUCTIONS or kind not in (bits or REDUCTIONS[operation]):
+        raise k.unsupported()
+    sizes = k.read("size")
+    k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
+    places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
+    lanes = check_bulk_copy(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
+    site = constant(I32, k.index)
+    k.call(bulk_reduce(operation, kind), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
 
 
 def complete_bytes(k: Lowering, counts: Value) -> None:

@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from memlane.emulate.check.hooks import check_access
-from memlane.emulate.code.build import I32, INTEGERS, constant, vector
+from memlane.emulate.code.build import I32, I64, INTEGERS, constant, vector
+from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES
+from memlane.ptx import SCALAR_TYPES, Vector
 
 _SECTION = "parallel-synchronization-and-communication-instructions-"
 
 
+_VECTORS = {"": 1, "v2": 2, "v4": 4, "v8": 8}
+_WIDEST = 8
+"""Bytes that the checker takes for one element."""
+
+
 @semantics(_SECTION + "atom", _SECTION + "red")
 def atom(k: Lowering) -> None:
-    e, instruction = k.e, k.instruction
-    scalar, space = SCALAR_TYPES[k.slot_type("b")], state_space(k)
+    """Of a vector, each element is updated by itself."""
+    instruction, scalar, space, count = k.instruction, SCALAR_TYPES[k.slot_type("b")], state_space(k), _VECTORS[k.slot_of("vec")]
     operation = next((word for word in instruction.modifiers if word in OPERATIONS), "")
-    if (
-        not operation
-        or (scalar.bits not in (32, 64) and operation not in ("cas", "add"))
-        or scalar.bits > 64
-        or k.slot_of("vec")
-        or space not in ("global", "shared", "shared::cluster", "generic")
-    ):
+    narrow = scalar.bits < 32 and operation not in ("cas", "add") and count == 1
+    if not operation or narrow or space not in ("global", "shared", "shared::cluster", "generic"):
         raise k.unsupported()
+    e, column = k.e, LANES * scalar.nbytes
     for letter in "bc":
         operand = instruction.operand(letter)
-        value = constant(vector(INTEGERS[scalar.bits]), 0) if operand is None else k.bits_of(operand, scalar.name)
-        e.store_lanes(value, k.scratch(letter))
+        for number in range(count):
+            item = operand.items[number] if isinstance(operand, Vector) else operand
+            value = constant(vector(INTEGERS[scalar.bits]), 0) if item is None else k.bits_of(item, scalar.name)
+            e.store_lanes(value, e.at(k.scratch(letter), number * column))
     pointer, distance = k.address("a")
-    site, out = constant(I32, k.index), k.scratch("data")
-    lanes = check_access(k, space, pointer, distance, scalar.nbytes, 1, out)
-    k.call(atomic(operation, scalar.name, space), k.warp, pointer, distance, lanes, site, k.scratch("b"), k.scratch("c"), out)
-    account(k, space, pointer, distance, scalar.nbytes)
+    out, parts = k.scratch("data"), max(1, scalar.nbytes // _WIDEST)
+    lanes = check_access(k, space, pointer, distance, scalar.nbytes // parts, count * parts, out)
+    for number in range(count):
+        helper = atomic(operation, scalar.name, space, count * scalar.nbytes if count > 1 and number == 0 else 0)
+        place = e.add(distance, constant(I64, number * scalar.nbytes))
+        elements = [e.at(one, number * column) for one in (k.scratch("b"), k.scratch("c"), out)]
+        k.call(helper, k.warp, pointer, place, lanes, constant(I32, k.index), *elements)
+    account(k, space, pointer, distance, count * scalar.nbytes)
     if k.has("d"):
-        k.write("d", e.load_lanes(out, INTEGERS[scalar.bits]))
+        target = instruction.operand("d")
+        for number, item in enumerate(target.items if isinstance(target, Vector) else (target,)):
+            assert item is not None
+            k.write_operand(item, e.load_lanes(e.at(out, number * column), INTEGERS[scalar.bits]), scalar.name)

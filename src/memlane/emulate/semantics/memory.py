@@ -182,17 +182,24 @@ def cvta(k: Lowering) -> None:
 
 @semantics(_SECTION + "isspacep")
 def isspacep(k: Lowering) -> None:
+    """The window of kernel parameters lies in that of global memory. Constant are the variables that the kernel names."""
     e, kind = k.e, vector(I64)
     space = k.slot_of("ss").partition("::")[0]
     address = k.read("a", "u64")
-    inside = {
-        name: e.icmp_unsigned("<", e.sub(address, constant(kind, start)), constant(kind, WINDOW_BYTES)) for name, start in WINDOWS.items()
-    }
     if space == "shared" and k.slot_of("ss") != "shared::cluster":
         return k.write("p", is_own_shared(k, address))
-    if space in inside:
-        return k.write("p", e.mask_of(inside[space]))
+
+    def within(start: Value, nbytes: int) -> Value:
+        return e.mask_of(e.icmp_unsigned("<", e.sub(address, start), constant(kind, nbytes)))
+
+    if space in WINDOWS:
+        return k.write("p", within(constant(kind, WINDOWS[space]), WINDOW_BYTES))
+    is_constant = constant(I32, 0)
+    for name, nbytes in k.frame.constants.items():
+        is_constant = e.or_(is_constant, within(k.symbol_address(name, 0), nbytes))
     if space == "const":
-        raise k.unsupported()
-    nowhere_else = e.not_(e.or_(e.or_(inside["shared"], inside["local"]), inside["param"]))
-    return k.write("p", e.mask_of(nowhere_else))
+        return k.write("p", is_constant)
+    elsewhere = is_constant
+    for name in ("shared", "local"):
+        elsewhere = e.or_(elsewhere, within(constant(kind, WINDOWS[name]), WINDOW_BYTES))
+    return k.write("p", e.not_(elsewhere))
