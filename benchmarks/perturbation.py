@@ -7,15 +7,21 @@ launch, registers and resident blocks from the assembled code. Where Nsight Comp
 under it, for the hit rate of the L1 cache. Launches of few warps have a median of their own: where one warp of 32 is all or most of
 the launch, a sample of it is no sample.
 
+The sizes of the examples are those that a reader wants to look at, so most launches last 5 to 10 us and leave the chip half empty. So each is
+launched once more with as much work as fills it many times over, where the shared loads of a matrix product, say, compete for the same
+issue slots as the probes around them. These rows have no reach, and medians of their own.
+
 Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers
-or fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.5 in the median (1.77 while all warps took their
-slices from one counter, and each probe voted and branched for itself), the transposes 1.3 to 2.5 instead of 3.5 to 8.2. The shared loads
-of the matrix product: with probes that reserve their places together 23 us instead of 26, no more, because two stores of 16 bytes a record
-kept the pipe of loads and stores busy; with one, 17 to 20 us, so 2.1 to 2.5. Through shared memory: slower, because the stage needs the
-same stores and more instructions. Far above 2.5 stay kernels that overlap their loads where the probe waits for each (csr_scalar,
-marching). One warp of 32: launches of 5 us end with their last warp, and that is one with probes, so 1.25 to 1.3 in the median, and less
-for those of 1,024 warps or more; 1.05 only for launches that last some 30 us. The hit rate of the L1 cache rises where a kernel has none,
-because the stores of records count as hits, and changes by less than 10 points elsewhere.
+or fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.4 in the median (1.77 while all warps took their
+slices from one counter, and each probe voted and branched for itself; 1.43 while each stored its record at once). The shared loads of the
+matrix product: 2.2, because a record is stored a window late and the next access no longer waits for that store, nor the probe for its
+registers (2.33 before that). Through shared memory: slower, because the stage needs the same stores and more instructions. Far above 2.5
+stay kernels that overlap their loads where the probe waits for each (csr_scalar, marching). One warp of 32: launches of 5 us end with
+their last warp, and that is one with probes, so 1.25 in the median; of that some 0.05 is the decision and the registers (a sample that
+takes no warp at all), and 0.05 the code of the second body. Large launches: every access 3 to 5 where a kernel keeps the pipe of loads and
+stores or the issue slots busy (matmul, the transposes, the copies), since some 14 instructions and a store stand around each access; one
+warp of 32 1.2, and 1.05 where memory is the limit. The hit rate of the L1 cache rises where a kernel has none, because the stores of
+records count as hits, and changes by less than 10 points elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -67,6 +73,18 @@ WAYS = {
 REACHES = {ALL: 2.5, SAMPLED: 1.05}
 """Of the median over all launches; that of every access holds for the shared loads of the matrix product too."""
 MATRIX_PRODUCT = "matmul"
+LARGE = "large"
+LARGE_SIZES = {
+    "copies": 1 << 22,
+    "histogram": 1 << 24,
+    "matmul": 1024,
+    "reduction": 1 << 26,
+    "spmv": 1 << 18,
+    "stencil": 256,
+    "transpose": 4096,
+}
+"""Arguments of the example scripts, but of the one that is meant for a single warp."""
+LARGE_ROUNDS = 7
 STAGED_TOO = (MATRIX_PRODUCT, "copies")
 """Examples that are traced with stages in shared memory too: one of long loops, one of short kernels."""
 MANY_WARPS = 32 * EVERY
@@ -86,12 +104,30 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}: {kernel_label(launch.kernel.title)}"
         try:
-            rows.extend(of_launch(case, launch, ways_of(name), options.quick, rates.of(number)))
+            reaches = {} if options.quick else {SHARED: REACHES[ALL]}
+            rows.extend(of_launch(case, launch, ways_of(name), 1 if options.quick else ROUNDS, rates.of(number), reaches))
         except Exception as error:
             rows.append(failed(case, f"{type(error).__name__}: {error}"))
 
     each_launch(example(name), example_arguments(name, options.quick), options.target, visit)
+    if name in LARGE_SIZES and options.target.startswith("cuda") and not options.quick:
+        rows += large(name, options.target)
     return [replace(row, note=f"{row.note}; {rates.unknown}") if rates.unknown and row.metric == TIME else row for row in rows]
+
+
+def large(name: str, target: str) -> list[Row]:
+    """All launches of one example with much to do."""
+    rows: list[Row] = []
+
+    def visit(number: int, launch: Launch) -> None:
+        case = f"{name} {number}, {LARGE}: {kernel_label(launch.kernel.title)}"
+        try:
+            rows.extend(of_launch(case, launch, [ALL, SAMPLED], LARGE_ROUNDS, (), {}))
+        except Exception as error:
+            rows.append(failed(case, f"{type(error).__name__}: {error}"))
+
+    each_launch(example(name), [str(LARGE_SIZES[name])], target, visit)
+    return rows
 
 
 def ways_of(name: str) -> list[str]:
@@ -143,9 +179,12 @@ def hit_rates(name: str, options: argparse.Namespace) -> HitRates:
     return HitRates(percent, each)
 
 
-def of_launch(case: str, launch: Launch, ways: Sequence[str], quick: bool, rates: Sequence[float]) -> list[Row]:
-    """For each way losses, and the ratio of times with what was changed besides. `rates`: as the hit rates of one launch."""
-    rounds, before = 1 if quick else ROUNDS, Snapshot(launch)
+def of_launch(
+    case: str, launch: Launch, ways: Sequence[str], rounds: int, rates: Sequence[float], reaches: Mapping[str, float]
+) -> list[Row]:
+    """For each way losses, and the ratio of times with what was changed besides. `rates`: as the hit rates of one launch; `reaches`: of the
+    ratio, for ways that have one."""
+    before = Snapshot(launch)
     plain, *probed = rehearsed(launch, [WAYS[way] for way in ways], None, rounds)
     rows = []
     warps = launch.blocks * launch.warps_per_block
@@ -166,8 +205,7 @@ def of_launch(case: str, launch: Launch, ways: Sequence[str], quick: bool, rates
         note = f"{rounds} rounds, 10 % to 90 %: {low:.2f} to {high:.2f}"
         lost = "the buffer was full" if made.lost else ""
         rows.append(Row(f"{case}, {way}", LOST, float(made.lost), "records", 0.0, peer={"records": records}, note=lost))
-        reach = REACHES[ALL] if way == SHARED and not quick else None
-        rows.append(Row(f"{case}, {way}", TIME, round(ratio, 3), "ratio", reach, peer=peer, note=note))
+        rows.append(Row(f"{case}, {way}", TIME, round(ratio, 3), "ratio", reaches.get(way), peer=peer, note=note))
     return rows
 
 
@@ -195,13 +233,15 @@ def _named(which: str, footprint: Footprint) -> dict[str, float]:
 
 
 def medians(rows: Sequence[Row], quick: bool) -> list[Row]:
-    """Over all launches of the examples, and over those of many warps."""
+    """Over all launches of the examples, over those of many warps among them, and over the large ones."""
     found = []
     for way, reach in REACHES.items():
-        timed = [row for row in rows if row.metric == TIME and row.case.endswith(f", {way}") and row.value is not None]
+        every = [row for row in rows if row.metric == TIME and row.case.endswith(f", {way}") and row.value is not None]
+        timed = [row for row in every if f", {LARGE}: " not in row.case]
         many = [row for row in timed if row.peer["warps"] >= MANY_WARPS]
         found += median_of(f"median of the examples, {way}", timed, None if quick else reach)
         found += median_of(f"median of the launches of {MANY_WARPS:,} warps or more, {way}", many, None)
+        found += median_of(f"median of the large launches, {way}", [row for row in every if row not in timed], None)
     return found
 
 
