@@ -7,8 +7,8 @@ launch, registers and resident blocks from the assembled code. Where Nsight Comp
 under it, for the hit rate of the L1 cache. Launches of few warps have a median of their own: where one warp of 32 is all or most of
 the launch, a sample of it is no sample.
 
-The sizes of the examples are those that a reader wants to look at, so most launches last 5 to 10 us and leave the chip half empty. So each is
-launched once more with as much work as fills it many times over, where the shared loads of a matrix product, say, compete for the same
+The sizes of the examples are those that a reader wants to look at, so most launches last 5 to 10 us and leave the chip half empty. So each
+is launched once more with as much work as fills it many times over, where the shared loads of a matrix product, say, compete for the same
 issue slots as the probes around them. These rows have no reach, and medians of their own.
 
 Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers
