@@ -247,6 +247,27 @@ PLANTED = (
         "contended-atomics",
     ),
     Case(
+        "atomics",
+        "warp_sums",
+        *FLAT,
+        lambda target, _: (target.zeros(1, "u4"), target.array(np.arange(16 * THREADS, dtype=np.uint32)), 16),
+        "contended-atomics",
+    ),
+    Case(
+        "atomics",
+        "best_of_warps",
+        *FLAT,
+        lambda target, _: (target.zeros(2, "u4"), target.array(np.arange(16 * THREADS, dtype=np.uint32)), 16),
+        "contended-atomics",
+    ),
+    Case(
+        "atomics",
+        "tickets",
+        *FLAT,
+        lambda target, _: (target.zeros(1, "i4"), target.zeros(16 * THREADS, "i4"), whole(target, 1 << 20, 16 * THREADS), 16),
+        "contended-atomics",
+    ),
+    Case(
         "local",
         "own_stack",
         *FLAT,

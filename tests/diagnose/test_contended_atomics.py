@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
+import pytest
 
 from memlane.diagnose import explain
+from memlane.record import Trace
 from tests.diagnose.made import accesses, counted, found, site, trace
 from tests.synthetic import counts
 
@@ -34,3 +39,45 @@ def test_shared_memory_is_this_finding_and_no_bank_conflict() -> None:
 def test_addresses_of_their_own_are_no_finding() -> None:
     assert explain(counts(counted(ATOMIC, 10, addresses=32))) == []
     assert explain(counts(counted(ATOMIC, 10, addresses=10.7))) == []  # three lanes at an address
+
+
+def one_lane_each(updates: int, lives: int, array: str = "u4[1]", op: str = "red.global.add.u32") -> Trace:
+    """One lane of each request updates the only argument's array, in two blocks of a warp."""
+    where = site(0, op, address_parameters=(0,))
+    entry = counted(where, updates, lanes=1, addresses=1, sectors=1, ideal_sectors=1)
+    each = min(updates // 2, 50)
+    return trace([accesses(where, 10, (2, 1, each), mask=1)], [entry], arguments=(array,), lives=lives)
+
+
+def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
+    """By hand: 2000 updates of one address in a launch of 4000 cycles keep it busy for half of the time; each but one waits for another."""
+    (one,) = found(one_lane_each(2000, 4000), "contended-atomics")
+    assert "each address of its array gets 2,000 updates or more from all warps; at a cycle for each that is 50% of the time" in str(one)
+    assert (one.transactions, one.ideal_transactions) == (2000, 1)
+    assert (one.cost_cycles, one.cost_measured) == (1999, False)
+
+
+def test_what_warps_wait_for_one_address_beyond_one_update() -> None:
+    made = one_lane_each(100, 200, op="atom.global.add.u32")
+    slow = replace(made, table=made.table.set_column(*_later(made, 484)))
+    (one,) = found(slow, "contended-atomics")
+    assert np.isclose(one.cost_cycles, 100 * (10 + 484 - 394))
+
+
+def _later(made: Trace, cycles: int) -> tuple[int, str, pa.Array]:
+    """The column of ends, that much later."""
+    position = made.table.schema.get_field_index("end")
+    return position, "end", pa.array(made.table["end"].to_numpy() + cycles, made.table.schema.field("end").type)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(one_lane_each(2000, 10_000), id="now and then"),
+        pytest.param(one_lane_each(2000, 4000, "u4[64]"), id="on many addresses"),
+        pytest.param(one_lane_each(2000, 4000, "0x7f0000000000"), id="on who knows how many"),
+        pytest.param(one_lane_each(2000, 4000, op="red.shared.add.u32"), id="in shared memory"),
+    ],
+)
+def test_an_address_that_is_not_busy(made: Trace) -> None:
+    assert found(made, "contended-atomics") == []

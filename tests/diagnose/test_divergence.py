@@ -30,3 +30,11 @@ def test_branches_that_hardly_diverge_or_cost_nothing_are_no_finding() -> None:
     assert found(trace([quick], [entry], [BRANCH]), "divergence") == []
     whole = counted(BEHIND, 80, sectors=4, ideal_sectors=4)
     assert found(trace([accesses(BEHIND, 1000, (1, 2, 40))], [whole], [BRANCH]), "divergence") == []
+
+
+def test_one_lane_that_updates_for_its_warp_keeps_nobody_waiting() -> None:
+    for lanes, mask, amount in ((1, 1, 0), (2, 3, 1)):
+        atomic = site(0, "atom.global.add.u32", line=8)
+        entry = counted(atomic, 80, lanes=lanes, addresses=lanes, sectors=1, ideal_sectors=1)
+        made = trace([accesses(atomic, 1000, (1, 2, 40), mask)], [entry], [BRANCH])
+        assert len(found(made, "divergence")) == amount

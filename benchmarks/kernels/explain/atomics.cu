@@ -28,3 +28,28 @@ __global__ void running_maximum(int* most, const int* in, int rounds) {
         atomicMax(most, value ^ i);  // planted
     }
 }
+
+__global__ void warp_sums(unsigned* sum, const unsigned* in, int rounds) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < rounds; k++) {
+        unsigned total = __reduce_add_sync(0xffffffff, in[k * gridDim.x * blockDim.x + i]);
+        if (threadIdx.x % 32 == 0) atomicAdd(sum, total);  // planted
+    }
+}
+
+__global__ void best_of_warps(unsigned* best, const unsigned* in, int rounds) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < rounds; k++) {
+        unsigned most = __reduce_max_sync(0xffffffff, in[k * gridDim.x * blockDim.x + i]);
+        if (threadIdx.x % 32 == 0) atomicMax(&best[k & 1], most ^ i);  // planted
+    }
+}
+
+__global__ void tickets(int* next, int* out, const int* in, int rounds) {
+    for (int k = 0; k < rounds; k++) {
+        int ticket = 0;
+        if (threadIdx.x % 32 == 0) ticket = atomicAdd(next, 1);  // planted
+        ticket = __shfl_sync(0xffffffff, ticket, 0);
+        out[32 * ticket + threadIdx.x % 32] = in[32 * ticket + threadIdx.x % 32] + 1;
+    }
+}

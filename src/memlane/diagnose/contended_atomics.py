@@ -1,4 +1,5 @@
-"""Atomics on one address: the lanes of a warp update the same address, and each update waits for the one before."""
+"""Atomics on one address: the lanes of a warp, or many warps with a lane each, update the same address, and each update waits for the one
+before."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.diagnose import cost
+from memlane.diagnose.busy_address import Busy, busy
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict
@@ -26,7 +28,12 @@ def is_contended(entry: SiteCounts) -> bool:
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     for entry in evidence.by_place.values():
-        if not is_contended(entry) or entry.requests < MIN_SHARE * evidence.requests:
+        if not is_contended(entry):
+            found = busy(evidence, entry)
+            if found is not None:
+                yield _of_warps(evidence, entry, found)
+            continue
+        if entry.requests < MIN_SHARE * evidence.requests:
             continue
         addresses = entry.addresses or 1
         site = entry.site
@@ -45,9 +52,29 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
+def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
+    each = found.updates / found.addresses
+    ideal = max(round(found.addresses), 1) * len(evidence.launches)
+    return Verdict(
+        site=entry.site,
+        unit="lanes",
+        transactions=max(entry.addresses or 0, ideal + 1),
+        ideal=ideal,
+        what=f"each address of its array gets {round(each):,} updates or more from all warps; at a cycle for each that is "
+        f"{found.share:.0%} of the time of the launch",
+        cause="updates of one address are made one after the other, whichever warp they come from",
+        remedy="Update it more seldom: add up over several turns, and over the block in shared memory, before one thread of the block "
+        "updates the address; or spread the updates over copies that are added up in the end.",
+        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
+        requests=entry.requests,
+        bytes_requested=entry.bytes,
+        numbers={"updates of an address": each, "share of the time that it is busy": found.share},
+    )
+
+
+def _cost(evidence: Evidence, entry: SiteCounts, beyond: float | None = None) -> Cost:
     """One cycle for each update beyond the first at an address, or what was measured beyond the latency of one update."""
-    excess = float(entry.lanes - (entry.addresses or 0))
+    excess = float(entry.lanes - (entry.addresses or 0)) if beyond is None else max(beyond, 0.0)
     net, chip = evidence.cycles(entry.site.place), evidence.chip
     if chip is None or not len(net):
         return Cost(excess, excess, None, f"one cycle for each update beyond the first; {cost.unknown(chip)}", measured=False)

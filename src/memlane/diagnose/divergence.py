@@ -24,7 +24,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     branches = _divergent(evidence.branches)
     by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
     for entry in evidence.by_place.values():
-        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_LANES:
+        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_LANES and not _speaks_for_all(entry):
             branch = _nearest(branches, entry)
             if branch is not None:
                 by_branch.setdefault((branch.file, branch.line), []).append(entry)
@@ -47,6 +47,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             **{"lanes per request": lanes, "divergent executions": float(branch.divergent), "executions": float(branch.executions)},
         )
         yield Verdict(**{**vars(verdict), "line": line})
+
+
+def _speaks_for_all(entry: SiteCounts) -> bool:
+    """Whether one lane updates something for its whole warp: the others have nothing to do in the meantime."""
+    return entry.site.is_atomic and entry.lanes == entry.requests
 
 
 def _divergent(branches: tuple[BranchCounts, ...]) -> dict[tuple[str, int], BranchCounts]:
