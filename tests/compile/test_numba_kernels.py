@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -193,3 +194,16 @@ def test_what_keeps_numba_from_compiling(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(config, "ENABLE_CUDASIM", 1)
     with pytest.raises(CompileError, match=r"^NUMBA_ENABLE_CUDASIM is set: Numba simulates kernels and compiles none; unset it$"):
         numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])")
+
+
+def test_a_numpy_that_numba_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_row_stack(*arguments: object, **options: object) -> None:
+        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+    monkeypatch.setattr(cuda, "compile_ptx", without_row_stack)
+    with pytest.raises(MissingDependency) as raised:
+        numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])")
+    assert str(raised.value) == (
+        f"compiling Numba kernels (numba-cuda {version('numba-cuda')} does not go with NumPy {np.__version__}: module 'numpy' has no attribute "
+        "'row_stack') needs packages that are not installed; install them with: pip install 'memlane[numba]'"
+    )

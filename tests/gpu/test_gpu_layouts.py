@@ -7,6 +7,7 @@ import pytest
 
 import memlane as ml
 from memlane.driver import Device
+from memlane.errors import MissingDependency
 from memlane.launch import Target
 from memlane.layout import BitLinear, Layout, Padded, RandomPermuteShift, RandomShift, RowMajor, Swizzle, XorSwizzle, count, pattern
 from tests.layout.families import a_few
@@ -41,7 +42,10 @@ def test_numba_functions_give_the_same_offsets(gpu: Device) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     known = a_few()
     # One module each: Numba keeps tables in constant memory, where all of them together have no room.
-    found = [offsets for one in known for offsets in numba_offsets(gpu, [one.layout])]
+    try:
+        found = [offsets for one in known for offsets in numba_offsets(gpu, [one.layout])]
+    except MissingDependency as missing:  # numba-cuda is there, beside a NumPy that it does not know
+        pytest.skip(str(missing))
     assert [str(one.layout) for one, offsets in zip(known, found, strict=True) if not np.array_equal(one.table, offsets)] == []
 
 

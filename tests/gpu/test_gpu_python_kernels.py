@@ -11,6 +11,7 @@ import pytest
 
 import memlane as ml
 from memlane.driver import Device
+from memlane.errors import MissingDependency
 from tests.compile.cases import Case
 from tests.compile.kept import kept
 
@@ -25,7 +26,7 @@ EACH = [pytest.param(kind, name, marks=getattr(pytest.mark, kind)) for kind, nam
 
 
 def case_of(kind: str, name: str) -> Case:
-    """Skips only where the front end is not installed. One that is and does not compile fails."""
+    """Skips only where the front end is not installed, or not with what it needs. One that is and does not compile fails."""
     found = kept(kind, name)
     if found is not None:
         return found
@@ -35,7 +36,10 @@ def case_of(kind: str, name: str) -> Case:
     pytest.importorskip({"numba": "numba_cuda", "triton": "triton"}[kind], reason=reason)
     cases = import_module(f"tests.compile.{kind}_cases").CASES
     assert set(cases) == set(NAMES[kind].split())
-    return cases[name]()
+    try:
+        return cases[name]()
+    except MissingDependency as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.mark.parametrize(("kind", "name"), EACH)

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -172,6 +173,10 @@ def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple
     except DynamicLibNotFoundError as cause:
         raise MissingDependency("compiling Numba kernels", "numba") from cause
     except (core.errors.NumbaError, TypeError, RuntimeError, AttributeError) as cause:
+        if isinstance(cause, AttributeError) and "module 'numpy' has no attribute" in str(cause):
+            # Not of the kernel, of which Numba would say so as an error of its own: numba-cuda 0.30 was written before NumPy 2.5.
+            beside = f"numba-cuda {version('numba-cuda')} does not go with NumPy {version('numpy')}: {cause}"
+            raise MissingDependency(f"compiling Numba kernels ({beside})", "numba") from cause
         raise CompileError(f"Numba does not compile {function.__name__}", str(cause)) from cause
     return str(text)
 
