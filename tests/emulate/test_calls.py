@@ -159,23 +159,32 @@ def test_warps_meet_at_the_barrier_of_a_function_called_from_two_places() -> Non
 @pytest.mark.parametrize(
     "layers", [Layers(counts=True, accesses=True), Layers(counts=True, accesses=True, clock=True)], ids=["counts", "clock"]
 )
-def test_accesses_of_a_called_function_are_counted_at_its_own_instructions(layers: Layers) -> None:
-    """They follow those of the kernel."""
-    module = parse(program(f"{SWAP} ret;", before=BARRIER), "test.ptx")
+def test_accesses_of_a_called_function_are_counted_where_it_is_inlined(layers: Layers) -> None:
+    target = emulator()
+    kernel = target.load(parse(program(f"{SWAP} {SWAP} ret;", before=BARRIER), "test.ptx"))["k"]
+    assert kernel.inlined.body is not None
+    instructions = list(kernel.inlined.body.instructions())
+    seen = observe(kernel[1, 64], target.zeros(64, np.uint64), layers=layers)
+    counted = [(instructions[index].name, int(row[0])) for index, row in sorted(seen.counts.items())]
+    assert counted == [("st.shared.u32", 2), ("ld.shared.u32", 2), ("st.global.u32", 2)] * 2
+    assert seen.thread_instructions == 64 * len(instructions)
+    assert seen.accesses is not None
+    assert set(seen.accesses["instruction"]) == set(seen.counts)
+
+
+def test_accesses_of_a_function_that_cannot_be_inlined_follow_those_of_the_kernel() -> None:
+    again = BARRIER.replace("    ret;", "    setp.eq.u32 %p1, %r3, 99; @%p1 call swap, (mine, other, where);\n    ret;")
+    module = parse(program(f"{SWAP} ret;", before=again.replace(".reg .b32 %r<4>;", ".reg .b32 %r<4>; .reg .pred %p<2>;")), "test.ptx")
     kernel = module.kernels["k"]
     (swap,) = called_functions(module, kernel)
     assert kernel.body is not None
     assert swap.body is not None
     instructions = [*kernel.body.instructions(), *swap.body.instructions()]
     target = emulator()
-    seen = observe(target.load(module)["k"][1, 64], target.zeros(64, np.uint64), layers=layers)
+    seen = observe(target.load(module)["k"][1, 64], target.zeros(64, np.uint64), layers=Layers(counts=True))
     counted = {instructions[index].name: int(row[0]) for index, row in seen.counts.items()}
     assert counted == {"st.shared.u32": 2, "ld.shared.u32": 2, "st.global.u32": 2}
-    kernel_count = len(list(kernel.body.instructions()))
-    assert min(seen.counts) >= kernel_count
-    assert seen.thread_instructions == 64 * len(instructions)
-    assert seen.accesses is not None
-    assert {instructions[index].name for index in seen.accesses["instruction"]} == set(counted)
+    assert min(seen.counts) >= len(list(kernel.body.instructions()))
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -245,8 +245,8 @@ def test_what_cannot_be_timed_is_listed_with_the_reason() -> None:
     body = REGISTERS + "ld.param.u64 %rd1, [p]; prefetch.global.L1 [%rd1]; ret;"
     skipped = trace(kernel(body, before=function)).skipped
     assert [(one.function, one.op, one.reason) for one in skipped] == [
-        ("f", "ld.global.u32", "called, not inlined"),
-        ("f", "st.global.u32", "called, not inlined"),
+        ("f", "ld.global.u32", "no kernel calls it"),
+        ("f", "st.global.u32", "no kernel calls it"),
         ("k", "prefetch.global.L1", "a prefetch returns nothing"),
     ]
     assert [one.kernels for one in skipped] == [(), (), ("k",)], "nobody calls f"

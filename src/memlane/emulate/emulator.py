@@ -161,8 +161,11 @@ class Emulator(Target):
     # -- running -----------------------------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
-        function = launch.kernel.function
-        compiled = compiled_kernel(launch.kernel.module, function, layers_for(launch.layers, launch.kernel.module, function), self.chip)
+        module, function = launch.kernel.module, launch.kernel.function
+        layers = layers_for(launch.layers, module, function)
+        if layers.counts:
+            module, function = launch.kernel.loaded.inlined, launch.kernel.inlined
+        compiled = compiled_kernel(module, function, layers, self.chip)
         handle = launch.kernel.loaded.handle
         assert isinstance(handle, Loaded)
         with self._running:

@@ -44,7 +44,7 @@ class Assembled:
         return Waiting(self.flow)
 
     def lines(self, kernel: str) -> tuple[int, ...]:
-        """The line of each instruction of a kernel in the text that was assembled."""
+        """The line of each instruction of a function in the text that was assembled."""
         return self._lines[kernel]
 
     @cached_property
@@ -76,6 +76,11 @@ class Assembled:
         found = {node: memory_access(self.flow.nodes[node]) for node in self.nodes(kernel, instruction)}
         return {node: access for node, access in found.items() if access is not None and access.space in _SPACES[space]}
 
+    def is_elsewhere(self, function: str) -> bool:
+        """Whether the assembler made code of a called function in the place of calls, where it does not tell one from another."""
+        lines = set(self._lines[function])
+        return function not in self.program.functions or any(name != function and line in lines for name, line in self._nodes)
+
     def check(self, kernel: str) -> None:
         """MemlaneError unless the assembled code has the kernel, with its table of PTX lines."""
         if kernel not in self.program.functions:
@@ -94,10 +99,10 @@ def is_like(site: Site, access: Access | None) -> bool:
 
 
 def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:
-    """By the PTX name of each kernel: the line of each of its instructions in the text of `print_module`."""
+    """By the PTX name of each function: the line of each of its instructions in the text of `print_module`."""
     printed = parse(print_module(module), module.name)
     lines: dict[str, tuple[int, ...]] = {}
-    for name, kernel in printed.kernels.items():
-        assert kernel.body is not None
-        lines[name] = tuple(one.span.line for one in kernel.body.instructions() if one.span is not None)
+    for name, function in printed.functions.items():
+        assert function.body is not None
+        lines[name] = tuple(one.span.line for one in function.body.instructions() if one.span is not None)
     return lines

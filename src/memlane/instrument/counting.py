@@ -1,9 +1,9 @@
 """The pass that makes kernels count what their memory accesses cost, for a GPU.
 
-Valid module in, valid module out. In front of every chosen access the active lanes compare their addresses (`transactions`), and one of
-them adds the result to the counters of the site, which the module variable `memlane_counts` points to. In front of every
-conditional branch the lanes are asked which way they go. The kernel computes what it did before, much more slowly: times of a
-counting kernel mean nothing. The emulator counts by itself and needs none of this.
+Valid module in, valid module out. What kernels call is first inlined into them (`memlane.ptx.inlining`). In front of every chosen access
+the active lanes compare their addresses (`transactions`), and one of them adds the result to the counters of the site, which the module
+variable `memlane_counts` points to. In front of every conditional branch the lanes are asked which way they go. The kernel computes what
+it did before, much more slowly: times of a counting kernel mean nothing. The emulator counts by itself and needs none of this.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
     check_countable(chip)
     _check_target(module)
     table = site_table(module)
+    module = table.module
     branches: list[Branch] = []
     kernels: dict[str, Function] = {}
     for kernel in module.kernels.values():

@@ -7,7 +7,8 @@ ways meet. The assembled code may do otherwise in three ways:
   there, such as those that leave the loop at different turns, meet at one access of the PTX and at two of the copies.
 - It has moved the access behind a branch, or put a condition on it, so that only lanes that need the value access memory.
 - It does not wait for all at a place where ways meet. Lanes wait at the `BSYNC` of a convergence barrier; before it they may come one
-  after another. A branch without a barrier around it is one that the assembler knows to be uniform.
+  after another. A branch without a barrier around it is one that the assembler knows to be uniform. Of a function that is called nobody
+  knows it, so behind such a branch in it the lanes may come back one after another.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ def is_guarded(instruction: Instruction) -> bool:
 
 
 class Grouping:
-    """The groups of lanes of one kernel."""
+    """The groups of lanes of one kernel, or of a function that it calls."""
 
-    def __init__(self, ptx: ControlFlow, sass: Flow, name: str) -> None:
+    def __init__(self, ptx: ControlFlow, sass: Flow, name: str, calling: dict[str, bool] | None = None) -> None:
+        """`calling`: of other functions, whether lanes that call them together may come back apart, as far as that is known."""
         self.ptx = ptx
         self.sass = sass
         self.name = name
+        self._calling = {} if calling is None else calling
 
     def apart(self, block: int, nodes: Collection[int]) -> Apart:
         """What is to be said of an access in a basic block of the PTX, of which the assembler made the instructions `nodes`."""
@@ -121,7 +124,7 @@ class Grouping:
             node = work.pop()
             if node not in reached:
                 reached.add(node)
-                work.extend(to for to in self.sass.successors[node] if self._rank.get(to, 0) > self._rank.get(node, 0))
+                work.extend(to for to in self.following(node) if self._rank.get(to, 0) > self._rank.get(node, 0))
         return end in reached
 
     @cached_property
@@ -129,7 +132,7 @@ class Grouping:
         """By instruction its place in reverse post-order."""
         entry = self.sass.entry(self.name)
         left: dict[int, None] = {}
-        seen, stack = {entry}, [(entry, iter(self.sass.successors[entry]))]
+        seen, stack = {entry}, [(entry, iter(self.following(entry)))]
         while stack:
             node, targets = stack[-1]
             to = next((to for to in targets if to not in seen), None)
@@ -138,7 +141,7 @@ class Grouping:
                 stack.pop()
             else:
                 seen.add(to)
-                stack.append((to, iter(self.sass.successors[to])))
+                stack.append((to, iter(self.following(to))))
         return {node: len(left) - place for place, node in enumerate(left)}
 
     @cached_property
@@ -154,6 +157,9 @@ class Grouping:
                     reached = self._before_joining(side, barriers)
                     found |= seen & reached
                     seen |= reached
+            if any(map(self._comes_apart, self._called(node))):
+                for behind in self.following(node):
+                    found |= self._before_joining(behind, barriers)
         return frozenset(found)
 
     def _before_joining(self, start: int, barriers: Collection[int]) -> set[int]:
@@ -164,10 +170,37 @@ class Grouping:
             node = work.pop()
             if node not in reached:
                 reached.add(node)
-                waits = self.sass.nodes[node].opcode == "BSYNC" and self.sass.function_of[node] == self.name
-                if not (waits and self._barrier(node) in barriers):
-                    work.extend(self.sass.successors[node])
+                if not (self.sass.nodes[node].opcode == "BSYNC" and self._barrier(node) in barriers):
+                    work.extend(self.following(node))
         return reached
+
+    def following(self, node: int) -> list[int]:
+        """The instructions of the function that follow one; behind a call of another function those behind its return."""
+        name = self.sass.function_of[node]
+        if self._called(node):
+            return [node + 1] if self.sass.function_of[node + 1] == name else []
+        return [to for to in self.sass.successors[node] if self.sass.function_of[to] == name]
+
+    def _called(self, node: int) -> set[str]:
+        """The other functions that an instruction calls."""
+        if self.sass.nodes[node].opcode != "CALL" or node + 1 == len(self.sass.nodes):
+            return set()
+        return {self.sass.function_of[to] for to in self.sass.successors[node]} - {self.sass.function_of[node]}
+
+    @cached_property
+    def _ends_apart(self) -> bool:
+        """Whether lanes that called the function together may come back one after another: nobody waits at its end."""
+        nodes = self.sass.nodes_of(self.name)
+        ends = [node for node in nodes if self.sass.nodes[node].opcode == "RET"]
+        jumps = (node for node in self._conditional if not _OF_THE_WARP.intersection(self.sass.nodes[node].modifiers))
+        alone = any(not self._barriers.get(node) for node in jumps)
+        return alone or len(ends) > 1 or any(end in self._unjoined or is_guarded(self.sass.nodes[end]) for end in ends)
+
+    def _comes_apart(self, name: str) -> bool:
+        if name not in self._calling:
+            self._calling[name] = True  # What calls itself is not looked into.
+            self._calling[name] = Grouping(self.ptx, self.sass, name, self._calling)._ends_apart
+        return self._calling[name]
 
     @cached_property
     def _barriers(self) -> dict[int, frozenset[int]]:
@@ -180,9 +213,9 @@ class Grouping:
             opcode, after = self.sass.nodes[node].opcode, held[node]
             if (number := self._barrier(node)) is not None:
                 after = after | {number} if opcode in ("BSSY", "BMOV") else after - {number}
-            for to in self.sass.successors[node]:
+            for to in self.following(node):
                 merged = held[to] & after if to in held else after
-                if self.sass.function_of[to] == self.name and merged != held.get(to):
+                if merged != held.get(to):
                     held[to] = merged
                     work.append(to)
         return held

@@ -17,21 +17,24 @@ is always a hint: what of it is kept in registers is the assembler's choice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
 from memlane.instrument.sites import site_table
 from memlane.instrument.tracing import Traced
-from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, registers_written
+from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, inline_calls, registers_written
 from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program, disassemble
 
 _COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH"})
 """What the lanes of a warp agree with on who accesses for all."""
 
+
+Calls = tuple[tuple[str, int], ...]
+"""The calls that lead to a function, each by who calls and the index of the instruction."""
 
 _JOINING = frozenset({"BSYNC", "WARPSYNC"})
 """Where lanes wait, which carries the line of the last instruction of one way and is executed by those of all."""
@@ -76,13 +79,18 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
     `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is no cubin, and
     MissingDependency.
     """
-    code = Assembled(module, _program(assembled))
+    functions, table = _Functions(Assembled(module, _program(assembled))), site_table(module)
     verdicts: list[SiteExactness] = []
-    for name, known in site_table(module).of_kernel.items():
-        sites = {index: site for index, site in known.items() if site.is_counted}
-        if sites:
-            code.check(name)
-            verdicts.extend(_Kernel(code, module.kernels[name], sites).verdicts())
+    for name, known in table.of_kernel.items():
+        by_place: dict[tuple[str, Calls], dict[int, Site]] = {}
+        for index, site in known.items():
+            if site.is_counted:
+                origin = table.inlined.origin(name, index)
+                by_place.setdefault((origin.function, origin.calls), {})[origin.instruction] = site
+        if by_place:
+            functions.code.check(name)
+        for (function, calls), sites in by_place.items():
+            verdicts.extend(functions.verdicts(function, calls, sites))
     return tuple(sorted(verdicts, key=lambda verdict: verdict.site))
 
 
@@ -93,11 +101,14 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
     `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
     """
     before, after = Assembled(module, _program(original)), Assembled(traced.module, _program(assembled))
-    found = []
+    inlined, found = inline_calls(module), []
     for kernel, positions in traced.positions.items():
         for number, position in positions.items():
             site = traced.sites[number]
-            was = _described(before.accesses(kernel, site.instruction, site.space).values())
+            origin = inlined.origin(kernel, site.instruction)
+            if origin.calls and before.is_elsewhere(origin.function):
+                continue
+            was = _described(before.accesses(origin.function, origin.instruction, site.space).values())
             now = _described(after.accesses(kernel, position, site.space).values())
             if site.op.startswith("wgmma"):
                 shares = [_waited_products(code, kernel) for code in (before, after)]
@@ -130,15 +141,66 @@ def _waited_products(code: Assembled, kernel: str) -> Fraction:
     return Fraction(waited, max(1, len(products)))
 
 
-class _Kernel:
-    """The sites of one kernel."""
+class _Functions:
+    """The functions of a module, kernels and what they call, in its assembled code."""
 
-    def __init__(self, code: Assembled, kernel: Function, sites: Mapping[int, Site]) -> None:
+    def __init__(self, code: Assembled) -> None:
+        self.code = code
+        self._groupings: dict[str, tuple[Grouping, Mapping[int, int], frozenset[int]]] = {}
+        self._coming_apart: dict[str, bool] = {}
+
+    def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
+        """Of the sites of a function, by index, that it has where these calls lead to it."""
+        if calls and self.code.is_elsewhere(name):
+            reason = "ptxas inlined the function, and does not tell the accesses of its calls apart"
+            return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
+        callees = [*(caller for caller, _ in calls[1:]), name][: len(calls)]
+        apart = [self._called_apart(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
+        reasons = [one for one in apart if one.reason]
+        return [_less_exact(verdict, reasons) for verdict in self._function(name, sites).verdicts()]
+
+    def _called_apart(self, caller: str, index: int, callee: str) -> Apart:
+        """Why the lanes that come to a call may come in other groups, or another number of times, in the assembled code."""
+        flow = self.code.flow
+        nodes = [node for node in self.code.nodes(caller, index) if flow.nodes[node].opcode == "CALL"]
+        return self._function(caller, {}).called_apart(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
+
+    def _function(self, name: str, sites: Mapping[int, Site]) -> _Kernel:
+        function = self.code.module.functions[name]
+        if name not in self._groupings:
+            flow, block, looping = _blocks(function)
+            self._groupings[name] = Grouping(flow, self.code.flow, name, self._coming_apart), block, looping
+        return _Kernel(self.code, function, sites, *self._groupings[name])
+
+
+def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactness:
+    """The verdict on an access of a function whose calls are not the same in the assembled code."""
+    if not reasons or verdict.verdict == MERGED:
+        return verdict
+    if_full = all(one.unless_full for one in reasons)
+    if verdict.verdict == EXACT:
+        return replace(verdict, verdict=HINT, reason=f"of its call: {reasons[0].reason}", exact_if_full=if_full)
+    return replace(verdict, exact_if_full=verdict.exact_if_full and if_full)
+
+
+class _Kernel:
+    """The sites of one kernel, or of a function that it calls."""
+
+    def __init__(
+        self,
+        code: Assembled,
+        kernel: Function,
+        sites: Mapping[int, Site],
+        grouping: Grouping,
+        block: Mapping[int, int],
+        looping: frozenset[int],
+    ) -> None:
+        """`block`: by index of an instruction its basic block in the PTX; `looping`: the indices of those in a loop."""
         self.code = code
         self.name = kernel.name
         self.sites = sites
-        flow, self.block, self.looping = _blocks(kernel)
-        self.grouping = Grouping(flow, code.flow, kernel.name)
+        self.grouping, self.block, self.looping = grouping, block, looping
+        flow = grouping.ptx
         self.guarded = {index for index, one in enumerate(kernel.body.instructions()) if one.guard is not None} if kernel.body else set()
         ends = {block.index for block in flow.blocks if len(flow.successors[block.index]) > 1}
         lines = code.lines(kernel.name)
@@ -169,6 +231,15 @@ class _Kernel:
             found.append(SiteExactness(site.id, verdict, apart.reason, own, _listed(own), exact_if_full=apart.unless_full))
         return found
 
+    def called_apart(self, index: int, calls: Collection[int]) -> Apart:
+        """What is to be said of a call, of which the assembler made these."""
+        if not calls:
+            return Apart("ptxas made no such call")
+        # What prepares a call may stand in front of the branch that decides on it: it tells of a block nothing that others would not.
+        is_last = self.last[self.block[index]] == index
+        reason = ("" if is_last else self._moved(index, calls)) or self._narrowed(index, calls)
+        return Apart(reason) if reason else self.grouping.apart(self.block[index], calls)
+
     def _reason(self, index: int, site: Site) -> str:
         made = self.made[index]
         if site.space == "local":
@@ -190,7 +261,7 @@ class _Kernel:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
         return self._moved(index, made) or self._narrowed(index, made)
 
-    def _narrowed(self, index: int, made: Mapping[int, Access]) -> str:
+    def _narrowed(self, index: int, made: Collection[int]) -> str:
         """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
         block = self.block[index]
         if any(self.grouping.is_moved_behind(block, node, self.branches) for node in made):
@@ -202,16 +273,16 @@ class _Kernel:
             return "ptxas put a condition on it, so that only lanes that need it access memory"
         return ""
 
-    def _moved(self, index: int, made: Mapping[int, Access]) -> str:
+    def _moved(self, index: int, made: Collection[int]) -> str:
         """Whether it is executed less often than its basic block: what else was made from the block repeats without it."""
         if index not in self.looping:
             return ""
         beside = {node for other, nodes in self.made.items() if self.block[other] == self.block[index] for node in nodes}
         last = self.code.nodes(self.name, self.last[self.block[index]])
         beside.update(node for node in last if self.code.flow.nodes[node].opcode not in _JOINING)
-        if any(self._repeats(node, avoiding=made) for node in beside - made.keys()):
+        if any(self._repeats(node, avoiding=made) for node in beside.difference(made)):
             return "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
-        if len(made) == 1 and not self._repeats(next(iter(made)), avoiding={}):
+        if len(made) == 1 and not self._repeats(next(iter(made)), avoiding=()):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
 
@@ -250,17 +321,17 @@ class _Kernel:
     def _alike(one: Site, other: Site) -> bool:
         return (one.kind, one.space, one.nbytes) == (other.kind, other.space, other.nbytes)
 
-    def _repeats(self, node: int, avoiding: Mapping[int, Access]) -> bool:
+    def _repeats(self, node: int, avoiding: Collection[int]) -> bool:
         """Whether control can come back to an instruction without passing one of others."""
         seen: set[int] = set(avoiding)
-        work = [*self.code.flow.successors[node]]
+        work = self.grouping.following(node)
         while work:
             one = work.pop()
             if one == node:
                 return True
-            if one not in seen and self.code.flow.function_of[one] == self.name:
+            if one not in seen:
                 seen.add(one)
-                work.extend(self.code.flow.successors[one])
+                work.extend(self.grouping.following(one))
         return False
 
 

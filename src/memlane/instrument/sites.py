@@ -11,21 +11,26 @@ from memlane.instrument.waits import is_bulk, is_product, space_of, wait_of
 from memlane.ptx import (
     ControlFlow,
     Function,
+    Inlined,
     Instruction,
     Liveness,
     Location,
     MemoryAccess,
     Module,
     Operand,
+    Origin,
     Pair,
     Register,
+    addressed_functions,
     called_functions,
+    called_name,
     flatten_scopes,
+    inline_calls,
     memory_access,
     overwrites,
     registers_read,
 )
-from memlane.record import Site, Skipped
+from memlane.record import Call, Site, Skipped
 
 _KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
 _OPCODES = {"ldmatrix": "load", "stmatrix": "store", "suld": "load", "sust": "store", "sured": "reduction"}
@@ -53,30 +58,42 @@ class SiteTable:
 
     sites: tuple[Site, ...]
     of_kernel: Mapping[str, Mapping[int, Site]]
-    """By the PTX name of the kernel and the index of the instruction among its instructions."""
+    """By the PTX name of the kernel and the index of the instruction among its instructions, in `module`."""
     skipped: tuple[Skipped, ...]
+    inlined: Inlined
+    """The module with the functions in its kernels that these call."""
+
+    @property
+    def module(self) -> Module:
+        """The module by whose kernels sites go."""
+        return self.inlined.module
 
 
 def site_table(module: Module) -> SiteTable:
-    """The sites in the order of the text."""
+    """The sites in the order of the text, those of called functions once for each call."""
+    original, inlined = module, inline_calls(module)
+    module = inlined.module
     sites: list[Site] = []
     of_kernel: dict[str, dict[int, Site]] = {name: {} for name in module.kernels}
     skipped: list[Skipped] = []
-    reached_from = _kernels_of_functions(module)
+    reached_from, reached_before = _kernels_of_functions(module), _kernels_of_functions(original)
     for function in module.functions.values():
         assert function.body is not None
         live, origins, repeats = live_results(function), origins_of(function), repeating(function)
         for index, instruction in enumerate(function.body.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
+            if found and not function.is_entry:
+                found = _why_called(module, inlined, function)
             if isinstance(found, Site):
                 source = origins.get(index, Origins())
                 found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
+                found = replace(found, calls=_calls(original, inlined.origin(function.name, index)))
                 sites.append(found)
                 of_kernel[function.name][index] = found
-            elif found:
+            elif found and (function.name in reached_from or function.name not in reached_before):
                 file, line, _ = place_of(module, instruction)
                 skipped.append(Skipped(function.title, instruction.name, file, line, found, reached_from.get(function.name, ())))
-    return SiteTable(tuple(sites), of_kernel, tuple(skipped))
+    return SiteTable(tuple(sites), of_kernel, tuple(skipped), inlined)
 
 
 def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
@@ -108,6 +125,31 @@ def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
+def _why_called(module: Module, inlined: Inlined, function: Function) -> str:
+    """Why the accesses of a function are no sites."""
+    if function.name in inlined.left:
+        return f"called, not inlined: {inlined.left[function.name]}"
+    if any(one.name == function.name for one in addressed_functions(module)):
+        return "called through a pointer"
+    called = any(called_name(one) == function.name for other in module.functions.values() for one in _instructions(other))
+    return "called by a function that is not inlined" if called else "no kernel calls it"
+
+
+def _calls(module: Module, origin: Origin) -> tuple[Call, ...]:
+    """The calls that lead to an instruction, the kernel's own first."""
+    names = [*(function for function, _ in origin.calls[1:]), origin.function]
+    found = []
+    for name, (caller, index) in zip(names, origin.calls, strict=True) if origin.calls else ():
+        file, line, _ = place_of(module, tuple(_instructions(module.functions[caller]))[index])
+        found.append(Call(module.functions[name].title, file, line))
+    return tuple(found)
+
+
+def _instructions(function: Function) -> Iterator[Instruction]:
+    assert function.body is not None
+    return function.body.instructions()
+
+
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
     """The site; or why an access is none; empty for an instruction that does not access memory, or accesses parameters."""
     wait, access = wait_of(instruction), memory_access(instruction)
@@ -125,8 +167,6 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
         return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
     if nbytes is None:
         return ""  # It asks for the shape of a texture, not for its data.
-    if not function.is_entry:
-        return "called, not inlined"
     if kind == "atomic" and not used:
         kind = "reduction"
     return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, space, nbytes)

@@ -7,7 +7,7 @@ Valid module in, valid module out. Around every chosen access
 where `schemes` knows what stands before and after, and `warp` how a record is written, how a warp gets its slice of the buffer when it
 enters the kernel, and how it closes it when it leaves. Where only some warps are traced, `halves` keeps the original body beside the
 instrumented one. Other instructions, their order, labels, line information and debug
-sections stay as they are.
+sections stay as they are; what kernels call is first inlined into them (`memlane.ptx.inlining`).
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     _check_target(module, options)
     scheme = SCHEMES[options.scheme]
     table, space = site_table(module), _space(module, options)
+    module = table.module
     kernels = [
         _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
         for index, kernel in enumerate(module.kernels.values())

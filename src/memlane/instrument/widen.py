@@ -44,6 +44,7 @@ def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
     `groups`: numbers of sites whose bytes lie side by side, in that order; each group in one basic block, with one base throughout.
     """
     table = site_table(module)
+    module = table.module
     kernels: dict[str, _WidenedKernel] = {}
     wanted = [[table.sites[number] for number in group] for group in groups]
     for name, sites in table.of_kernel.items():

@@ -14,7 +14,7 @@ from memlane.launch.arguments import pack
 from memlane.launch.cluster import check_cluster
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
-from memlane.ptx import Convention, Function, Module, is_cooperative
+from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -47,6 +47,14 @@ class LoadedModule(Mapping[str, "Kernel"]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.module.kernels)
+
+    @property
+    def inlined(self) -> Module:
+        """The module with the functions in its kernels that these call. By the instructions of these kernels sites and observations go."""
+        if "inlined" not in self.attached:
+            self.attached["inlined"] = inline_calls(self.module).module
+        found: Module = self.attached["inlined"]
+        return found
 
     def __len__(self) -> int:
         return len(self.module.kernels)
@@ -118,6 +126,11 @@ class Kernel:
     def name(self) -> str:
         """The name in PTX."""
         return self.function.name
+
+    @property
+    def inlined(self) -> Function:
+        """The kernel with the functions in it that it calls."""
+        return self.loaded.inlined.kernels[self.name]
 
     @property
     def title(self) -> str:

@@ -44,7 +44,7 @@ class Argument:
 class Observation:
     """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
 
-    Instructions are named by their index in `kernel.function.body.instructions()`. Those of the functions that the kernel calls
+    Instructions are named by their index in `kernel.inlined.body.instructions()`. Those of the functions that even this kernel calls
     (`ptx.called_functions`) follow, function by function; one whose text ends without a return has a `ret` more.
     """
 
@@ -58,7 +58,8 @@ class Observation:
     cycles: int | None = None
     """Modelled duration of the launch, where the clock layer ran."""
     thread_instructions: int | None = None
-    """PTX instructions executed by active lanes whose guard was true, where counts were taken."""
+    """PTX instructions executed by active lanes whose guard was true, where counts were taken; of a function that is inlined its calls and
+    returns are none."""
     reports: tuple[Report, ...] | None = None
     """What the checker found; None unless asked for."""
     examples: npt.NDArray[Any] | None = None

@@ -56,8 +56,8 @@ def _of_site(site: Site, fields: object) -> SiteCounts:
 
 def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCounts, ...]:
     """The conditional branches of `kernel` that were executed: by itself, or by a twin of it with probes, whose own do not count."""
-    ran = observation.launch.kernel.function
-    originals = [branch for _, branch in _branches(kernel.function)]
+    ran = observation.launch.kernel.inlined
+    originals = [branch for _, branch in _branches(kernel.inlined)]
     places: dict[int, tuple[int, ...]] = {}
     for index, number in _shared(_branches(ran), originals):
         places[number] = (*places.get(number, ()), index)

@@ -75,7 +75,7 @@ class ProbedModule:
     def _sites(self) -> Mapping[str, tuple[int, bool]]:
         sites = self.traced.sites
         originals = {name: [sites[number].instruction for number in numbers] for name, numbers in self.traced.positions.items()}
-        kernels = self.original.module.kernels
+        kernels = self.original.inlined.kernels
         return {name: (len(indices), any_in_loop(kernels[name], indices)) for name, indices in originals.items()}
 
     @property

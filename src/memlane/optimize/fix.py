@@ -19,6 +19,7 @@ from memlane.measure.memory import Snapshot
 from memlane.optimize.candidates import Seen, candidates, geometries
 from memlane.optimize.lanes import Examples, examples
 from memlane.optimize.relayout import Shared, relayout
+from memlane.ptx import inline_calls
 from memlane.record import Counts
 from memlane.rewrite import ArrayAccess, SharedArray, accesses_to_shared, find_array, shared_arrays
 from memlane.rewrite.arrays import static_bytes
@@ -253,10 +254,17 @@ class _Trials:
         found = accesses_to_shared(kernel.function, arrays).accesses
         return tuple(one for one in found if one.pointer.array.same_memory(array))
 
+    def _observed_as(self, kernel: Kernel, array: SharedArray) -> set[int]:
+        """By what indices counts and examples know the accesses: those in the kernel with the functions in it that it calls."""
+        own, origins = {one.index for one in self.accesses(kernel, array)}, inline_calls(kernel.module).origins.get(kernel.name)
+        if origins is None:
+            return own
+        return {index for index, origin in enumerate(origins) if not origin.calls and origin.instruction in own}
+
     def wavefronts(self, counts: Counts, kernel: Kernel, array: SharedArray) -> tuple[int, int]:
         """Those of the accesses to the array, and the least that would do. (In a kernel with the array laid out otherwise, its accesses are
         still the only ones whose address comes from where it begins.)"""
-        mine = {one.index for one in self.accesses(kernel, array)}
+        mine = self._observed_as(kernel, array)
         sites = [one for one in counts.sites if one.site.instruction in mine]
         return sum(one.wavefronts or 0 for one in sites), sum(one.ideal_wavefronts or 0 for one in sites)
 
@@ -267,7 +275,7 @@ class _Trials:
             self._examples, self._has_looked = examples(self.launch), True
         if self._examples is None:
             return []
-        mine = {one.index for one in self.accesses(self.launch.kernel, array)}
+        mine = self._observed_as(self.launch.kernel, array)
         excess = {one.site.instruction: one.conflicts or 0 for one in self.counts.sites}
         found = []
         for one in self._examples:

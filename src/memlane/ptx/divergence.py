@@ -20,14 +20,15 @@ _CARRIES = frozenset({"addc", "subc", "madc"})
 
 
 def diverging_branches(flow: ControlFlow) -> frozenset[int]:
-    """The blocks of a kernel at whose end the active lanes of a warp may go different ways; in doubt a block is among them.
+    """The blocks of a kernel, or of a function that it calls, at whose end the active lanes of a warp may go different ways; in doubt a
+    block is among them.
 
     A register may differ between lanes if it comes from one that does, from the number of a thread, from an atomic or an exchange between
     lanes; or if lanes that went two ways bring different values of it along to where they meet. What a load finds at one address is taken
     for the same in all lanes.
     """
     live = Liveness(flow)
-    parameters = frozenset(one.name for one in flow.function.params)
+    parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
     varying: set[str] = set()
     diverging: set[int] = set()
     while True:

@@ -11,6 +11,17 @@ WARP_LANES = 32
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call on the way from a kernel to an access."""
+
+    function: str
+    """The title of the function that is called."""
+    file: str
+    line: int
+    """Where it is called."""
+
+
+@dataclass(frozen=True)
 class Site:
     """One static memory instruction of one kernel."""
 
@@ -19,7 +30,8 @@ class Site:
     kernel: str
     """The kernel's title."""
     instruction: int
-    """Index of the instruction among the instructions of the original kernel, in the order of the text."""
+    """Index of the instruction among the instructions of the original kernel, with the functions in it that it calls, in the order of the
+    text."""
     file: str
     """Source file as the compiler names it; the PTX's name where there is no line information."""
     line: int
@@ -58,6 +70,9 @@ class Site:
 
     fallback: str = ""
     """Why its scheme is not that of the launch, where it could have been; empty otherwise."""
+    calls: tuple[Call, ...] = ()
+    """The calls through which the kernel comes to it, the kernel's own first; none where it stands in the kernel itself. An access of a
+    function is a site of its own for each way to call it."""
     shared_waits: tuple[str, ...] = ()
     """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
     scoreboard. The consumer then waits less."""
