@@ -10,6 +10,7 @@ import pytest
 
 from memlane.errors import BadAccess, PtxTypeError
 from memlane.ptx import parse
+from tests.emulate.checking import check
 from tests.emulate.running import emulator
 from tests.emulate.warpgroup import TILE_BYTES, Case, Layout, multiplied
 
@@ -119,3 +120,58 @@ def test_what_is_no_product(old: str, new: str, message: str) -> None:
     array = target.zeros(1 << 16, "u1")
     with pytest.raises(PtxTypeError, match=re.escape(message)):
         target.load(parse(text, "wrong.ptx"))["k"][1, 128](array, array, array, array, np.uint64(0), np.uint64(0), np.uint32(1))
+
+
+# -- the checker -----------------------------------------------------------------------------------------------------------------
+
+WAIT = "wgmma.wait_group.sync.aligned 0;"
+IN_REGISTERS = CASES["tf32"]
+
+
+def found(*changes: tuple[str, str], case: Case = SHORT) -> list[tuple[str, str, str]]:
+    """What the checker finds of the case with pieces of its text exchanged: kind, instruction, and where the other one is."""
+    text = case.text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    target = emulator()
+    image, array = target.zeros(TILE_BYTES, "u1"), target.zeros(1 << 16, "u1")
+    descriptors = [0 if layout is None else layout.descriptor for layout in (case.left, case.right)]
+    call = target.load(parse(text, "wgmma.ptx"))["k"][1, 128]
+    reports = check(call, array, image, array, array, *(np.uint64(one) for one in descriptors), np.uint32(1))
+    lines = text.splitlines()
+    return [(one.kind, one.who.op, lines[one.other.line - 1].strip() if one.other else "") for one in reports]
+
+
+def test_the_checker_has_nothing_to_say_of_products_that_are_waited_for() -> None:
+    closed = f"wgmma.commit_group.sync.aligned; {SHORT.line.strip()} wgmma.commit_group.sync.aligned;"
+    assert found() == []
+    assert found(("wgmma.commit_group.sync.aligned;", closed)) == []
+    assert found((WAIT, f"mov.b32 %w0, %a0; {WAIT}"), case=IN_REGISTERS) == [], "a product may read what others read"
+    assert found((WAIT, f"add.u64 %right, %right, 2; {WAIT}")) == [], "descriptors are taken when it begins"
+
+
+@pytest.mark.parametrize(
+    "change", [(WAIT, ""), (WAIT, WAIT.replace("0", "1")), ("wgmma.commit_group.sync.aligned;", ""), (WAIT, f"mov.b32 %w0, %d3; {WAIT}")]
+)
+def test_sums_that_are_used_before_the_wait_are_found(change: tuple[str, str]) -> None:
+    (report,) = {one[:1] + one[2:] for one in found(change)}
+    assert report == ("missing wait", SHORT.line.strip())
+
+
+def test_factors_that_are_written_before_the_wait_are_found() -> None:
+    assert found((WAIT, f"add.u32 %a3, %a3, 1; {WAIT}"), case=IN_REGISTERS) == [("missing wait", "add.u32", IN_REGISTERS.line.strip())]
+
+
+def test_groups_complete_in_their_order() -> None:
+    """Two groups with sums of their own, and a wait that lets the newer one go on."""
+    second = SHORT.line.strip().replace("{%d0, %d1, %d2, %d3}", "{%w0, %w1, %w2, %w3}")
+    both = f"wgmma.commit_group.sync.aligned;\n{second}\nwgmma.commit_group.sync.aligned;"
+    for touched, reports in (("%d0", []), ("%w0", [("missing wait", "mov.b32", second)])):
+        after = f"{WAIT.replace('0', '1')} mov.b32 %n, {touched}; {WAIT}"
+        assert found((WAIT, after), ("wgmma.commit_group.sync.aligned;", both)) == reports
+
+
+def test_operands_are_read_as_any_memory() -> None:
+    assert found(("bar.sync 0;", ""))[0][:2] in [("data race", NAME), ("data race", "st.shared.v4.b32")]
+    assert [one[:2] for one in found((f"%n, {TILE_BYTES // 2048};", "%n, 1;"))] == [("never written", NAME)]

@@ -31,12 +31,13 @@ class Report:
     """One thing that the checker found, at one line or between two. `str()` gives it as one paragraph."""
 
     kind: str
-    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier` or `mask`."""
+    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask` or `missing wait`."""
     kernel: str
     """The kernel's title."""
     who: Actor
     other: Actor | None
-    """Of a race the earlier access; of a barrier or a mask a thread that is not where it should be."""
+    """Of a race the earlier access; of a barrier or a mask a thread that is not where it should be; of a missing
+    wait what was to be waited for."""
     what: str
     """What happened the first time, in words."""
     remedy: str

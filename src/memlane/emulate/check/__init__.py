@@ -1,6 +1,6 @@
 """The checker: what a kernel does to memory and at its barriers that no kernel may do, found while it runs.
 
-Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regions, masks <- hooks; shadows, findings <- launch.
+Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regions, masks, products <- hooks; shadows, findings <- launch.
 
 records     what generated code and Python share
 stamps      the time of the checker, and who acted when
@@ -10,6 +10,7 @@ conflicts   two accesses to one word: ordered, or a data race
 cells       the history of each word, looked at and written by a whole access
 regions     which lanes of an access stay inside their allocation, in shared, global, local and generic memory
 masks       the masks of warp-synchronous instructions
+products    products of a warpgroup that are under way, and who touches their registers
 hooks       what the checker adds to the code of an instruction
 shadows     which bytes of each allocation were ever written, between launches
 launch      one launch: the memory that it checks with, and what came of it
@@ -34,6 +35,9 @@ can one with all but the last of several threads that touch different bytes of o
 acquires a flag is taken to have seen all that was released before the last release of that flag), so that a race can hide behind a flag
 that has nothing to do with it. Writes of the same value are no race. An asynchronous copy is taken to be complete at once; textures and
 surfaces are not looked at. Of a launch, the last 2^22 turns of warps are remembered.
+
+**Products of a warpgroup.** Their operands in shared memory are read as by any access, by the warp that comes by, when they are begun.
+Their registers are theirs until the group that they are committed to was waited for, exactly as that run went.
 
 **Barriers and masks.** A barrier of the whole block that threads have exited before, or that threads wait at in different places of the
 code; a `.sync` instruction executed by a lane that its mask leaves out, or by lanes that name each other in different masks.

@@ -17,6 +17,7 @@ from memlane.emulate.check.records import (
     EXITED_BARRIER,
     FOREIGN_MASK,
     MOST_WARPS,
+    NOT_AWAITED,
     NOT_STARTED,
     RACE_WITH_READ,
     RACE_WITH_WRITE,
@@ -121,6 +122,7 @@ class Findings:
             UNEQUAL_MASKS: self._unequal_masks,
             NOT_STARTED: self._not_started,
             ENDED: self._ended,
+            NOT_AWAITED: self._not_awaited,
         }
         return words[note.kind](note)
 
@@ -255,6 +257,10 @@ class Findings:
         what = f"{self._masked(note)}, but thread {note.other.thread}, which it names, gave another"
         return self._made("mask", note, what, "Give all lanes that exchange values the same mask.", other=True)
 
+    def _not_awaited(self, note: _Note) -> Report:
+        what = f"{_thread(note.who)} used a register of the product at {note.other.place} ({note.other.op}), which nothing has waited for"
+        return self._made("missing wait", note, f"{what} since", "Put wgmma.wait_group before it.", other=True)
+
     # -- names -----------------------------------------------------------------------------------------------------------------------
 
     def _size(self, space: str) -> int | None:
@@ -317,7 +323,7 @@ def _verb(instruction: Instruction, space: str) -> str:
     if effect == "copy":
         return "wrote" if space == "shared" else "read"
     if effect == "matrix":
-        return "read" if instruction.opcode == "ldmatrix" else "wrote"
+        return "read" if instruction.opcode in ("ldmatrix", "wgmma") else "wrote"
     return _VERBS.get(effect, "accessed")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, cluster_arrival, cluster_passed, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
+from memlane.emulate.check.products import await_groups, begin_product, close_group, is_product, touch
 from memlane.emulate.check.regions import checked
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import LANES, WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import note_stop
-from memlane.ptx import Instruction
+from memlane.ptx import Immediate, Instruction
 
 _STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
 
@@ -161,3 +162,29 @@ def check_masks(k: Lowering) -> None:
     if k.layers.check and k.has("mask"):
         k.e.store_lanes(k.read("mask", "b32"), k.scratch("masks", 128))
         k.call(inspect_masks, k.warp, k.scratch("masks", 128), k.active, constant(I32, k.index))
+
+
+def check_products(k: Lowering) -> None:
+    """`k.active` execute an instruction, which may touch registers of a product that is under way."""
+    one, products = k.instruction, k.products
+    if products is None or not products.bits:
+        return
+    touched = products.touched(one)
+    for bit, product in products.places.items():
+        if bit & touched & ~k.touched:
+            k.call(touch, k.warp, k.active, constant(I32, k.index), constant(I64, bit), constant(I32, product))
+    k.touched |= touched  # The next of its place need not be looked at, unless a product begins between.
+    if is_product(one):
+        k.touched = 0
+        k.call(begin_product, k.warp, constant(I64, products.own(one)))
+
+
+def check_groups(k: Lowering) -> None:
+    """A group of products is closed, or some are waited for."""
+    if not k.layers.check:
+        return
+    left = k.instruction.operand("n")
+    if k.instruction.has("commit_group"):
+        k.call(close_group, k.warp)
+    elif isinstance(left, Immediate):
+        k.call(await_groups, k.warp, constant(I32, left.value))

@@ -13,6 +13,8 @@ HASHED = 1 << 14
 of the two: that can hide a race and never invents one."""
 TURNS = 1 << 22
 """Stamps whose owner is remembered."""
+PRODUCT_GROUPS = 8
+"""Of products of a warpgroup, those that are told apart; older ones count with the last."""
 NOTES = 1 << 12
 """Different findings that one launch can have."""
 
@@ -29,7 +31,8 @@ NOTES = 1 << 12
     UNEQUAL_MASKS,
     NOT_STARTED,
     ENDED,
-) = range(1, 12)
+    NOT_AWAITED,
+) = range(1, 13)
 
 SAME_WARP, SAME_BLOCK, OTHER_BLOCK = range(3)
 APART_SHIFT = 4
@@ -117,13 +120,19 @@ WARP_STATE = np.dtype(
         ("fenced", "u4"),
         ("members", "u4"),
         ("cluster_limit", "u8"),
+        ("under_way", "u8"),
+        ("begun", "u8"),
+        ("groups", "u8", PRODUCT_GROUPS),
     ],
     align=True,
 )
 """`known[w]`: accesses of warp w up to this stamp happen before what this warp does now (its own: those of its other lanes). `limit`:
 entries below are ordered whoever of the block made them; `since`: entries from here on are of this turn of this warp. `acquired`: released
 flags up to this stamp were seen, `pending`: were read, but no fence came yet. `members` are the lanes that exist.
-`cluster_limit` is like `limit`, for all blocks of the cluster."""
+`cluster_limit` is like `limit`, for all blocks of the cluster.
+
+Of products of its warpgroup, by bits (see `products`): those `under_way`, those `begun` in no group as yet, and those of each group, the
+newest first."""
 
 STATE_BYTES = -(-(BLOCK_STATE.itemsize + MOST_WARPS * WARP_STATE.itemsize) // 64) * 64
 """The block's state and that of its warps."""

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 import llvmlite.ir as ir
 
 from memlane.chip import Chip
+from memlane.emulate.check.hooks import check_products
+from memlane.emulate.check.products import Products
 from memlane.emulate.code.build import I32, POINTER, Emit
 from memlane.emulate.code.jit import Code, fingerprint, translated
 from memlane.emulate.code.store import Entry, digest, keep, present_store
@@ -104,6 +106,8 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
 
 def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> Flow:
     flow = k.flow = Flow(k, body.places, needed)
+    if k.layers.check:
+        k.products = Products.of((step.index, step.instruction) for place in body.places for step in place.steps)
     for place in body.places:
         flow.begin(place)
         for step in place.steps:
@@ -119,5 +123,6 @@ def _write_step(k: Lowering, step: Step) -> None:
         raise UnsupportedPtx(f"the emulator does not model {step.instruction.name}", step.instruction.span)
     k.begin(step)
     k.flow.count_executions(step)
+    check_products(k)
     write(k)
     k.end(step)

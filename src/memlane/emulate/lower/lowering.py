@@ -25,6 +25,7 @@ from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
 
 if TYPE_CHECKING:
+    from memlane.emulate.check.products import Products
     from memlane.emulate.lower.flow import Flow
 
 
@@ -81,6 +82,10 @@ class Lowering:
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
+        self.products: Products | None = None
+        """With the checker: the asynchronous products of the kernel."""
+        self.touched = 0
+        """Those whose registers an instruction of this place has touched since the last of them began."""
         self.scoreboard = Scoreboard(self, chip, registers.ready_offsets) if layers.clock else None
 
     # -- the current place and instruction -------------------------------------------------------------------------------------
@@ -90,6 +95,7 @@ class Lowering:
         self.mask = self.active = mask
         self._values.clear()
         self._changed.clear()
+        self.touched = 0
         if self.scoreboard is not None:
             self.scoreboard.begin_place()
 

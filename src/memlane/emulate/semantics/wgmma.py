@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from memlane.emulate.check.hooks import check_access
+from memlane.emulate.check.hooks import check_access, check_groups
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.lower.lowering import Lowering
@@ -33,7 +33,8 @@ _FACTORS = {
 
 @semantics(_SECTION + "wgmma-fence", _SECTION + "wgmma-commit-group", _SECTION + "wgmma-wait-group")
 def order(k: Lowering) -> None:
-    """Every product is complete already."""
+    """Every product is complete already; the checker remembers which are not on a GPU."""
+    check_groups(k)
 
 
 @semantics(_SECTION + "wgmma-mma-async")
