@@ -272,3 +272,37 @@ def run_multicast(target: Target, case: Case, blocks: int, mask: int) -> npt.NDA
     kernel = target.load(multicast_program(blocks))["share"]
     kernel[blocks, THREADS, target.default_stream, nbytes](tiles, out, nbytes, mask, *reversed(case.at))
     return out.numpy()
+
+
+COPIED = f"""{HEAD}
+.visible .entry copied(.param .align 64 .b8 map[128], .param .u64 room, .param .s32 at_x, .param .s32 at_y) {{
+    .reg .pred q; .reg .b32 x, y, z; .reg .b64 m, g, v;
+    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b64 full;
+    ld.param.u64 g, [room]; ld.param.s32 x, [at_x]; ld.param.s32 y, [at_y]; add.s32 z, y, 8;
+    mov.b64 m, map; cvta.param.u64 m, m;
+    prefetch.tensormap [m];
+    {" ".join(f"ld.param.b64 v, [map+{at}]; st.global.b64 [g+{at}], v;" for at in range(0, 128, 8))}
+    fence.proxy.tensormap::generic.release.gpu;
+    fence.proxy.tensormap::generic.acquire.gpu [g], 128;
+    cp.async.bulk.prefetch.tensor.2d.L2.global [g, {{x, y}}];
+    mbarrier.init.shared.b64 [full], 1;
+    fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 1024;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [g, {{x, y}}], [full];
+again:
+    mbarrier.try_wait.parity.shared.b64 q, [full], 0;
+    @!q bra again;
+    cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [m, {{x, y}}], [tile];
+    cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [g, {{x, z}}], [tile];
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+}}""".replace(".version 8.0", ".version 8.3")
+"""One thread copies a tensor map to global memory and uses both: it doubles a box of 8 by 32 floats, and copies it to the one below."""
+
+
+def run_copied(target: Target, case: Case) -> npt.NDArray[np.float32]:
+    """The array afterwards."""
+    array, room = target.array(case.host()), target.zeros(128, np.uint8)
+    target.load(parse(COPIED, "copied.ptx"))["copied"][1, 1](case.tensor_map(target, array), room, *reversed(case.at))
+    return array.numpy()

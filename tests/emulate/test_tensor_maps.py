@@ -21,6 +21,7 @@ from tests.emulate.tensor_boxes import (
     loaded_box,
     multicast_program,
     placed,
+    run_copied,
     run_load,
     run_multicast,
     run_store,
@@ -177,6 +178,14 @@ def test_the_checker_sees_what_a_box_reads_and_writes() -> None:
         kernel = target.load(load_program(2))["load"]
         found = kinds(check(kernel[1, THREADS, target.default_stream, 512], tiles, out, 512, 30, 12))
         assert any(kind.startswith("uninit") or "never" in kind for kind, _ in found) is wanted, found
+
+
+def test_a_kernel_may_copy_a_tensor_map_about() -> None:
+    case = Case((40, 64), (8, 32), (7, 20))
+    wanted = case.host()
+    wanted[15:23, 20:52] = wanted[7:15, 20:52]
+    wanted[7:15, 20:52] *= 2
+    assert np.array_equal(run_copied(emulator(), case), wanted)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -20,6 +20,7 @@ from tests.emulate.wide_atomics import (
     run_vector,
     run_wide,
     vector_program,
+    words_of,
 )
 
 COMBINED = {
@@ -36,13 +37,14 @@ COMBINED = {
 @pytest.mark.parametrize("threads", [1, 2])
 def test_each_element_of_a_vector_is_updated(threads: int) -> None:
     target = emulator(threads=threads)
-    for operation, vector, kind in VECTORS if threads == 1 else VECTORS[1:3]:
-        before, values, after, old = (as_float(kind, one) for one in run_vector(target, operation, vector, kind))
+    for names in VECTORS if threads == 1 else VECTORS[1:3]:
+        operation, _, kind = words_of(names[0])
+        before, values, after, old = (as_float(kind, one) for one in run_vector(target, *names))
         both = COMBINED[operation](COMBINED[operation](before, values[::2]), values[1::2])
-        assert np.array_equal(after, both), (operation, vector, kind)
+        assert np.array_equal(after, both), names
         # the other thread of the pair may come first
         first, second = old == before, old == COMBINED[operation](before, values[1::2])
-        assert (first | second).all(), (operation, vector, kind)
+        assert (first | second).all(), names
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -57,7 +59,7 @@ def test_sixteen_bytes_are_compared_and_exchanged_at_once(threads: int) -> None:
 def test_a_vector_lies_at_a_multiple_of_its_bytes() -> None:
     target = emulator()
     array = target.zeros(4 * THREADS, np.float32)
-    kernel = target.load(vector_program("add", "v4", "f32"))["k"]
+    kernel = target.load(vector_program(*VECTORS[1]))["k"]
     from_four = type(array)(target, array.address + 4, (2,), array.dtype, array)
     with pytest.raises(BadAccess, match=r"updated 16 bytes at 0x[0-9a-f]+4 .* which is not a multiple of 16"):
         kernel[1, THREADS](from_four, array, target.zeros(4 * THREADS, np.float32))
@@ -66,7 +68,7 @@ def test_a_vector_lies_at_a_multiple_of_its_bytes() -> None:
 def test_the_checker_takes_them_for_atomics() -> None:
     target = emulator()
     array, values = target.array(numbers("f32", 2 * THREADS, 1)), target.array(numbers("f32", 4 * THREADS, 2))
-    kernel = target.load(vector_program("add", "v4", "f32"))["k"]
+    kernel = target.load(vector_program(*VECTORS[1]))["k"]
     assert check(kernel[1, THREADS], array, values, target.zeros(4 * THREADS, np.float32)) == ()
 
 

@@ -12,19 +12,19 @@ from memlane.launch import Target
 from memlane.ptx import Module, parse
 
 THREADS = 64
-VECTORS = [
-    ("add", "v2", "f32"),
-    ("add", "v4", "f32"),
-    ("add", "v2", "f16"),
-    ("min", "v8", "f16"),
-    ("max", "v4", "f16"),
-    ("add", "v8", "bf16"),
-    ("max", "v2", "bf16"),
-    ("add", "v4", "f16x2"),
-    ("min", "v2", "f16x2"),
-    ("max", "v4", "bf16x2"),
-]
-"""Operation, vector and type of `atom.global` and `red.global`."""
+VECTORS = (
+    ("atom.global.add.v2.f32", "red.global.add.v2.f32"),
+    ("atom.global.add.v4.f32", "red.global.add.v4.f32"),
+    ("atom.global.add.noftz.v2.f16", "red.global.add.noftz.v2.f16"),
+    ("atom.global.min.noftz.v8.f16", "red.global.min.noftz.v8.f16"),
+    ("atom.global.max.noftz.v4.f16", "red.global.max.noftz.v4.f16"),
+    ("atom.global.add.noftz.v8.bf16", "red.global.add.noftz.v8.bf16"),
+    ("atom.global.max.noftz.v2.bf16", "red.global.max.noftz.v2.bf16"),
+    ("atom.global.add.noftz.v4.f16x2", "red.global.add.noftz.v4.f16x2"),
+    ("atom.global.min.noftz.v2.f16x2", "red.global.min.noftz.v2.f16x2"),
+    ("atom.global.max.noftz.v4.bf16x2", "red.global.max.noftz.v4.bf16x2"),
+)
+"""With and without the old value."""
 BULK = [
     ("add", "u32"),
     ("add", "s32"),
@@ -57,23 +57,26 @@ _NUMPY = {
 }
 
 
-def _count(vector: str) -> int:
-    return int(vector[1:])
+def words_of(name: str) -> tuple[str, int, str]:
+    """Operation, elements and type of an instruction."""
+    words = name.split(".")
+    return words[2], int(words[-2][1:]), words[-1]
 
 
-def row_bytes(vector: str, kind: str) -> int:
+def row_bytes(name: str) -> int:
     """Bytes of one vector."""
-    return _count(vector) * (4 if kind in ("f32", "f16x2", "bf16x2") else 2)
+    _, count, kind = words_of(name)
+    return count * (4 if kind in ("f32", "f16x2", "bf16x2") else 2)
 
 
 @cache
-def vector_program(operation: str, vector: str, kind: str) -> Module:
+def vector_program(atom: str, red: str) -> Module:
     """`k(array, values, old)`: thread i updates vector i / 2 of the array by vector i of the values, threads of odd number by `red`, the
     others by `atom`, whose old value they keep."""
-    width = 32 if row_bytes(vector, kind) // _count(vector) == 4 else 16
-    nbytes, count = row_bytes(vector, kind), _count(vector)
+    _, count, _ = words_of(atom)
+    nbytes = row_bytes(atom)
+    width = 8 * nbytes // count
     given, got = (", ".join(f"{letter}{number}" for number in range(count)) for letter in "vg")
-    suffix = f"{operation}{'' if kind == 'f32' else '.noftz'}.{vector}.{kind}"
     register, plain = f".b{width}", f"b{width}"
     loads = " ".join(f"ld.global.{plain} v{number}, [s+{number * width // 8}];" for number in range(count))
     stores = " ".join(f"st.global.{plain} [o+{number * width // 8}], g{number};" for number in range(count))
@@ -88,13 +91,13 @@ def vector_program(operation: str, vector: str, kind: str) -> Module:
     mad.wide.u32 a, h, {nbytes}, a; mad.wide.u32 s, t, {nbytes}, s; mad.wide.u32 o, t, {nbytes}, o;
     {loads}
     and.b32 h, t, 1; setp.ne.u32 p, h, 0;
-    @p red.global.{suffix} [a], {{{given}}};
+    @p {red} [a], {{{given}}};
     @p exit;
-    atom.global.{suffix} {{{got}}}, [a], {{{given}}};
+    {atom} {{{got}}}, [a], {{{given}}};
     {stores}
     ret;
 }}""",
-        f"{suffix}.ptx",
+        f"{atom}.ptx",
     )
 
 
@@ -127,12 +130,13 @@ def as_float(kind: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (values.astype(np.uint32) << 16).view(np.float32) if kind.startswith("bf16") else values.astype(np.float32)
 
 
-def run_vector(target: Target, operation: str, vector: str, kind: str) -> tuple[npt.NDArray[Any], ...]:
+def run_vector(target: Target, atom: str, red: str) -> tuple[npt.NDArray[Any], ...]:
     """The array and the values before, the array after, and the old values of even threads."""
-    per_row = row_bytes(vector, kind) // (4 if kind == "f32" else 2)
+    kind = words_of(atom)[2]
+    per_row = row_bytes(atom) // (4 if kind == "f32" else 2)
     before, values = numbers(kind, THREADS // 2 * per_row, 1), numbers(kind, THREADS * per_row, 2)
     array, old = target.array(before), target.zeros(THREADS * per_row, before.dtype)
-    target.load(vector_program(operation, vector, kind))["k"][1, THREADS](array, target.array(values), old)
+    target.load(vector_program(atom, red))["k"][1, THREADS](array, target.array(values), old)
     shape = (-1, per_row)
     return before.reshape(shape), values.reshape(shape), array.numpy().reshape(shape), old.numpy().reshape(shape)[::2]
 

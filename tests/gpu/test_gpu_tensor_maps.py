@@ -9,7 +9,7 @@ import pytest
 
 from memlane.driver import Device
 from memlane.launch import Target
-from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_load, run_multicast, run_store
+from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_copied, run_load, run_multicast, run_store
 
 pytestmark = pytest.mark.gpu
 
@@ -105,3 +105,8 @@ def test_what_l2_fetches_changes_nothing(gpu: Device, emulator: Target, promotio
 def test_one_fetch_fills_several_blocks_as_on_the_emulator(gpu: Device, emulator: Target, mask: int) -> None:
     case = Case((50, 48), (8, 32), (45, -3), swizzle="128B")
     assert np.array_equal(run_multicast(gpu, case, 4, mask), run_multicast(emulator, case, 4, mask))
+
+
+def test_a_kernel_may_copy_a_tensor_map_about(gpu: Device, emulator: Target) -> None:
+    case = Case((40, 64), (8, 32), (7, 20))
+    assert np.array_equal(run_copied(gpu, case), run_copied(emulator, case))

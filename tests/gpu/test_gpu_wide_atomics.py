@@ -19,9 +19,9 @@ def _needs_hopper(gpu: Device) -> None:
         pytest.skip("vectors of atomics need sm_90")
 
 
-@pytest.mark.parametrize(("operation", "vector", "kind"), VECTORS)
-def test_vectors(gpu: Device, emulator: Target, operation: str, vector: str, kind: str) -> None:
-    assert np.array_equal(run_vector(gpu, operation, vector, kind)[2], run_vector(emulator, operation, vector, kind)[2])
+@pytest.mark.parametrize(("atom", "red"), VECTORS)
+def test_vectors(gpu: Device, emulator: Target, atom: str, red: str) -> None:
+    assert np.array_equal(run_vector(gpu, atom, red)[2], run_vector(emulator, atom, red)[2])
 
 
 def test_sixteen_bytes(gpu: Device, emulator: Target) -> None:
