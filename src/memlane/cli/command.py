@@ -20,15 +20,15 @@ def _program(
     block: o.BlockShape = "",
     arg: o.KernelArguments = [],
     shared: o.SharedBytes = 0,
+    cluster: o.ClusterShape = "",
     define: o.Define = [],
     include: o.Include = [],
     std: o.Standard = "c++17",
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
 ) -> Program:
-    return Program(
-        source, arguments or (), CompileOptions(define, include, std, arch, instantiate), LaunchOptions(kernel, grid, block, arg, shared)
-    )
+    launch = LaunchOptions(kernel, grid, block, arg, shared, cluster)
+    return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate), launch)
 
 
 def runs_program(command: Callable[..., None]) -> Callable[..., None]:

@@ -32,6 +32,7 @@ Output = Annotated[
 KernelName = Annotated[str, typer.Option("--kernel", "-k", help="Kernel to launch, for a .cu or .ptx file.")]
 Grid = Annotated[str, typer.Option("--grid", help="Grid as X[,Y[,Z]].")]
 BlockShape = Annotated[str, typer.Option("--block", help="Block as X[,Y[,Z]].")]
+ClusterShape = Annotated[str, typer.Option("--cluster", help="Blocks of a cluster as X[,Y[,Z]], for a kernel that does not say so itself.")]
 KernelArguments = Annotated[
     list[str],
     typer.Option(

@@ -21,7 +21,8 @@ _PIPES = {
         "special": "S2R",
         "uniform special": "S2UR",
         "transcendental": "MUFU POPC FLO BREV I2F F2I F2F FRND FCHK",
-        "warp": "MATCH REDUX QSPC",
+        "warp": "MATCH REDUX",
+        "query": "QSPC",
     }.items()
     for opcode in opcodes.split()
 }
@@ -30,7 +31,7 @@ _PIPES = {
 _COUNTED = frozenset({"texture"})
 """Pipes that complete in order, so that the assembler counts: at most one outstanding means that all but the last are done."""
 
-_SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental"})
+_SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental", "query"})
 """Pipes that return results in order, so that the assembler gives a scoreboard to the last of several only."""
 
 _UNORDERED = -1
