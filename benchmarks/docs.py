@@ -57,6 +57,8 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "explain-h200": ("h200/explain", docs_explain.totals),
     "explain-kernels": ("h200/explain", docs_explain.kernels),
     "explain-cpu": ("cpu/explain", docs_explain.totals),
+    "explain-public-cpu": ("cpu/explain_public", docs_explain.public),
+    "explain-public-h200": ("h200/explain_public", docs_explain.public),
     "volume-claims": ("h200/volume", docs_labs.volume_claims),
     "volume-shapes": ("h200/volume", docs_labs.volume_shapes),
     "volume-correlations": ("h200/volume", docs_labs.volume_correlations),

@@ -122,7 +122,9 @@ def _multiply_back(target: Target, random: np.random.Generator) -> tuple[object,
 
 def _sparse(kernel: str, file: str, grid: int, block: int, arguments: Arguments, label: str, why: str) -> Public:
     wanted = (kernel,) if "<" in kernel else ()
-    return Public(SPARSE, f"csrc/cuda/{file}_cuda.cu", kernel.partition("<")[0], (grid,), (block,), arguments, label, why, instantiate=wanted)
+    return Public(
+        SPARSE, f"csrc/cuda/{file}_cuda.cu", kernel.partition("<")[0], (grid,), (block,), arguments, label, why, instantiate=wanted
+    )
 
 
 _SPARSE_CASES = (

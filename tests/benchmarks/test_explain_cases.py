@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import docs_explain
 import explain
+import explain_public
+import public_sources
 import pytest
 from explain_cases import CASES, CLEAN, PLANTED, Case
 from explain_public import CASES as PUBLIC
+from public_kernel import text_in
+from public_verdicts import BOTH, LABEL, TOOL, VERDICTS
 from tests.synthetic import transpose
 
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.diagnose import explain as find
+from memlane.errors import MemlaneError
 
 
 def test_every_finding_has_three_planted_kernels_and_half_are_frozen() -> None:
@@ -34,6 +43,51 @@ def test_names_are_unique_and_lines_are_marked() -> None:
 
 def test_labels_of_public_kernels_are_findings() -> None:
     assert {case.label for case in PUBLIC} <= {"", *(rule.id for rule in RULES)}
+    assert max(Counter(case.name for case in PUBLIC).values()) == 1
+    assert set(VERDICTS) <= {case.name for case in PUBLIC}
+    assert all(verdict.startswith((TOOL, BOTH, LABEL)) for verdict in VERDICTS.values())
+
+
+def test_the_table_of_public_kernels_says_who_is_right(found: Finding) -> None:
+    by_name = {case.name: case for case in PUBLIC}
+    clean, studied = by_name["cuda-samples: copy"], by_name["gpu-rodinia: Fan2"]
+    other = by_name["torch-cluster-1.6.3: grid_kernel<float>"]
+    rows = [
+        explain_public.judged(clean, Findings()),
+        explain_public.judged(studied, Findings([found] * 3)),
+        explain_public.judged(other, Findings([found])),
+    ]
+    rows += explain_public.totals(rows)
+    head, _, *lines = docs_explain.public({"rows": [row.as_json() for row in rows]}).splitlines()
+    assert head == "| kernel | label | agrees | found, by rank | right is |"
+    assert lines[0] == "| cuda-samples: copy | nothing | yes | nothing found |  |"
+    assert lines[1].startswith("| gpu-rodinia: Fan2 | uncoalesced-global | **no** | bank-conflict at line 10")
+    assert lines[1].endswith(f"; 1 more | {VERDICTS[studied.name]} |")
+    assert lines[2].endswith("| not studied yet |")
+    assert lines[3:] == ["| **all** | 33 % |  | 1 of 3 kernels |  |", "| **source distributions** | 0 % |  | 0 of 1 kernels |  |"]
+
+
+def test_kernels_in_python_files_keep_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "host.py"
+    first = 'first = """\n__global__ void k(int* p) { *p = %(n)d; }\n"""\n'
+    path.write_text(f'"""About k()."""\n{first}second = """__global__ void k(int* p) {{ *p = 7 % 4; }}"""\n')
+    text = text_in(path, "k", 0, {"n": 3})
+    assert text.splitlines()[2] == path.read_text().splitlines()[2].replace("%(n)d", "3")
+    assert text_in(path, "k", 1, None).splitlines()[4] == "__global__ void k(int* p) { *p = 7 % 4; }"
+    with pytest.raises(MemlaneError, match=r"has 2 texts with the kernel k, not 3"):
+        text_in(path, "k", 2, None)
+
+
+def test_only_sources_are_unpacked_and_nothing_outside(tmp_path: Path) -> None:
+    archive = tmp_path / "made.tar.gz"
+    with tarfile.open(archive, "w:gz") as files:
+        for name in ("made-1/csrc/a.cu", "made-1/README.md", "made-1/../../b.cu", "made-1/c.py"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            files.addfile(member, io.BytesIO(b"text"))
+    assert public_sources.unpack(archive, tmp_path / "folder") == 2
+    assert (tmp_path / "folder" / "csrc" / "a.cu").read_bytes() == b"text"
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["a.cu", "c.py", "made.tar.gz"]
 
 
 @pytest.fixture(scope="module")
