@@ -204,6 +204,7 @@ def test_a_numpy_that_numba_does_not_know(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(MissingDependency) as raised:
         numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])")
     assert str(raised.value) == (
-        f"compiling Numba kernels (numba-cuda {version('numba-cuda')} does not go with NumPy {np.__version__}: module 'numpy' has no attribute "
-        "'row_stack') needs packages that are not installed; install them with: pip install 'memlane[numba]'"
+        f"compiling Numba kernels (numba-cuda {version('numba-cuda')} does not go with NumPy {np.__version__}: "
+        "module 'numpy' has no attribute 'row_stack') needs packages that are not installed; "
+        "install them with: pip install 'memlane[numba]'"
     )
