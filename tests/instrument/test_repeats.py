@@ -6,6 +6,7 @@ import pytest
 
 from memlane.compile import cuda
 from memlane.instrument import site_table
+from tests.instrument.kernels import kernel
 
 SOURCE = """
 __global__ void k(int* out, const int* in, int n, int turns) {
@@ -36,3 +37,16 @@ def test_only_what_begins_anew_in_each_turn_repeats(body: str, repeats: bool) ->
     dependent = [one for one in loads if one.address_loads] or loads
     assert dependent
     assert {one.address_repeats for one in dependent} == {repeats}
+
+
+def test_a_long_chain_of_operations_on_one_register_is_soon_looked_through() -> None:
+    """Each reads what any of the others may have written: half a million ways from one to the next."""
+    chain = "mad.lo.u32 %i, %i, %i, 7;" * 700
+    found = site_table(
+        kernel(f"""
+        .reg .u32 %i, %v; .reg .u64 %a, %o; .reg .pred %q;
+        mov.u32 %i, %tid.x;
+        again: mul.wide.u32 %o, %i, 4; ld.param.u64 %a, [p]; add.u64 %a, %a, %o; ld.global.u32 %v, [%a]; {chain}
+        setp.lt.u32 %q, %i, 5; @%q bra again; st.global.u32 [%a], %v; ret;""")
+    )
+    assert {one.address_repeats for one in found.sites if one.kind == "load"} == {False}

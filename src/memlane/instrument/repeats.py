@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, registers_read, registers_written
 
@@ -70,7 +70,7 @@ def _begins_anew(
         one = instructions[index]
         if one.form.addresses and one.form.addresses.get("a") != "param":
             return False
-        behind[index] = tuple(index for name in registers_read(one) for index in writers.get(name, ()))
+        behind[index] = tuple(dict.fromkeys(index for name in registers_read(one) for index in writers.get(name, ())))
         work += behind[index]
     # What the outer loop does beside the inner one: it may set registers, but not count on from what they were.
     beside = {index for index in behind if block_of.get(index) in outer and block_of.get(index) not in inner}
@@ -85,23 +85,33 @@ def _begins_anew(
 
 
 def _cycles(edges: Edges) -> Iterable[set[int]]:
-    """The sets of nodes that reach each other."""
-    reached = {node: _reachable(node, edges) for node in edges}
-    left = {node for node, found in reached.items() if node in found}
-    while left:
-        node = left.pop()
-        cycle = {other for other in left if other in reached[node] and node in reached[other]} | {node}
-        left -= cycle
-        yield cycle
+    """The sets of nodes that reach each other: what is reached against the edges, from the node that a walk along them leaves last
+    (Kosaraju, as in Aho, Hopcroft and Ullman, "Data Structures and Algorithms", 1983)."""
+    walked: set[int] = set()
+    order = [node for start in edges for node in _post_order(start, edges, walked)]
+    against: dict[int, list[int]] = {node: [] for node in edges}
+    for node, targets in edges.items():
+        for target in targets:
+            against[target].append(node)
+    taken: set[int] = set()
+    for node in reversed(order):
+        cycle = set(_post_order(node, against, taken))
+        if len(cycle) > 1 or (node in edges[node] and cycle):
+            yield cycle
 
 
-def _reachable(start: int, edges: Edges) -> set[int]:
-    """Nodes to which at least one edge leads."""
-    found: set[int] = set()
-    work = list(edges[start])
+def _post_order(start: int, edges: Mapping[int, Sequence[int]], seen: set[int]) -> Iterator[int]:
+    """The nodes that a walk from `start` comes to without those `seen`, each behind those that it leads to."""
+    if start in seen:
+        return
+    seen.add(start)
+    work = [(start, iter(edges[start]))]
     while work:
-        node = work.pop()
-        if node not in found:
-            found.add(node)
-            work += edges[node]
-    return found
+        node, targets = work[-1]
+        following = next((target for target in targets if target not in seen), None)
+        if following is None:
+            work.pop()
+            yield node
+        else:
+            seen.add(following)
+            work.append((following, iter(edges[following])))
