@@ -1,12 +1,16 @@
 """What do the consumers of loads wait? The scheme `exposed`, on one warp and kernels whose overlap is known by construction.
 
 A chain of loads, each needing the one before; eight independent loads and then their sum; a load with arithmetic behind it, each operation
-needing the one before, of 0, 50 and 600 operations.
+needing the one before, of 0, 50 and 600 operations. And loops that fetch what their next turn needs, with so much arithmetic in a turn: one
+keeps the value that is in use and the next one in two registers and copies at the end of a turn, the other fetches into the register that
+it has just read.
 
 Prediction, for a GPU of today (the emulator's model has to agree): in the chain all but 60 cycles of each load are exposed (what stands
 between its clock read and its consumer). Of the eight loads together less than half is exposed of what they take one by one with a wait
 behind each. Behind 50 operations the load is exposed 100 to 400 cycles less than behind none; behind 600 for less than 60 cycles, which
-is the wait for a value that is there.
+is the wait for a value that is there. What was fetched a turn of 600 operations ahead is exposed for less than 60 cycles, copied or not; of
+what was fetched a turn of 50 operations ahead, 100 to 500 cycles are hidden (the turn, with the probes in it) and the rest is exposed, more
+than 60 cycles of each load.
 
 Whether it is known that the wait is what was timed, `proof.py` asks.
 """
@@ -68,6 +72,18 @@ def behind(operations: int) -> str:
     return "ld.global.u32 %v1, [%a];" + "mad.lo.u32 %i, %i, %i, 7;" * operations + "add.u32 %s, %i, %v1;"
 
 
+def ahead(operations: int, copied: bool) -> str:
+    """A loop that fetches a turn ahead, from another line each time, with so many operations in a turn."""
+    fetch, use = "ld.global.u32 %v{}, [%b];", "add.u32 %s, %s, %v1;"
+    begin, end = (fetch.format(2) + use, "mov.u32 %v1, %v2;") if copied else (use + fetch.format(1), "")
+    return f"""
+    mov.u64 %b, %a; {fetch.format(1)}
+again:
+    add.u64 %b, %b, {FAR}; {begin} {"mad.lo.u32 %i, %i, %i, 7;" * operations} {end}
+    add.u32 %n, %n, 1; setp.lt.u32 %q, %n, {STEPS}; @%q bra again;
+    add.u32 %s, %s, %v1; add.u32 %s, %s, %i;"""
+
+
 def recorded(body: str, options: argparse.Namespace, scheme: str = "exposed") -> Trace:
     """The loads of one warp, whose memory leads a chain from line to line."""
     where = target(options.target)
@@ -85,9 +101,19 @@ def cycles(trace_: Trace, name: str) -> float:
     return float(np.sum(table["end"].to_numpy() - table["start"].to_numpy()))
 
 
+def fetched(trace_: Trace, name: str) -> float:
+    """The same over the loads of the loop, the mean of one: `exposed`, or `hidden`, what is left of all its cycles."""
+    table = trace_.table
+    loop = table["site"].to_numpy() == table["site"].to_numpy().max()
+    exposed = table["exposed"].to_numpy().astype(np.int64)[loop]
+    every = (table["end"].to_numpy() - table["start"].to_numpy())[loop]
+    return float(np.mean(exposed if name == "exposed" else every - exposed))
+
+
 def waits(options: argparse.Namespace) -> list[Row]:
     """What was predicted of each kernel, and the numbers beside it."""
     chain, eight, apart = recorded(CHAIN, options), recorded(EIGHT, options), recorded(EIGHT, options, "dependent")
+    far, copied, near = (recorded(ahead(*one), options) for one in ((600, False), (600, True), (50, True)))
     none, fifty, many = (recorded(behind(operations), options) for operations in (0, 50, 600))
 
     def row(case: str, metric: str, value: float, reach: float, better: str, seen: Trace) -> Row:
@@ -101,6 +127,10 @@ def waits(options: argparse.Namespace) -> list[Row]:
         row("eight independent loads", "exposed, together", cycles(eight, "exposed"), cycles(apart, "all") / 2, "lower", eight),
         row("50 operations behind a load", "hidden by them", saved, 100, "higher", fifty),
         row("600 operations behind a load", "exposed", cycles(many, "exposed"), NOTHING, "lower", many),
+        row("fetched a turn of 600 ahead", "exposed, of a load", fetched(far, "exposed"), NOTHING, "lower", far),
+        row("the same, copied", "exposed, of a load", fetched(copied, "exposed"), NOTHING, "lower", copied),
+        row("fetched a turn of 50 ahead", "hidden, of a load", fetched(near, "hidden"), 100, "higher", near),
+        row("the same", "exposed, of a load", fetched(near, "exposed"), NOTHING, "higher", near),
     ]
 
 

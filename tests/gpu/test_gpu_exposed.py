@@ -99,3 +99,41 @@ def test_what_overlaps_is_missing_from_the_wait(gpu: Device) -> None:
     hidden = [int(one["cycles"][0] - one["exposed"][0]) for one in (bare, filled)]
     assert hidden[0] < NOTHING
     assert 100 < hidden[1] - hidden[0] < 400
+
+
+def ahead(operations: int, copied: bool) -> str:
+    """A loop that fetches what its next turn needs, from another line each time, with so many operations in a turn."""
+    begin = "ld.global.u32 %v2, [%b]; add.u32 %s, %s, %v1;" if copied else "add.u32 %s, %s, %v1; ld.global.u32 %v1, [%b];"
+    return f"""
+        mov.u64 %b, %a; ld.global.u32 %v1, [%b];
+    again:
+        add.u64 %b, %b, {FAR}; {begin} {"mad.lo.u32 %i, %i, %i, 7;" * operations} {"mov.u32 %v1, %v2;" if copied else ""}
+        add.u32 %n, %n, 1; setp.lt.u32 %q, %n, 12; @%q bra again;
+        add.u32 %s, %s, %v1; add.u32 %s, %s, %i;"""
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_what_is_fetched_a_turn_ahead_is_hidden_by_the_turn(gpu: Device, copied: bool) -> None:
+    """A turn of 1500 operations is longer than any load, one of 20 is shorter: then a part is exposed."""
+    memory = np.zeros(WORDS, np.uint32)
+    far, near = (loads(gpu, ahead(operations, copied), memory) for operations in (1500, 20))
+    for rows in (far, near):
+        assert np.bincount(rows["site"]).tolist() == [1, 12]
+    assert (far["exposed"][1:] < NOTHING).all()
+    hidden = (near["cycles"] - near["exposed"])[1:]
+    assert (hidden > 20 * 2).all()
+    assert (hidden < 500).all()
+    assert np.median(near["exposed"][1:]) > NOTHING, "the next turn comes before the value does"
+    assert (near["exposed"][1:] < near["cycles"][1:]).all()
+
+
+def test_a_sign_that_is_spread_is_not_read_before_the_wait(gpu: Device) -> None:
+    """Negative words as numbers of 64 bits, and the sum of their upper halves."""
+    body = """
+        .reg .u64 %w1; .reg .u32 %low, %high;
+        ld.global.s32 %w1, [%a]; mov.b64 {%low, %high}, %w1; sub.u32 %s, %s, %high; mad.lo.u32 %s, %low, 3, %s;"""
+    module = gpu.load(kernel(HEAD + body + TAIL, ".param .u64 out, .param .u64 from"))
+    out, values = gpu.zeros(32, "u4"), gpu.array(np.full(32, -5, np.int32))
+    recorded = trace(module["k"][1, 32], out, values, scheme="exposed", selection=Selection(kinds={"load"}))
+    assert [(site.scheme, site.completeness, site.evidence) for site in recorded.sites] == [("exposed", COMPLETE, PROVED)]
+    assert out.numpy().tolist() == [(1 - 15) % (1 << 32)] * 32
