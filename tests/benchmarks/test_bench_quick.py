@@ -98,3 +98,9 @@ def test_stalls(quick: Quick) -> None:
         "600 operations behind a load",
     ]
     assert all(row["holds"] for row in rows), rows
+
+
+def test_cluster_latency(quick: Quick) -> None:
+    rows = {row["case"]: row["value"] for row in quick("cluster_latency")}
+    assert len(rows) == 6
+    assert rows["load, generic, a neighbour's memory"] > 4 * rows["load, generic, the own memory"]
