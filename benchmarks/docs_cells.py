@@ -14,7 +14,8 @@ def number(value: float | None, unit: str = "") -> str:
     if value is None:
         return "not measured"
     if unit == "share" or unit == "%":
-        return f"{100 * value if unit == 'share' else value:.2g} %"
+        percent = 100 * value if unit == "share" else value
+        return f"{percent:.2g} %" if abs(percent) < 99.5 else f"{percent:.0f} %"
     text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 10_000 else f"{value:.4g}"
     return f"{text} {unit}".strip()
 
