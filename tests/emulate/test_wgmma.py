@@ -52,6 +52,14 @@ def test_integers_wrap_or_stop_at_their_limits() -> None:
     assert np.array_equal(limited, np.clip(exact, -(1 << 31), (1 << 31) - 1))
 
 
+@pytest.mark.parametrize("left", [None, Layout(64, K, 0, 512, 32)])
+def test_single_bits_are_counted(left: Layout | None) -> None:
+    rng, case = np.random.default_rng(6), Case(8, "s32", "b1", "b1", left, Layout(128, K, 0, 1024, 8192 + 64))
+    assert "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc" in case.line
+    a, b, c = rng.integers(0, 2, (64, 256)), rng.integers(0, 2, (256, 8)), rng.integers(-1000, 1000, (64, 8))
+    assert np.array_equal(multiplied(emulator(), case, a, b, c), a @ b + c)
+
+
 def test_sums_are_rounded_once_at_their_end() -> None:
     """2^24 + 1 + 1 needs both ones before it is rounded to f32; and random products are as near as one rounding leaves them."""
     a, b, c = np.zeros((64, 16)), np.zeros((16, 8)), np.full((64, 8), 2.0**24)

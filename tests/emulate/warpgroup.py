@@ -18,12 +18,14 @@ _CODES = {
     name: {sign * float(value): bits | (0x80 if sign < 0 else 0) for bits, value in eight_bits(name).items() for sign in (-1, 1)}
     for name in ("e4m3", "e5m2")
 }
-_DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+_DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32, "b1": 256}
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
 def encoded(matrix: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    """Elements as unsigned integers of their width."""
+    """Elements as unsigned integers of their width; single bits by words."""
+    if name == "b1":
+        return np.ascontiguousarray(np.packbits(matrix.astype(np.uint8), axis=1, bitorder="little")).view(np.uint32)
     if name == "f16":
         return matrix.astype(np.float16).view(np.uint16)
     if name == "bf16":
@@ -101,12 +103,12 @@ class Case:
         d = [f"%d{number}" for number in range(self.registers)]
         a = "{%a0, %a1, %a2, %a3}" if self.left is None else "%left"
         more = ""
-        if self.a not in ("s8", "u8"):
+        if self.a not in ("s8", "u8", "b1"):
             more = f", {self.signs[0]}, {self.signs[1]}"
         if self.a in ("f16", "bf16"):
             trans = [] if self.left is None else [int(not self.left.by_depth)]
             more += "".join(f", {one}" for one in (*trans, int(not self.right.by_depth)))
-        name = f"m64n{self.columns}k{self.depth}.{self.d}.{self.a}.{self.b}{'.satfinite' if self.satfinite else ''}"
+        name = f"m64n{self.columns}k{self.depth}.{self.d}.{self.a}.{self.b}{'.satfinite' * self.satfinite}{'.and.popc' * (self.a == 'b1')}"
         loads = "\n".join(f"ld.global.b32 {one}, [%start+{512 * number}];" for number, one in enumerate(d))
         stores = "\n".join(f"st.global.b32 [%out+{512 * number}], {one};" for number, one in enumerate(d))
         return f""".version 8.4

@@ -36,6 +36,8 @@ SWEEP = {
     "integers to their limits": replace(INTEGERS, satfinite=True),
     "two signed": Case(256, "s32", "s8", "s8", None, Layout(128, K, 0, 1024, 96)),
     "unsigned": Case(8, "s32", "u8", "u8", Layout(0, K, 1024, 128), Layout(64, K, 0, 512, 8192 + 32)),
+    "single bits": Case(16, "s32", "b1", "b1", Layout(32, K, 0, 256), Layout(0, K, 1024, 128, 8192)),
+    "single bits in registers": Case(256, "s32", "b1", "b1", None, Layout(128, K, 0, 1024, 64)),
     "tf32 in memory": Case(256, "f32", "tf32", "tf32", Layout(64, K, 0, 512), Layout(32, K, 0, 256, 8192)),
     "bf16 in memory": Case(104, "f32", "bf16", "bf16", Layout(128, MN, 0, 1024), Layout(32, MN, 256, 4096, 8192), signs=(-1, -1)),
     **{
@@ -56,7 +58,7 @@ def both(case: Case, gpu: Device, emulator: Target, *matrices: np.ndarray | None
 @pytest.mark.parametrize("name", SWEEP)
 def test_products_of_small_numbers_are_equal(name: str, gpu: Device, emulator: Target) -> None:
     case, rng = SWEEP[name], np.random.default_rng(3)
-    low, high, scale = {"u8": (0, 256, 1), "s8": (-128, 128, 1)}.get(case.a, (-4, 5, 2))
+    low, high, scale = {"u8": (0, 256, 1), "s8": (-128, 128, 1), "b1": (0, 2, 1)}.get(case.a, (-4, 5, 2))
     a, b = (
         rng.integers(low if case.a == one else 0, high, shape) / scale
         for one, shape in ((case.a, (64, case.depth)), (case.b, (case.depth, case.columns)))

@@ -42,6 +42,11 @@ _ROWS = 16
 _WIDE = ir.VectorType(I32, CHUNKS)
 
 
+def element_bits(name: str) -> int:
+    """Of what is multiplied at a time."""
+    return 32 if name == "b1" else BITS[name]
+
+
 @dataclass(frozen=True)
 class Operand:
     """A or B."""
@@ -67,7 +72,8 @@ class Product:
 
     @property
     def depth(self) -> int:
-        return 256 // BITS[self.a.type]
+        """In elements; single bits are taken 32 at a time, as whole words."""
+        return 256 // element_bits(self.a.type)
 
     @property
     def is_integer(self) -> bool:
@@ -182,7 +188,7 @@ def _fetch(
     """Eight lines of an operand from shared memory: for each depth a vector of them, every `step` vectors from `out` on."""
     places = chunk_addresses(e, operand.place, descriptor, block)
     memory = _inside(e, who, places)
-    bits = BITS[operand.type]
+    bits = element_bits(operand.type)
     packed = {8: I8, 16: I16, 32: I32}[bits]
     chunks = []
     for number in range(CHUNKS):
@@ -228,6 +234,8 @@ def _turned(e: Emit, rows: list[Value]) -> list[Value]:
 
 def _converted(e: Emit, bits: Value, name: str) -> Value:
     """Elements as f64, in which their products are exact, or as i32."""
+    if name == "b1":
+        return bits
     if name[0] in "us":
         return (e.sext if name[0] == "s" else e.zext)(bits, ir.VectorType(I32, bits.type.count))
     return e.fpext(widen(e, bits, name), ir.VectorType(F64, bits.type.count))
@@ -236,8 +244,8 @@ def _converted(e: Emit, bits: Value, name: str) -> Value:
 def _unpack(e: Emit, product: Product, registers: Value, out: Value) -> None:
     """A from four registers of each lane, laid out as `mma.sync` has them: as `_fetch` gives it."""
     kind, name = _vector(product), product.a.type
-    packed = 32 // BITS[name]
-    element = {8: I8, 16: I16, 32: I32}[BITS[name]]
+    packed = 32 // element_bits(name)
+    element = {8: I8, 16: I16, 32: I32}[element_bits(name)]
     for register in range(4):
         words = e.load(e.at(registers, 4 * LANES * register), typ=ir.VectorType(element, LANES * packed), align=4)
         for member in range(4):
@@ -270,7 +278,8 @@ def _multiply(e: Emit, product: Product, left: Value, right: Value, tile: Value,
             one = e.insert_element(ir.Constant(kind, ir.Undefined), factor, constant(I32, 0))
             spread = e.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(I32, LINES), None))
             if product.is_integer:
-                total.set(e.add(total.get(), e.mul(spread, line)))
+                one = e.popcount(e.and_(spread, line)) if product.a.type == "b1" else e.mul(spread, line)
+                total.set(e.add(total.get(), one))
             else:
                 total.set(e.intrinsic("fma", [spread, line, total.get()]))
     for row, (old, total) in enumerate(zip(kept, totals, strict=True)):

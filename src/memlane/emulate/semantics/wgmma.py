@@ -26,7 +26,7 @@ _MOST_REGISTERS = 128
 _FACTORS = {
     "f16": {"f16": "f16", "bf16": "", "e4m3": "e4m3 e5m2", "e5m2": "e4m3 e5m2"},
     "f32": {"f16": "f16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3 e5m2", "e5m2": "e4m3 e5m2"},
-    "s32": {"s8": "s8 u8", "u8": "s8 u8"},
+    "s32": {"s8": "s8 u8", "u8": "s8 u8", "b1": "b1"},
 }
 """By the types of D and of A: those that B may have."""
 
@@ -62,7 +62,7 @@ def _columns(k: Lowering) -> int:
     match = re.fullmatch(r"m64n(\d+)k(\d+)", k.slot_of("shape"))
     assert match is not None
     columns, depth = int(match[1]), int(match[2])
-    if depth != 256 // BITS[k.slot_of("atype")]:
+    if depth != 256 // BITS.get(k.slot_of("atype"), 1):
         raise _wrong(k, f"a depth of {depth} is none of {k.slot_of('atype')}")
     if k.slot_of("dtype") == "s32" and columns > 24 and columns % 16:
         raise _wrong(k, f"integers have no products of {columns} columns")
@@ -75,7 +75,7 @@ def _product(k: Lowering) -> Product:
         raise _wrong(k, f"there is no product of {a} and {b} in {d}")
     in_registers = isinstance(k.instruction.operand("a"), Vector)
     turned = {letter: _immediate(k, f"trans_{letter}", 0, (0, 1)) == 1 for letter in "ab"}
-    if any(turned.values()) and BITS[a] != 16:
+    if any(turned.values()) and BITS.get(a) != 16:
         raise _wrong(k, f"operands of {a} are K-major")
     signs = [_immediate(k, f"scale_{letter}", 1, (1, -1)) for letter in "ab"]
     left = "registers" if in_registers else "mn" if turned["a"] else "k"

@@ -58,6 +58,14 @@ OPS = (
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype              d, a, b, scale_d, scale_a, scale_b, trans_b")
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype              d, a, b, scale_d, scale_a, scale_b")
     .form("wgmma.mma_async.sync.aligned.shape.dtype.atype.btype{.satfinite}  d, a, b, scale_d")
+    .form(
+        "wgmma.mma_async.sync.aligned.shape.dtype.atype.btype.bitop.popc d, a, b, scale_d",
+        shape=" ".join(f"m64n{columns}k256" for columns in range(8, 257, 8)),
+        dtype="s32",
+        atype="b1",
+        btype="b1",
+        bitop="and",
+    )
     .where(shape=_WGMMA_SHAPES, dtype="f16 f32 s32", atype="f16 bf16 tf32 e4m3 e5m2 u8 s8", btype="f16 bf16 tf32 e4m3 e5m2 u8 s8"),
     op("wgmma.fence", manual=_GROUP + "wgmma-fence", effect="async").form("wgmma.fence.sync.aligned"),
     op("wgmma.commit_group", manual=_GROUP + "wgmma-commit-group", effect="async").form("wgmma.commit_group.sync.aligned"),
