@@ -9,6 +9,7 @@ import pytest
 
 from memlane.compile import CompiledPtx, cuda, cuda_to_ptx, toolkit
 from memlane.errors import CompileError, MissingDependency
+from memlane.launch.kernel import find_kernel
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -118,6 +119,13 @@ def test_a_module_knows_its_sources_names_and_lines() -> None:
     for store in stores:
         assert store.location is not None
         assert "// the store of particles" in path.read_text().splitlines()[store.location.line - 1]
+
+
+def test_a_kernel_answers_to_the_instantiation_that_was_asked_for() -> None:
+    source = "enum How { SUM, MAX };\ntemplate <class T, How H> __global__ void fold(T* p) { *p = H == SUM ? 1 : 2; }"
+    module = cuda(source, instantiate=["fold<float, SUM>", "fold<float, MAX>"])
+    first, second = (find_kernel(module, f"fold<float,{how}>") for how in ("SUM", "MAX"))
+    assert (first.title, second.title) == ("void fold<float, (How)0>(float*)", "void fold<float, (How)1>(float*)")
 
 
 def test_what_was_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,4 +67,5 @@ def cuda(
 def _module(compiled: CompiledPtx) -> Module:
     main = next(iter(compiled.sources))
     # Places in the PTX are not places in the program: whoever names one by the text that it lies in must not take the file's name for it.
-    return replace(parse(compiled.text, f"{main} (PTX)"), name=main, sources=dict(compiled.sources))
+    module = parse(compiled.text, f"{main} (PTX)")
+    return replace(module, name=main, sources=dict(compiled.sources), aliases=dict(compiled.instantiated))

@@ -66,6 +66,9 @@ def find_kernel(module: Module, name: str) -> Function:
     if name in kernels:
         return kernels[name]
     asked = _compact(name)
+    for alias, real in module.aliases.items():
+        if _compact(alias) == asked and real in kernels:
+            return kernels[real]
     titles = [kernel for kernel in kernels.values() if _compact(kernel.title) == asked]
     matches = titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
     if len(matches) == 1:

@@ -299,6 +299,8 @@ class Module:
     name: str = field(default="<ptx>", compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Text of the user's source files, by the name that `.file` gives them, where it is known; reports quote it."""
+    aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Names that somebody asked for kernels by, as `reduce<float, SUM>`, and the names that these have in the text."""
 
     @cached_property
     def functions(self) -> dict[str, Function]:
