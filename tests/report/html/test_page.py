@@ -332,6 +332,36 @@ def test_exposed_cycles_are_told_and_heat_is_of_what_was_waited_for() -> None:
     assert "exposed cycles" not in dict(data_of(root)["operations"][1]["facts"])
 
 
+def test_exposed_and_hidden_cycles_have_columns_where_they_are_known() -> None:
+    trace = half_exposed()
+    root = read(render_page(trace))
+    cycles = np.sort((trace.table["end"].to_numpy() - trace.table["start"].to_numpy())[trace.table["site"].to_numpy() == 0])
+    middle = (len(cycles) - 1) // 2  # nearest rank
+    first, *others = rows_of(root)
+    assert (first["exposed"], first["hidden"]) == (str(cycles[middle] // 2), str(np.sort(cycles - cycles // 2)[middle]))
+    assert {(row["exposed"], row["hidden"]) for row in others} == {("-", "-")}
+    bar = next(cell for cell in root.all("td", "waited"))
+    assert bar.attributes["style"] == f"--share:{(cycles // 2).sum() / cycles.sum():.3f}"
+    widths = {sum(int(cell.attributes.get("colspan", 1)) for cell in row.inside if isinstance(cell, Element)) for row in listing_rows(root)}
+    assert widths == {13}, "every row fills the table"
+    plain = read(render_page(transpose()))
+    assert not plain.all("td", "waited")
+    assert {
+        sum(int(one.attributes.get("colspan", 1)) for one in row.inside if isinstance(one, Element)) for row in listing_rows(plain)
+    } == {11}
+
+
+def listing_rows(root: Element) -> list[Element]:
+    return [row for table in root.all("table", "listing") for row in table.all("tr")]
+
+
+def test_why_a_load_was_not_followed_is_told_beside_its_distribution() -> None:
+    trace = half_exposed()
+    sites = [replace(one, fallback="too many", shared_waits=("0x0120 LDG.E",)) if one.id == 0 else one for one in trace.sites]
+    facts = dict(data_of(read(render_page(replace(trace, sites=tuple(sites)))))["operations"][0]["facts"])
+    assert (facts["not followed to its consumer"], facts["shares its wait with"]) == ("too many", "0x0120 LDG.E")
+
+
 def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
     columns = columns_of(read(render_page(half_exposed())))
     operation, cycles, exposed = (columns[f"0/access.{name}"] for name in ("operation", "cycles", "exposed"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from memlane.diagnose import explain
-from memlane.record import summarise
+from memlane.record import ACCESS_SCHEMA, summarise
 from memlane.report.html import counts_html, findings_html, trace_html
 from memlane.report.html.tables import MOST_ROWS
 from tests.report.html.reading import Element, read
@@ -23,6 +25,16 @@ def test_a_trace_has_a_row_for_each_line_and_operation() -> None:
     assert [dict(zip(head, row, strict=True))["p95"] for row in rows] == [str(entry.cycles_p95) for entry in summarise(trace)]
     assert rows[1] == ["transpose.cu:4", "st.global.f32", "naive", "20", "32 (4)", "-", "202", "204", "204", "10 %"]
     assert str(trace) in read(trace_html(trace)).text
+
+
+def test_a_trace_with_exposed_cycles_has_them_and_the_hidden_ones() -> None:
+    trace = transpose()
+    place, cycles = ACCESS_SCHEMA.get_field_index("exposed"), trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
+    exposed = pa.array((cycles - 7).astype("u4"), mask=trace.table["site"].to_numpy() != 0)
+    head, *rows = rows_of(trace_html(replace(trace, table=trace.table.set_column(place, ACCESS_SCHEMA.field("exposed"), exposed))))
+    told = [(row["exposed p50"], row["hidden p50"]) for row in (dict(zip(head, cells, strict=True)) for cells in rows)]
+    entries = summarise(trace)
+    assert told == [(str(entries[0].cycles_p50 - 7), "7"), *[("-", "-")] * (len(entries) - 1)]
 
 
 def test_counts_have_their_excess() -> None:

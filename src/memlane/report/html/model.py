@@ -47,6 +47,10 @@ class Operation:
     cycles_p99: int | None
     cycles_max: int | None
     cycles_mean: float | None
+    exposed_p50: int | None
+    """Of the cycles, those that the first consumer waited; None in this and the next two where no record tells."""
+    hidden_p50: int | None
+    exposed_share: float | None
     lifetime_share: float | None
     share: float
     """Of the cycles of all accesses of the trace, 0 to 1: the heat."""

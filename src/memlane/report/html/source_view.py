@@ -70,7 +70,19 @@ def _estimated_cycles(entry: LineSummary) -> float:
     return max(0.0, (mean or 0.0) * entry.accesses_estimated)
 
 
-_KEPT = ("file", "line", "op", "space", "accesses", "accesses_estimated", "requests", "lifetime_share")
+_KEPT = (
+    "file",
+    "line",
+    "op",
+    "space",
+    "accesses",
+    "accesses_estimated",
+    "requests",
+    "lifetime_share",
+    "exposed_p50",
+    "hidden_p50",
+    "exposed_share",
+)
 _PREFIXES = ("cycles_", "sectors_", "ideal_", "wavefronts_")
 
 
@@ -121,6 +133,8 @@ def _told(sites: Sequence[Site]) -> dict[str, list[str]]:
             ("why issued only", site.reason),
             ("changed by tracing", site.changed),
             ("also waits for", ", ".join(site.also_waits)),
+            ("not followed to its consumer", site.fallback),
+            ("shares its wait with", ", ".join(site.shared_waits)),
         ):
             if text:
                 told[name][text] = None

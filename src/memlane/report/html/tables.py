@@ -18,8 +18,11 @@ _CODE = "font-family:ui-monospace,Menlo,Consolas,monospace"
 
 
 def trace_html(trace: Trace) -> str:
-    """One row for each source line and operation: accesses, transactions per request, cycles."""
-    head = (
+    """One row for each source line and operation: accesses, transactions per request, cycles; where the trace has them, how many of
+    those were exposed and how many hidden."""
+    entries = summarise(trace)
+    stalls = any(entry.exposed_mean is not None for entry in entries)
+    head: tuple[str, ...] = (
         "line",
         "operation",
         "kernel",
@@ -29,6 +32,7 @@ def trace_html(trace: Trace) -> str:
         "p50",
         "p95",
         "p99",
+        *(("exposed p50", "hidden p50") if stalls else ()),
         "share of life",
     )
     rows = [
@@ -42,9 +46,10 @@ def trace_html(trace: Trace) -> str:
             short(entry.cycles_p50),
             short(entry.cycles_p95),
             short(entry.cycles_p99),
+            *((short(entry.exposed_p50), short(entry.hidden_p50)) if stalls else ()),
             percent(entry.lifetime_share),
         )
-        for entry in summarise(trace)
+        for entry in entries
     ]
     return _fragment(str(trace), _table(head, rows))
 
