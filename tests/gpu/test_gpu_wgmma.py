@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from memlane.measure import count, trace
 from memlane.record import COMPLETE, PROVED, Trace
 from tests.emulate.test_wgmma import CASES, INTEGERS
 from tests.emulate.warpgroup import Case, Layout, multiplied
+from tests.emulate.test_wgmma_pipeline import check_product
 from tests.instrument.test_products import CASE, PIPELINE, SCHEMES
 
 pytestmark = pytest.mark.gpu
@@ -110,6 +112,11 @@ def test_traced_products_are_the_same(scheme: str, gpu: Device) -> None:
         assert np.array_equal(found.view(np.uint32), plain.view(np.uint32))
     waits = [site for site in made[0].sites if site.kind == "wait"]
     assert [(site.completeness, site.evidence, site.changed) for site in waits] == [(COMPLETE, PROVED, "")] * 2
+
+
+@pytest.mark.parametrize("measured", [lambda call, *arguments: call(*arguments), trace, count], ids=["plain", "traced", "counted"])
+def test_a_pipeline_computes_the_product(measured: Callable[..., object], gpu: Device) -> None:
+    check_product(gpu, measured)
 
 
 def test_a_wait_lasts_as_long_as_the_products_take(gpu: Device) -> None:
