@@ -13,13 +13,19 @@ import pytest
 from memlane import measure
 from memlane.compile import cuda
 from memlane.emulate import Emulator
-from memlane.instrument import SCHEMES, site_table
+from memlane.instrument import SCHEMES, Selection, exactness, prove, site_table
+from memlane.instrument import trace as instrument
+from memlane.instrument.grouping import Grouping
 from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, count, trace
 from memlane.measure.tallied import Tally
-from memlane.ptx import Module
-from memlane.record import Call, Counts, Trace
+from memlane.ptx import ControlFlow, Module
+from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, Call, Counts, Trace
 from memlane.report import render_counts, render_trace, to_text
+from memlane.sass import Flow
+from memlane.sass.listing import parse_listing
+from tests.instrument.kernels import kernel
+from tests.sass.code import cubin_of
 
 SOURCE = """\
 struct Window { const float* data; int first, last; };
@@ -102,6 +108,8 @@ def test_counts_by_hand_on_both_roads(loaded: LoadedModule) -> None:
     assert {one.site.line: one.lanes for one in seen.by_line()} == LANES
     assert {one.site.line: one.requests for one in seen.by_line()} == REQUESTS
     assert seen.skipped == ()
+    assert [row["called"] for row in seen.to_table()] == [one.site.called for one in seen.sites]
+    assert "sum (called.cu:17) > at (called.cu:7)" in [one.site.called for one in seen.sites]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -138,6 +146,8 @@ def test_reports_tell_the_line_of_the_function(loaded: LoadedModule) -> None:
     ):
         assert [int(line) for line in re.findall(r"^ +(\d+)(?:  .*)?$", text, re.MULTILINE)] == [2, 13, 21]
         assert "Not looked at" not in text
+        ways = "2 by sum (called.cu:17) > at (called.cu:7), at (called.cu:20); called.cu:13 by put (called.cu:18), put (called.cu:20)."
+        assert f"Called, summed over the calls: called.cu:{ways}" in " ".join(text.split())
 
 
 def test_a_trace_inside_a_count_sees_the_same(loaded: LoadedModule) -> None:
@@ -152,3 +162,82 @@ def test_a_trace_inside_a_count_sees_the_same(loaded: LoadedModule) -> None:
     assert [(one.site.line, one.site.calls, one.lanes, one.sectors) for one in counts] == [
         (one.site.line, one.site.calls, one.lanes, one.sectors) for one in alone.sites
     ]
+
+
+def test_some_warps_and_executions(loaded: LoadedModule) -> None:
+    """A kernel that is traced in part has its body twice, and what it calls in both."""
+    out, data = loaded.target.zeros(192, np.float32), loaded.target.array(DATA)
+    made = trace(
+        loaded["k"][1, THREADS], out, data, N, warps="1", executions="0-1", selection=Selection(lines=frozenset({("called.cu", 2)}))
+    )
+    assert np.array_equal(out.numpy(), expected_output())
+    assert made.table.num_rows == 3, "two turns of the loop, and the call behind it"
+
+
+# -- the assembled code -----------------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_exact_where_the_assembler_calls_the_function_as_the_text_does(loaded: LoadedModule) -> None:
+    cubin_of(loaded.module)  # Skips where nothing can be assembled.
+    out, data = loaded.target.zeros(192, np.float32), loaded.target.array(DATA)
+    found = count(loaded["k"][1, THREADS], out, data, N).checked
+    assert {(one.site.line, one.exactness) for one in found.sites} == {(2, EXACT), (13, EXACT), (21, EXACT)}
+
+
+CALLS_IN_A_LOOP = kernel(
+    """
+    .reg .u32 %i, %v; .reg .u64 %a; .reg .pred %q;
+    ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; and.b32 %i, %i, 3;
+again:
+    { .param .b64 at; .param .b32 back; st.param.b64 [at], %a; call (back), load, (at); ld.param.b32 %v, [back]; }
+    add.u64 %a, %a, 128; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 8; @%q bra again;
+    st.global.u32 [%a], %v; ret;
+    """,
+    before=".func (.param .b32 back) load(.param .b64 at) { .reg .u64 %a; .reg .u32 %v, %w;"
+    " ld.param.u64 %a, [at]; ld.global.u32 %v, [%a]; ld.global.u32 %w, [%a]; add.u32 %v, %v, %w; st.param.b32 [back], %v; ret; }",
+)
+
+
+def test_what_the_assembler_made_of_an_access_of_a_function_is_told() -> None:
+    """It loads once what the function loads twice, and calls the function in a loop as the text does."""
+    found = exactness(CALLS_IN_A_LOOP, cubin_of(CALLS_IN_A_LOOP))
+    reason = "ptxas made no access for it: the value was known already, or nobody needed it"
+    assert [(one.verdict, one.reason) for one in found] == [(EXACT, ""), (HINT, reason), (EXACT, "")]
+    traced = instrument(CALLS_IN_A_LOOP)
+    assert [one.completeness for one in prove(traced, cubin_of(traced.module))][::2] == [COMPLETE, ISSUE_ONLY]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_lanes_that_come_back_apart_make_a_hint_of_what_is_behind_the_call(waits: bool) -> None:
+    """Without the barrier in the function that its lanes wait at, those that returned early go on alone."""
+    text = """\
+	.section .text.put,"ax",@progbits
+put:
+	//## File ".nv_debug_ptx_txt.1", line 1
+        /*0000*/ {wait} ;                       /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+        /*0010*/ @P0 BRA `(.L_x_3) ;            /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+        /*0020*/ STG.E desc[UR4][R2.64], R0 ;   /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+.L_x_3:
+        /*0030*/ {join} ;                       /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+        /*0040*/ RET.ABS.NODEC R20 0x0 ;        /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+	.section .text.k,"ax",@progbits
+k:
+	//## File ".nv_debug_ptx_txt.1", line 2
+        /*0000*/ CALL.ABS.NOINC `(put) ;        /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+        /*0010*/ STG.E desc[UR4][R4.64], R0 ;   /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+        /*0020*/ EXIT ;                         /* 0x0000000000000000 */
+                                                /* 0x0000000000000000 */
+"""
+    wait, join = ("BSSY B0, `(.L_x_3)", "BSYNC B0") if waits else ("NOP", "NOP")
+    flow = Flow(parse_listing(text.replace("{wait}", wait).replace("{join}", join)))
+    store = next(node for node in flow.nodes_of("k") if flow.nodes[node].opcode == "STG")
+    plain = kernel("ret;").kernels["k"]
+    reason = Grouping(ControlFlow(plain), flow, "k").apart(0, [store]).reason
+    assert ("together" in reason) is not waits

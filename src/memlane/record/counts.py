@@ -120,7 +120,7 @@ class SiteCounts(_Derived):
 
 
 _SITE_COLUMNS = {
-    **{name: name for name in ("kernel", "file", "line", "column", "instruction", "op", "kind", "space")},
+    **{name: name for name in ("kernel", "file", "line", "column", "instruction", "called", "op", "kind", "space")},
     "bytes_per_lane": "nbytes",
 }
 """Of a site, what a table of counts shows, by its name there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 Place = tuple[str, str, int, str, str]
 """Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
@@ -76,6 +77,11 @@ class Site:
     shared_waits: tuple[str, ...] = ()
     """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
     scoreboard. The consumer then waits less."""
+
+    @property
+    def called(self) -> str:
+        """The calls in words, `make (odd.cu:8) > helper (odd.cu:4)`; empty where there are none."""
+        return " > ".join(f"{kernel_label(one.function)} ({PurePath(one.file).name}:{one.line})" for one in self.calls)
 
     @property
     def is_counted(self) -> bool:

@@ -27,6 +27,7 @@ from memlane.record import (
     total_by_place,
 )
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
+from memlane.report.called import called_note
 from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
@@ -86,8 +87,8 @@ def render_trace(trace: Trace) -> RenderableType:
         parts += [_kernel_table(kernel, list(entries), launches, trace.sources, _tells_of_stalls(trace)), Text()]
     if not parts:
         parts = [Text("The trace holds no memory accesses."), Text()]
-    note = [plain(skipped_note(trace.skipped), "dim")] if trace.skipped else []
-    return Group(*parts, *_footer(trace), *note)
+    notes = [note for note in (called_note(trace.sites), skipped_note(trace.skipped)) if note]
+    return Group(*parts, *_footer(trace), *(plain(note, "dim") for note in notes))
 
 
 def _kernel_table(
@@ -223,8 +224,7 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries, counts.merged), origin]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
-    if counts.skipped:
-        notes.append(skipped_note(counts.skipped))
+    notes += [note for note in (called_note(one.site for one in counts.sites), skipped_note(counts.skipped)) if note]
     return Group(table, Text(), *(plain(note, "dim") for note in notes))
 
 

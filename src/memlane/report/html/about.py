@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from memlane.chip import Chip
 from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
 from memlane.report.assembled import completeness_notes
+from memlane.report.called import called_note
 from memlane.report.html.model import Facts
 from memlane.report.numbers import extents, number, plural
 from memlane.report.perturbation import staging_notes
@@ -86,6 +87,7 @@ def _completeness(trace: Trace) -> Facts:
     windows = ", ".join(f"{name} {number(cycles)} cycles" for name, cycles in trace.windows.items())
     rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
     rows += [("ends", note) for note in completeness_notes(trace)]
+    rows += [("called functions", note.partition(": ")[2]) for note in [called_note(trace.sites)] if note]
     rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
     labels = dict.fromkeys(site.completeness for site in trace.sites)
     rows += [(label, f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
