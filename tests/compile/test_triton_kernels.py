@@ -147,7 +147,7 @@ def test_a_matrix_product_needs_its_shared_memory(target: Target) -> None:
         (
             "*fp32, *fp32, *float, i32",
             {"BLOCK": 64},
-            "the type of b of vector_add is '*float'; a launch through memlane passes pointers such as '*fp32' or '*bf16:16' and numbers "
+            "the type of b of vector_add is '*float'; a launch through memlane passes pointers such as '*fp32' or '*bf16:16', numbers "
             "such as 'i32' or 'fp32'",
         ),
         ("*fp32, *fp32, *fp32, bf16", {"BLOCK": 64}, "the type of n of vector_add is 'bf16'; a launch"),

@@ -9,6 +9,8 @@ import pytest
 
 from memlane.driver import Device
 from memlane.launch import Target
+from memlane.measure import count, trace
+from memlane.record import COMPLETE, ISSUE_ONLY, PROVED
 from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_copied, run_load, run_multicast, run_store
 
 pytestmark = pytest.mark.gpu
@@ -110,3 +112,22 @@ def test_one_fetch_fills_several_blocks_as_on_the_emulator(gpu: Device, emulator
 def test_a_kernel_may_copy_a_tensor_map_about(gpu: Device, emulator: Target) -> None:
     case = Case((40, 64), (8, 32), (7, 20))
     assert np.array_equal(run_copied(gpu, case), run_copied(emulator, case))
+
+
+def test_a_trace_on_the_device_changes_nothing_and_times_the_wait(gpu: Device) -> None:
+    case = cases()[10]
+    tiles, out = case.tensor_map(gpu, gpu.array(case.host())), gpu.zeros(32 * 32 * 4, np.uint8)
+    call = gpu.load(load_program(2))["load"][1, THREADS, gpu.default_stream, out.nbytes]
+    arguments = (tiles, out, out.nbytes, *reversed(case.at))
+    made = trace(call, *arguments)
+    assert np.array_equal(out.numpy(), run_load(gpu, case))
+    box, wait = (next(site for site in made.sites if site.kind == kind) for kind in ("copy", "wait"))
+    assert (box.completeness, wait.completeness, wait.evidence) == (ISSUE_ONLY, COMPLETE, PROVED)
+    times = {
+        row["op"].split(".")[0]: row["end"] - row["start"]
+        for row in made.table.to_pylist()
+        if "tensor" in row["op"] or "try_wait" in row["op"]
+    }
+    assert times["cp"] < times["mbarrier"], "what a copy takes is in its wait"
+    counts = count(call, *arguments)
+    assert "which only the emulator can read" in next(one.reason for one in counts.skipped if one.op == box.op)
