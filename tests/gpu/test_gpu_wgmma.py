@@ -15,8 +15,8 @@ from memlane.launch import Target
 from memlane.measure import count, trace
 from memlane.record import COMPLETE, PROVED, Trace
 from tests.emulate.test_wgmma import CASES, INTEGERS
-from tests.emulate.warpgroup import Case, Layout, multiplied
 from tests.emulate.test_wgmma_pipeline import check_product
+from tests.emulate.warpgroup import Case, Layout, multiplied
 from tests.instrument.test_products import CASE, PIPELINE, SCHEMES
 
 pytestmark = pytest.mark.gpu
