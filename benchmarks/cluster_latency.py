@@ -84,8 +84,8 @@ def cycles(target: Target, way: str, rank: int, steps: int, rounds: int) -> floa
     return best
 
 
-def rows(target: Target, rounds: int) -> Iterator[Row]:
-    for way in WAYS:
+def rows(target: Target, rounds: int, chosen: str | None) -> Iterator[Row]:
+    for way in [chosen] if chosen else WAYS:
         for rank, whose in ((1, "a neighbour's memory"), (0, "the own memory")):
             long, short = (cycles(target, way, rank, steps, rounds) for steps in (LONG, SHORT))
             yield Row(f"{way}, {whose}", "latency", (long - short) / (LONG - SHORT), "cycles")
@@ -93,7 +93,7 @@ def rows(target: Target, rounds: int) -> Iterator[Row]:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    found = list(rows(named_target(options.target), 1 if options.quick else 9))
+    found = list(rows(named_target(options.target), 1 if options.quick else 9, options.case))
     write("cluster_latency", found, **machine(options))
 
 

@@ -101,6 +101,5 @@ def test_stalls(quick: Quick) -> None:
 
 
 def test_cluster_latency(quick: Quick) -> None:
-    rows = {row["case"]: row["value"] for row in quick("cluster_latency")}
-    assert len(rows) == 6
-    assert rows["load, generic, a neighbour's memory"] > 4 * rows["load, generic, the own memory"]
+    far, near = quick("cluster_latency", "load, generic")
+    assert far["value"] > 4 * near["value"] > 0

@@ -29,6 +29,8 @@ a block, and from it on the rank of that block in the cluster, plus 1. 0 stands 
 `.shared::cta`) takes is an address of shared::cluster too, and means the block's own memory. `mapa` puts the rank there."""
 RANK_MASK = (1 << CLUSTER_SHIFT) - 1
 """What is left of such an address without the rank."""
+MOST_RANKS = 16
+"""Blocks of the largest cluster; an address with a rank beyond is nobody's, and was hardly meant to have one."""
 CODE_WINDOW = 0x7B00_0000_0000
 CODE_BYTES = 16
 """Where device functions appear among addresses, one behind the other: nothing can be read there."""

@@ -25,7 +25,7 @@ from memlane.emulate.check.records import (
     UNEQUAL_MASKS,
     UNWRITTEN,
 )
-from memlane.emulate.layout import CLUSTER_SHIFT, LANES, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
+from memlane.emulate.layout import CLUSTER_SHIFT, LANES, MOST_RANKS, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
@@ -145,11 +145,12 @@ class Findings:
 
     def _beyond(self, note: _Note) -> Report:
         head = f"{note.access()} at {note.address:#x}"
-        if note.space == "shared::cluster" or (note.space == "shared" and note.address > RANK_MASK):
+        if self._names_block(note):
             return self._beyond_block(note, head)
         size = self._size(note.space)
         if size is not None:
-            what = f"{head}, outside the {size} bytes of {note.space} memory of the {'thread' if note.space == 'local' else 'block'}"
+            named = note.space.partition("::")[0]
+            what = f"{head}, outside the {size} bytes of {named} memory of the {'thread' if note.space == 'local' else 'block'}"
             return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
         freed = _holder(self._emulator.shadows.freed, note.address)
         if freed is not None:
@@ -167,6 +168,13 @@ class Findings:
 
     def _shape(self) -> tuple[int, int, int]:
         return cluster_of(self._launch.kernel, self._launch.cluster) or (1, 1, 1)
+
+    def _names_block(self, note: _Note) -> bool:
+        """Whether an address of shared memory was meant for that of a block of the cluster."""
+        shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
+        if note.space == "shared":
+            return 0 <= rank < shape[0] * shape[1] * shape[2]
+        return note.space == "shared::cluster" and rank < MOST_RANKS
 
     def _named_block(self, note: _Note) -> tuple[int, int, int] | None:
         """The block in whose shared memory an address lies; None if the cluster has none of that rank."""
@@ -265,7 +273,7 @@ class Findings:
 
     def _size(self, space: str) -> int | None:
         sizes = {"shared": int(self._context["shared_bytes"]), "local": self._compiled.frame.local_bytes}
-        return sizes.get(space)
+        return sizes.get(space.partition("::")[0])
 
     def _warp(self, actor: Actor) -> int:
         width, height, _ = self._launch.block

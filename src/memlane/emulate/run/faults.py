@@ -25,6 +25,7 @@ from memlane.emulate.layout import (
     GONE,
     LANES,
     MISALIGNED,
+    MOST_RANKS,
     NO_WARPGROUP,
     NOT_ARRIVED,
     RANK_MASK,
@@ -168,8 +169,9 @@ class _Fault:
             "local": ("the thread's {} bytes of local memory", self._compiled.frame.local_bytes),
             "param": ("the {} bytes of kernel parameters", self._compiled.frame.params_bytes),
         }
-        if space == "shared::cluster" or (space == "shared" and address > RANK_MASK):
+        if self._names_block(space, address):
             return self._outside_cluster(space, address)
+        space = "shared" if space == "shared::cluster" else space
         if space in sizes:
             text, nbytes = sizes[space]
             return f"outside {text.format(nbytes)}"
@@ -187,6 +189,13 @@ class _Fault:
     def _rank_in(self, address: int) -> int:
         """The rank that an address of shared::cluster, generic or not, names."""
         return (address % WINDOW_BYTES >> CLUSTER_SHIFT) - 1
+
+    def _names_block(self, space: str, address: int) -> bool:
+        """Whether an address of shared memory was meant for that of a block of the cluster."""
+        rank = self._rank_in(address)
+        if space == "shared":
+            return 0 <= rank < int(self._context["cluster_blocks"])
+        return space == "shared::cluster" and rank < MOST_RANKS
 
     def _outside_cluster(self, space: str, address: int) -> str:
         rank, blocks, nbytes = self._rank_in(address), int(self._context["cluster_blocks"]), int(self._context["shared_bytes"])

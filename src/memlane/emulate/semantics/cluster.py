@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.check.hooks import check_cluster_arrival, check_cluster_wait
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
-from memlane.emulate.layout import BLOCK, CLUSTER_SHIFT, RANK_MASK, SHARED_WINDOW, WINDOW_BYTES
+from memlane.emulate.layout import BLOCK, CLUSTER_SHIFT, CONTEXT, RANK_MASK, SHARED_WINDOW, WINDOW_BYTES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.cluster import arrive_at_cluster, wait_at_cluster
 from memlane.emulate.semantics.table import semantics
@@ -60,10 +60,18 @@ def barrier_cluster(k: Lowering) -> None:
     k.flow.skip_if_idle(following)
     place, site = constant(I32, following), constant(I32, k.index)
     if arrives:
-        time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
+        time = constant(I64, 0) if k.scoreboard is None else _opens(k, k.scoreboard.barrier_opens)
         check_cluster_arrival(k)
         k.call(arrive_at_cluster, k.warp, k.active, place, time, site)
     else:
         check_cluster_wait(k)
         k.call(wait_at_cluster, k.warp, k.active, place, site)
     k.flow.pick_again()
+
+
+def _opens(k: Lowering, alone: Value) -> Value:
+    """When the barrier opens if nobody else is missing: as that of a block would, and where there are several blocks no sooner than word
+    of it comes from one multiprocessor to another (modelled)."""
+    e, way = k.e, constant(I64, round(k.chip.latency.shared_cluster or 0))
+    several = e.icmp_unsigned(">", e.get(k.context, CONTEXT, "cluster_blocks"), constant(I32, 1))
+    return e.add(alone, e.select(several, way, constant(I64, 0)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import CLUSTER_SHIFT, LANES, RANK_MASK
+from memlane.emulate.layout import CLUSTER_SHIFT, LANES, MOST_RANKS, RANK_MASK
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import store
@@ -19,8 +19,6 @@ from memlane.ptx import SCALAR_TYPES, Vector
 
 _SECTION = "data-movement-and-conversion-instructions-"
 _SYNC = "parallel-synchronization-and-communication-instructions-"
-MOST_RANKS = 16
-"""Bits of the mask of a copy to several blocks."""
 
 Place = tuple[Value, Value]
 """Addresses of the lanes as helpers take them: a pointer to 32 i64, and a distance to add."""
