@@ -10,6 +10,7 @@ import pytest
 from memlane.compile import assemble
 from memlane.emulate import Emulator
 from memlane.instrument import Selection, TraceOptions, prove, site_table, trace
+from memlane.instrument.consumers import TAKEN
 from memlane.instrument.matching import changes
 from memlane.measure import count
 from memlane.measure import trace as trace_call
@@ -68,6 +69,18 @@ def test_probes_leave_products_under_way_and_waits_are_proved(scheme: str) -> No
     assert not [
         one for one in changes(parse(PIPELINE, "wgmma.ptx"), plain.data, traced, cubin.data) if traced.sites[one.site].kind == "wait"
     ]
+
+
+def test_loads_that_products_take_are_waited_for_at_once() -> None:
+    """A window that closed in front of the product would touch its registers, in a loop while the product before is under way."""
+    loop = PIPELINE.replace("wgmma.fence", "AGAIN: wgmma.fence", 1).replace(
+        "wgmma.wait_group.sync.aligned 0;",
+        "add.u32 %adds, %adds, 1; setp.lt.u32 %p, %adds, 9; @%p bra AGAIN;\n wgmma.wait_group.sync.aligned 0;",
+    )
+    traced = trace(parse(loop, "wgmma.ptx"), TraceOptions(scheme="exposed"))
+    assert "wgmma" not in assemble(traced.module, arch="sm_90a").log
+    taken = [site for site in traced.sites if site.fallback == TAKEN]
+    assert [(site.op, site.completeness) for site in taken] == [("ld.global.b32", COMPLETE)] * (12 + 4)
 
 
 def test_products_that_wait_for_each_other_are_told() -> None:

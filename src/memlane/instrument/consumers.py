@@ -23,6 +23,7 @@ from functools import cached_property
 
 from memlane.instrument.registers import Scope, components
 from memlane.instrument.sites import live_results
+from memlane.instrument.waits import is_product
 from memlane.ptx import (
     SCALAR_TYPES,
     Block,
@@ -46,6 +47,7 @@ AGAIN = "it may be executed again before what it loads is read"
 CROWDED = f"more than {MOST_OPEN} loads are under way there"
 OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
 WIDENED = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
+TAKEN = "a product of a warpgroup takes what it loads, and the registers of products that are under way are not to be touched"
 NOWHERE = "no path leads from it to an instruction that reads what it loads"
 
 _LEAVES = frozenset({"exit", "return"})
@@ -192,6 +194,8 @@ class _Walk:
         for block, state in self.before.items():
             for index, (consumed, unread), after in self._steps(block, state):
                 ended |= consumed | unread
+                if is_product(self.flat[index]):
+                    refused |= dict.fromkeys(consumed, TAKEN)
                 if index in state and index not in consumed | unread:
                     refused.setdefault(index, AGAIN)
                 read = registers_read(self.flat[index])
