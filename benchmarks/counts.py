@@ -60,6 +60,7 @@ SOURCES = [
     "src/memlane/instrument",
     "src/memlane/emulate",
     "src/memlane/chip",
+    "src/memlane/lab/profiler.py",
     "src/memlane/measure",
     "examples",
     "benchmarks/assembled.py",
