@@ -16,6 +16,7 @@ from memlane.diagnose.spread import median_change
 from memlane.errors import CommandError, RecordError
 from memlane.record import Counts, LaunchInfo, Site, SiteCounts, Trace, build_trace
 from memlane.record.sample import Sample
+from memlane.record.staging import Staging
 from memlane.report import counts_document, to_json, to_text
 from memlane.report.comparison import comparison_document, render_comparison
 
@@ -253,6 +254,52 @@ def test_times_of_unlike_conditions_are_not_compared() -> None:
     assert not found.is_change
     found = compare(made(), made(scheme="paper"))
     assert found.notes == ("times are not compared: the probes differ (dependent; paper)",)
+
+
+def with_ends(trace: Trace, op: str, **changes: str) -> Trace:
+    """The sites of an opcode as they would be, had their ends been read otherwise."""
+    return replace(trace, sites=tuple(replace(one, **changes) if one.op.startswith(op) else one for one in trace.sites))
+
+
+def staged(trace: Trace, *memories: str) -> Trace:
+    launches = (replace(one, staging=Staging(memories[one.id], 0, "it was asked for")) for one in trace.launches)
+    return replace(trace, launches=tuple(launches))
+
+
+def test_lines_whose_ends_were_read_otherwise_have_no_times_to_compare() -> None:
+    """Stores until they are issued, and until the device sees them: that they take longer is no change of the kernel."""
+    store = Access("out[i] = x;", "st.global.f32", 900.0, 4)
+    issued = with_ends(made((*KERNEL[:2], store)), "st", completeness="issue-only", scheme="dependent")
+    seen = with_ends(made((*KERNEL[:2], replace(store, latency=90.0))), "st", completeness="device-visible", scheme="dependent")
+    [kernel] = compare(issued, seen).kernels
+    [line] = [one for one in kernel.lines if one.op == "st.global.f32"]
+    assert kernel.notes == (
+        f"times are not compared where ends were read differently: line {line.after}, st.global.f32 (issue-only; device-visible)",
+    )
+    assert (line.cycles_p50.difference, line.cycles_per_warp.difference, line.sectors_per_request.difference) == (None, None, 0)
+    assert all(one.cycles_p50.difference is not None for one in kernel.lines if one is not line)
+    assert "Note: times are not compared where ends were read differently" in to_text(render_comparison(compare(issued, seen)), 200)
+    assert compare(issued, issued).kernels[0].notes == ()
+    unsaid = with_ends(made((*KERNEL[:2], store)), "st", scheme="")
+    assert compare(issued, unsaid).kernels[0].notes == (), "what does not say is compared as it is"
+
+
+def test_a_load_that_only_one_side_followed_to_its_consumer_is_not_compared() -> None:
+    one, other = (with_ends(made(scheme="exposed"), "ld.global", completeness="complete", scheme=name) for name in ("exposed", "dependent"))
+    [kernel] = compare(one, other).kernels
+    [note] = kernel.notes
+    assert note.startswith("times are not compared where ends were read differently: line ")
+    assert "(complete by exposed; complete by dependent)" in note
+
+
+def test_staging_is_named_where_it_differs() -> None:
+    one, other = staged(made(launches=2), "global", "global"), staged(made(launches=2), "shared", "global")
+    assert compare(one, other).kernels[0].notes == (
+        "records went straight into global memory before and straight into global memory and into shared memory first after: the life of a "
+        "warp holds what that costs",
+    )
+    assert compare(one, one).kernels[0].notes == ()
+    assert compare(one, made(launches=2)).kernels[0].notes == (), "older files do not tell"
 
 
 def test_a_trace_and_counts_are_refused(tmp_path: Path) -> None:

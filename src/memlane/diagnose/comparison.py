@@ -9,7 +9,7 @@ holds zero nothing is claimed. It is the noise within a run: how runs differ is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.diagnose.matching import match_lines
@@ -219,6 +219,12 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         notes.append(f"grid and block differ: {' and '.join(one.shapes)} before, {' and '.join(other.shapes)} after")
     if sampled:
         notes.append("of at least one side only a part of the warps was traced: its times are of that part")
+    if one.staged and other.staged and one.staged != other.staged:
+        notes.append(
+            f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the life of a warp holds what that costs"
+        )
+    if timed:
+        notes += _read_otherwise(matched.pairs)
     return KernelChange(
         before=one.label,
         after=other.label,
@@ -231,10 +237,37 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
     )
 
 
+_STAGES = {"global": "straight into global memory", "shared": "into shared memory first"}
+
+
+def _staged(memories: Iterable[str]) -> str:
+    return " and ".join(_STAGES.get(memory, memory) for memory in sorted(memories))
+
+
+def _is_alike(before: Line, after: Line) -> bool:
+    """Whether the times of both mean the same, as far as that is known: their ends were read alike."""
+    return not before.ends or not after.ends or before.ends == after.ends
+
+
+def _read_otherwise(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
+    """The lines whose times do not mean the same on both sides, in a sentence."""
+    unlike = [pair for pair in pairs if not _is_alike(*pair)]
+    told = [f"line {after.line}, {after.op} ({_ends(before, after)}; {_ends(after, before)})" for before, after in unlike[:_MOST]]
+    left = f" and {len(unlike) - _MOST} more" if len(unlike) > _MOST else ""
+    return [f"times are not compared where ends were read differently: {', '.join(told)}{left}"] if told else []
+
+
+def _ends(line: Line, other: Line) -> str:
+    """What is known of the ends of a line, with the schemes where these are not those of the other."""
+    schemes = {scheme for _, scheme in line.ends} != {scheme for _, scheme in other.ends}
+    return " and ".join(sorted({f"{label} by {scheme}" if schemes else label for label, scheme in line.ends}))
+
+
 def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: bool, is_exact: bool) -> LineChange:
     def exact(name: str) -> Change:
         return Change(getattr(before, name), getattr(after, name), is_exact=True)
 
+    timed = timed and _is_alike(before, after)
     requests = Change(_per(before.requests, one.launches), _per(after.requests, other.launches), is_exact=True)
     was = before.text if before.text != after.text else before.op if before.op != after.op else ""
     return LineChange(

@@ -44,6 +44,8 @@ class Line:
     """Median cycles of each warp, or of each launch where there are `LAUNCHES`."""
     times: Numbers = field(default_factory=lambda: _NONE, repr=False)
     """Cycles of each warp in all its accesses here; or of each launch, of its median warp."""
+    ends: frozenset[tuple[str, str]] = frozenset()
+    """How the ends of its accesses were read: what is known of them (`complete`, `issue-only`, ...), and by which scheme."""
 
     @property
     def key(self) -> str:
@@ -67,6 +69,8 @@ class SideKernel:
     lives: Numbers = field(default_factory=lambda: _NONE, repr=False)
     """Cycles that each warp lived, or the median warp of each launch."""
     sampled: bool = False
+    staged: frozenset[str] = frozenset()
+    """Where its records went first: into `shared` memory, or straight into `global`; empty where that is not known."""
 
     @property
     def label(self) -> str:
@@ -108,23 +112,37 @@ def _of_trace(trace: Trace, name: str) -> Side:
     for launch in trace.launches:
         by_kernel.setdefault(launch.kernel, []).append(launch)
     rows = _Rows(trace)
-    kernels = tuple(_kernel_of(trace, rows, kernel, by_kernel.get(kernel, []), entries) for kernel, entries in summaries.items())
+    ends: dict[Place, set[tuple[str, str]]] = {}
+    for site in trace.sites:
+        if site.scheme:
+            ends.setdefault(site.place, set()).add((site.completeness, site.scheme))
+    kernels = tuple(_kernel_of(trace, rows, ends, kernel, by_kernel.get(kernel, []), entries) for kernel, entries in summaries.items())
     schemes = tuple(dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme))
     return Side(name, trace.chip, trace.modelled, True, schemes, kernels)
 
 
-def _kernel_of(trace: Trace, rows: _Rows, kernel: str, launches: list[LaunchInfo], entries: list[LineSummary]) -> SideKernel:
+def _kernel_of(
+    trace: Trace,
+    rows: _Rows,
+    ends: Mapping[Place, set[tuple[str, str]]],
+    kernel: str,
+    launches: list[LaunchInfo],
+    entries: list[LineSummary],
+) -> SideKernel:
     by_launch = len(launches) >= LAUNCHES
     lines = []
     for entry in entries:
-        latencies, times = rows.of_place((kernel, entry.file, entry.line, entry.op, entry.space), by_launch)
+        place = (kernel, entry.file, entry.line, entry.op, entry.space)
+        latencies, times = rows.of_place(place, by_launch)
         requests = entry.accesses_estimated if entry.requests is None else entry.requests
         text = _text(trace.sources, entry.file, entry.line)
         per_request = entry.sectors_per_request, entry.wavefronts_per_request
-        lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times))
+        read = frozenset(ends.get(place, ()))
+        lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times, read))
     sampled = any(launch.sample is not None for launch in launches)
     lives = _lives(trace, [launch.id for launch in launches], by_launch)
-    return SideKernel(kernel, tuple(lines), len(launches), _shapes((one.grid, one.block) for one in launches), lives, sampled)
+    staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
+    return SideKernel(kernel, tuple(lines), len(launches), _shapes((one.grid, one.block) for one in launches), lives, sampled, staged)
 
 
 class _Rows:
