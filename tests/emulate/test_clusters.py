@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memlane.compile import cuda
-from memlane.errors import BadAccess, Deadlock
+from memlane.errors import BadAccess, BadLaunch, Deadlock
 from memlane.launch import Layers, LoadedModule, Observation
 from memlane.ptx import Module, parse
 from tests.emulate.checking import check
@@ -325,3 +325,11 @@ def test_the_text_of_a_kernel_may_hold_its_cluster() -> None:
     out = target.zeros(1, np.uint32)
     target.load(parse(body, "own.ptx"))["k"][4, 32](out)
     assert out.numpy().tolist() == [2]
+
+
+def test_a_launch_that_was_changed_has_whole_clusters_too() -> None:
+    target = emulator()
+    call = target.load(module())["ring"][(4, 2), 64]
+    launch = call.bind(target.zeros((8, 64, 4), np.uint32), 7)
+    with pytest.raises(BadLaunch, match=r"the grid \(1, 1, 1\) of ring is no multiple of its clusters, \(4, 2, 1\): launch whole clusters"):
+        target.launch(replace(launch, grid=(1, 1, 1)))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, Texture
+from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
@@ -41,7 +41,7 @@ def examples(launch: Launch) -> Examples | None:
 
 
 def _on_emulator(launch: Launch) -> Launch | None:
-    """The first block of the launch; None where it needs more than arrays and numbers, or too much."""
+    """The first block of the launch, or all of its cluster; None where it needs more than arrays and numbers, or too much."""
     places = {argument.memory for argument in launch.arguments if argument.memory}
     if sum(nbytes for _, nbytes in places) > LARGEST_COPY:
         return None
@@ -58,7 +58,8 @@ def _on_emulator(launch: Launch) -> Launch | None:
             argument = Argument(data, argument.text, owner, (address, argument.memory[1]))
         arguments.append(argument)
     kernel = emulator.load(launch.kernel.module)[launch.kernel.name]
-    return Launch(kernel, (1, 1, 1), launch.block, tuple(arguments), launch.shared_bytes, emulator.default_stream)
+    alone = cluster_of(kernel, launch.cluster) or (1, 1, 1)
+    return Launch(kernel, alone, launch.block, tuple(arguments), launch.shared_bytes, emulator.default_stream, cluster=launch.cluster)
 
 
 def _copied(source: Target, place: tuple[int, int], emulator: Target) -> tuple[int, object]:

@@ -26,7 +26,7 @@ from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
-from memlane.errors import CheckFailed
+from memlane.errors import BadLaunch, CheckFailed
 from memlane.launch import Launch, Observation, cluster_of
 
 if TYPE_CHECKING:
@@ -115,6 +115,10 @@ class _State:
         resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
         cluster = cluster_of(launch.kernel, launch.cluster)
         together = int(np.prod(cluster or 1))
+        if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):
+            raise BadLaunch(
+                f"the grid {launch.grid} of {launch.kernel.title} is no multiple of its clusters, {cluster}: launch whole clusters"
+            )
         self.slot_count = slot_count = min(launch.blocks, max(1, resident * emulator.chip.sm_count // together) * together)
         workers = min(slot_count // together, _wanted_workers(emulator, launch, compiled))
         # Slots that are never used are never touched, and cost no memory.
