@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
@@ -129,16 +130,15 @@ def _described(accesses: Iterable[Access]) -> str:
 
 
 def _waited_products(code: Assembled, kernel: str) -> Fraction:
-    """The share of products of a warpgroup that are waited for before the next one is begun: all of them where the assembler found no way
-    to let them follow each other."""
+    """The share of products of a warpgroup that are waited for before the next one in the text: all of them where the assembler found no
+    way to let them follow each other. The last one of the text is waited for in any case."""
     nodes = [code.flow.nodes[node] for node in code.flow.nodes_of(kernel)]
     # It ends a kernel that it has treated so with a product that no thread takes part in.
     steps = [one for one in nodes if (one.opcode.endswith("GMMA") and "!UPT" not in one.text) or one.opcode == "WARPGROUP"]
     products = [at for at, one in enumerate(steps) if one.opcode != "WARPGROUP"]
-    waited = 0
-    for at, after in zip(products, [*products[1:], len(steps)], strict=True):
-        waited += any("DEPBAR" in one.modifiers and one.operands[-1].value == 0 for one in steps[at + 1 : after])
-    return Fraction(waited, max(1, len(products)))
+    gaps = [steps[at + 1 : after] for at, after in pairwise(products)]
+    waited = sum(any("DEPBAR" in one.modifiers and one.operands[-1].value == 0 for one in gap) for gap in gaps)
+    return Fraction(waited, max(1, len(gaps)))
 
 
 class _Functions:
