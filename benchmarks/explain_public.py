@@ -25,6 +25,7 @@ import numpy as np
 from explain import FALSE, FIRST
 from explain_cases import Arguments, floats, whole
 from explain_public_cases import SDIST_CASES
+from explain_public_later import LATER_CASES
 from harness import Row, show, store
 from public_kernel import Public
 from running import machine, parser
@@ -38,6 +39,7 @@ SOURCES = [
     "src/memlane/diagnose",
     "benchmarks/explain_public.py",
     "benchmarks/explain_public_cases.py",
+    "benchmarks/explain_public_later.py",
     "benchmarks/public_kernel.py",
     "benchmarks/public_sources.py",
 ]
@@ -153,9 +155,13 @@ CLONE_CASES = (
     ),
 )
 
-CASES = (*CLONE_CASES, *SDIST_CASES)
+CASES = (*CLONE_CASES, *SDIST_CASES, *LATER_CASES)
 SHARE = "share that agrees with the labels"
-_CLONED = {case.name for case in CLONE_CASES}
+_GROUPS = (
+    ("git repositories", CLONE_CASES),
+    ("source distributions, for which rules were changed", SDIST_CASES),
+    ("source distributions, labelled after that", LATER_CASES),
+)
 
 
 def explained(case: Public, folder: Path, target: Target) -> Findings:
@@ -193,10 +199,11 @@ def main() -> None:
 
 
 def totals(rows: list[Row]) -> list[Row]:
-    """Over all kernels that were run, and over those of source distributions, whose labels were committed before the first run."""
+    """Over the kernels of each group that were run, and over all."""
     found = []
-    for name, chosen in (("all", rows), ("source distributions", [row for row in rows if row.case not in _CLONED])):
-        agreed = [row.value for row in chosen if row.value is not None]
+    for name, cases in (*_GROUPS, ("all", CASES)):
+        names = {case.name for case in cases}
+        agreed = [row.value for row in rows if row.case in names and row.value is not None]
         if agreed:
             share = sum(agreed) / len(agreed)
             found.append(Row(name, SHARE, share, "share", note=f"{sum(agreed):.0f} of {len(agreed)} kernels"))

@@ -23,6 +23,7 @@ SDISTS: Mapping[str, str] = {
     "gsplat": "1.5.3",
     "implicit": "0.7.3",
     "kernel-tuner": "1.5.0",
+    "mmcv": "2.2.0",
     "pycuda": "2026.1",
     "torch-cluster": "1.6.3",
     "torch-points-kernels": "0.7.0",

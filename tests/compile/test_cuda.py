@@ -145,6 +145,14 @@ def test_integer_types_need_no_header() -> None:
     assert "st.global.b8" in cuda_to_ptx(f"{own}__global__ void k(mine::uint64_t* p, uint n) {{ *p = n; }}").text.replace("u8", "b8")
 
 
+def test_limits_of_numbers_come_with_any_missing_header() -> None:
+    kernel = "__global__ void k(float* p, int* q) { *p = FLT_MAX; *q = INT_MAX; }"
+    text = cuda_to_ptx(f"#include <frame/tensor.h>\n{kernel}").text
+    assert "2139095039" in text  # the bits of the largest float
+    assert "2147483647" in text
+    assert 'identifier "FLT_MAX" is undefined' in refusal(kernel).log
+
+
 def test_a_device_function_that_needs_a_missing_header_goes_if_no_kernel_calls_it() -> None:
     source = """#include <frame/tensor.h>
 __device__ frame::Half half_of(frame::Half x) { return x; }

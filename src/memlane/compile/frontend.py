@@ -151,7 +151,8 @@ class _Compilation:
         texts = {file.name: self._device_text(file) for file in self.program.files}
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
-        headers = {standard.PRELUDE: standard.prelude(standard.names_in_std(tokens), types), **standard.stand_ins()}
+        prelude = standard.prelude(standard.names_in_std(tokens), types, limits=bool(self.program.absent))
+        headers = {standard.PRELUDE: prelude, **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, texts.values())
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files

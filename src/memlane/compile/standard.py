@@ -137,10 +137,11 @@ def global_names(files: Iterable[list[Token]]) -> frozenset[str]:
     return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED})
 
 
-def prelude(names: frozenset[str], types: frozenset[str] = frozenset()) -> str:
+def prelude(names: frozenset[str], types: frozenset[str] = frozenset(), limits: bool = False) -> str:
     """The header that puts these names into `std` and these types into the global namespace; names it does not know are left to the
-    compiler, which may know them or complain."""
+    compiler, which may know them or complain. `limits` asks for those of numbers too, as `FLT_MAX`, which missing headers would give."""
     includes: dict[str, None] = {"stdint.h": None} if types & {*_STDINT} else {}
+    includes |= {"float.h": None, "limits.h": None} if limits else {}
     lines: list[str] = []
     for name in sorted(names):
         if name in _OWN:
