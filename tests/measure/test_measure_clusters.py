@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from memlane.emulate import Emulator
 from memlane.instrument import Selection
 from memlane.measure import count, trace
 from memlane.ptx import parse
-from memlane.record import COMPLETE
+from memlane.record import COMPLETE, Trace
+from memlane.report import render_trace, to_text
 from tests.emulate.running import emulator, program
 from tests.emulate.test_clusters import REACH
 
@@ -18,13 +21,17 @@ def reach(target: Emulator):
     return target.load(parse(program(REACH), "reach.ptx"))["k"][8, 32, None, 0, 4]
 
 
-def test_sites_that_name_other_blocks_have_a_space_of_their_own() -> None:
+def test_sites_that_name_other_blocks_have_a_space_of_their_own(tmp_path: Path) -> None:
     target = emulator()
     plain, traced = (target.zeros((8, 32, 12), np.uint32) for _ in range(2))
     reach(target)(plain)
     found = trace(reach(target), traced)
     assert (traced.numpy() == plain.numpy()).all()
     assert found.lost == 0
+    assert found.launches[0].cluster == (4, 1, 1)
+    assert "grid 8, block 32, clusters of 4" in to_text(render_trace(found), 120)
+    found.save(tmp_path / "clusters.parquet")
+    assert Trace.load(tmp_path / "clusters.parquet").launches[0].cluster == (4, 1, 1)
     sites = {site.op: site for site in found.sites if site.space == "shared::cluster"}
     names = ["ld.shared::cluster.u32", "st.shared::cluster.u32", "red.relaxed.cluster.shared::cluster.add.u32"]
     assert list(sites) == names

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import Target
+from memlane.launch import Target, cluster_of
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
@@ -220,6 +220,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         failed=grid.failure,
         staging=replace(grid.record.probed.staging(launch), unknown=unknown),
         resident_blocks=resident,
+        cluster=cluster_of(launch.kernel, launch.cluster),
     )
 
 

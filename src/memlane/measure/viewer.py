@@ -9,7 +9,7 @@ import numpy as np
 from memlane.chip import Chip
 from memlane.errors import MemlaneError
 from memlane.instrument import site_table
-from memlane.launch import ExampleOf, Launch, Layers, Observation, Target
+from memlane.launch import ExampleOf, Launch, Layers, Observation, Target, cluster_of
 from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
 from memlane.measure.observed import site_counts
 from memlane.measure.watching import Watching
@@ -103,4 +103,5 @@ def _launch_info(number: int, observation: Observation, sites: dict[int, Site]) 
         arguments=tuple(argument.text for argument in launch.arguments),
         scheme="",
         counts=site_counts(observation, sites),
+        cluster=cluster_of(launch.kernel, launch.cluster),
     )

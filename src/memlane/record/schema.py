@@ -93,3 +93,5 @@ class LaunchInfo:
     """Where its records went first; None in files of a memlane that knew one place only."""
     resident_blocks: int | None = None
     """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""
+    cluster: tuple[int, int, int] | None = None
+    """Blocks of a cluster; None for a launch without."""

@@ -105,9 +105,13 @@ def _kernel_table(
 
 
 def _launched(launches: Sequence[LaunchInfo]) -> str:
-    shapes = dict.fromkeys(f"grid {extents(launch.grid)}, block {extents(launch.block)}" for launch in launches)
+    shapes = dict.fromkeys(f"grid {extents(launch.grid)}, block {extents(launch.block)}{_in_clusters(launch)}" for launch in launches)
     shape = f" of {next(iter(shapes))}" if len(shapes) == 1 else f" of {len(shapes)} shapes" if shapes else ""
     return f"{plural(len(launches), 'launch')}{shape}"
+
+
+def _in_clusters(launch: LaunchInfo) -> str:
+    return "" if launch.cluster is None else f", clusters of {extents(launch.cluster)}"
 
 
 def _lost(lost: int) -> str:

@@ -65,6 +65,7 @@ def _what_ran(trace: Trace) -> Facts:
 def _launch(launch: LaunchInfo) -> str:
     parts = [
         f"{launch.kernel}, grid {extents(launch.grid)}, block {extents(launch.block)}",
+        f"clusters of {extents(launch.cluster)} blocks" if launch.cluster is not None else "",
         f"{launch.shared_bytes:,} bytes of dynamic shared memory" if launch.shared_bytes else "",
         f"stream {launch.stream}" if launch.stream else "",
         f"arguments {', '.join(launch.arguments)}" if launch.arguments else "",
