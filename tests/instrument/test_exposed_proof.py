@@ -194,7 +194,7 @@ def test_a_consumer_that_is_moved_before_the_clock_read_is_caught(waiting: bool)
     (board,) = {nodes[access].control.write_scoreboard} - {None}
     consumer = next(node for node in range(end, len(nodes)) if effects(nodes[node]).reads & effects(nodes[access]).writes)
     assert nodes[consumer].opcode == "IMAD"
-    operation = next(node for node in range(wait, access, -1) if nodes[node].opcode == "IMAD" and not nodes[node].control.waits)
+    operation = next(node for node in range(wait, access, -1) if nodes[node].text.endswith(", 0x7") and not nodes[node].control.waits)
     encoding = nodes[consumer].encoding | (waiting << (64 + 52 + board))
     proof = prove(found, mutated(data, windows.code.program.functions["k"], {operation: encoding}))[0]
     assert proof.completeness == ISSUE_ONLY
@@ -209,3 +209,28 @@ def test_a_load_that_shares_its_scoreboard_says_so() -> None:
     proofs = prove(found, cubin_of(found.module))
     assert {(proof.completeness, proof.reason) for proof in proofs} == {(COMPLETE, "")}
     assert any(proof.shared_waits for proof in proofs)
+
+
+SHARED = """
+    .reg .u32 %i, %s, %x<6>; .reg .u64 %a, %o; .shared .align 16 .b8 tile[4096];
+    ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 4; add.u64 %a, %a, %o; shl.b32 %i, %i, 3; mov.u32 %s, 0;
+    st.shared.u32 [%i], %i; bar.sync 0;
+"""
+
+
+def test_of_loads_from_shared_memory_the_last_may_speak_for_all() -> None:
+    """They return in order, so the assembler has only the last of several raise a scoreboard: without it nothing is known of any."""
+    body = SHARED + "".join(f"ld.shared.u32 %x{n}, [%i+{512 * n}];" for n in range(6))
+    body += "".join(f"mad.lo.u32 %s, %s, %s, %x{n};" for n in reversed(range(6))) + "st.global.u32 [%a], %s; ret;"
+    found = trace(kernel(body), EXPOSED)
+    data = cubin_of(found.module)
+    program = disassemble(data)
+    loads = [index for index, one in enumerate(program.functions["k"].instructions) if one.opcode == "LDS"]
+    boards = [program.functions["k"].instructions[index].control.write_scoreboard for index in loads]
+    assert boards.count(None) == 5
+    assert [(proof.completeness, bool(proof.shared_waits)) for proof in prove(found, data)] == [
+        (COMPLETE, board is None) for board in boards
+    ]
+    last = next(index for index, board in zip(loads, boards, strict=True) if board is not None)
+    changed = {last: with_write_scoreboard(program.functions["k"].instructions[last], None)}
+    assert {proof.completeness for proof in prove(found, mutated(data, program.functions["k"], changed))} == {ISSUE_ONLY}

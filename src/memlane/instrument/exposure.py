@@ -151,9 +151,9 @@ class ExposedWindows(Windows):
         return any(access in self.waiting.definitions(node, register) for register in shared)
 
     def _awaiting(self, access: int, nodes: set[int]) -> list[int]:
-        """Those of the nodes that wait for the scoreboard of the access before anything else has."""
-        scoreboard = self.nodes[access].control.write_scoreboard
-        _, first = collect(self.flow.successors[access], self.flow.successors.__getitem__, lambda node: self._waits_for(node, scoreboard))
+        """Those of the nodes that wait for the access before anything else has."""
+        under_way = self.waiting.unwaited(access) | {access}
+        first = {successor for node in under_way for successor in self.flow.successors[node]} - under_way
         return sorted(first & nodes)
 
     def _waits_for(self, node: int, scoreboard: int | None) -> bool:
@@ -161,8 +161,11 @@ class ExposedWindows(Windows):
 
     def _shares(self, node: int, access: int) -> bool:
         """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them; or is
-        about to have it, being `node` itself. The access too, if it says by the same one that it has read what `node` overwrites."""
+        about to have it, being `node` itself. The access too, if it says by the same one that it has read what `node` overwrites; and if it
+        has none, because a later one from shared memory speaks for it."""
         board = self.nodes[access].control.write_scoreboard
+        if board is None:
+            return True
         if board == self.nodes[access].control.read_scoreboard and effects(self.nodes[node]).writes & effects(self.nodes[access]).reads:
             return True
         seen, stops = collect(

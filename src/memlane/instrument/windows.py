@@ -125,9 +125,9 @@ class Windows:
                     return reason
                 continue
             scoreboard = self.nodes[access].control.write_scoreboard
-            if scoreboard is None:
-                return f"the access {self._at(access)} raises no scoreboard that could be waited for"
             missed = window.ends & self.waiting.unwaited(access)
+            if missed and scoreboard is None:
+                return f"the access {self._at(access)} raises no scoreboard that could be waited for"
             if missed:
                 return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
         return ""
