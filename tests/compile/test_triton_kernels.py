@@ -172,10 +172,14 @@ def test_what_is_no_kernel() -> None:
         triton(kernels.vector_add, ADD, {"BLOCK": 64}, num_warps=3)
 
 
-def test_scratch_memory_is_not_provided() -> None:
-    with pytest.raises(CompileError) as raised:
-        triton(kernels.descriptor_copy, "*fp32:16, *fp32:16, i32, i32:16", {"BLOCK": 32})
-    assert str(raised.value) == "descriptor_copy needs scratch memory on the device, which memlane does not provide"
+def test_tensor_descriptors_of_a_kernel_lie_in_memory_that_a_launch_has_for_them(target: Target) -> None:
+    module = triton(kernels.descriptor_copy, "*fp32:16, *fp32:16, i32, i32:16", {"BLOCK": 32}, num_warps=1)
+    host = np.random.default_rng(4).standard_normal((20, 48)).astype(np.float32)
+    call, out = target.load(module)["descriptor_copy"][2,], target.zeros((32, 32), np.float32)
+    call(out, target.array(host), 20, 48)
+    assert np.array_equal(out.numpy(), np.pad(host[:, :32], ((0, 12), (0, 0))))
+    scratch = [argument.text for argument in call.bind(out, target.array(host), 20, 48).arguments if "scratch" in argument.text]
+    assert scratch == ["256 bytes of scratch memory"], "128 for each block"
 
 
 @pytest.mark.parametrize("shape", [(64, 64, 32), (128, 32, 64)])

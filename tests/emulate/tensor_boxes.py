@@ -306,3 +306,54 @@ def run_copied(target: Target, case: Case) -> npt.NDArray[np.float32]:
     array, room = target.array(case.host()), target.zeros(128, np.uint8)
     target.load(parse(COPIED, "copied.ptx"))["copied"][1, 1](case.tensor_map(target, array), room, *reversed(case.at))
     return array.numpy()
+
+
+MADE = f"""{HEAD}
+.visible .entry made(.param .u64 array, .param .u64 room, .param .u64 flat, .param .u32 width, .param .u32 height, .param .u64 pitch) {{
+    .reg .pred p, q; .reg .b32 t, x, y, w, h, v; .reg .b64 a, g, m, s, o;
+    .shared .align 1024 .b8 tile[512]; .shared .align 128 .b8 map[128]; .shared .align 8 .b64 full;
+    ld.param.u64 a, [array]; ld.param.u64 g, [room]; ld.param.u64 o, [flat]; ld.param.u64 s, [pitch];
+    ld.param.u32 w, [width]; ld.param.u32 h, [height];
+    mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; mov.u32 x, 3; mov.u32 y, 2;
+    mov.u32 v, map; mad.lo.u32 v, t, 4, v; st.shared.u32 [v], 0; mov.u64 m, map;
+    bar.warp.sync -1;
+    @!p bra ready;
+    tensormap.replace.tile.global_address.shared::cta.b1024.b64 [m], a;
+    tensormap.replace.tile.rank.shared::cta.b1024.b32 [m], 1;
+    tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [m], 0, 16;
+    tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [m], 1, 15;
+    tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [m], 0, w;
+    tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [m], 1, h;
+    tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [m], 0, s;
+    tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [m], 0, 1;
+    tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [m], 1, 2;
+    tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [m], 7;
+    tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [m], 0;
+    tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [m], 2;
+    tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [m], 0;
+ready:
+    bar.warp.sync -1;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [g], [m], 128;
+    fence.proxy.tensormap::generic.acquire.gpu [g], 128;
+    @p mbarrier.init.shared.b64 [full], 1;
+    @p fence.mbarrier_init.release.cluster;
+    @p mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;
+    @p cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [g, {{x, y}}], [full];
+    bar.warp.sync -1;
+again:
+    mbarrier.try_wait.parity.shared.b64 q, [full], 0;
+    @!q bra again;
+    mov.u32 v, tile; mad.lo.u32 v, t, 16, v; mad.wide.u32 o, t, 16, o;
+    .reg .b32 e0, e1, e2, e3;
+    ld.shared.v4.u32 {{e0, e1, e2, e3}}, [v]; st.global.v4.u32 [o], {{e0, e1, e2, e3}};
+    ret;
+}}""".replace(".version 8.0\n.target sm_90\n", ".version 8.3\n.target sm_90a\n")
+"""A warp makes a tensor map in shared memory, copies it to global memory, and fetches every second of 15 rows of 16 floats from (3, 2)."""
+MADE_CASE = Case((12, 24), (15, 16), (2, 3), swizzle="64B", steps=(2, 1))
+
+
+def run_made(target: Target) -> npt.NDArray[np.uint8]:
+    """What it fetched."""
+    array, room, out = target.array(MADE_CASE.host()), target.zeros(128, np.uint8), target.zeros(512, np.uint8)
+    target.load(parse(MADE, "made.ptx"))["made"][1, 32](array, room, out, 24, 12, 96)
+    return out.numpy()

@@ -10,9 +10,12 @@ import pytest
 
 from memlane.errors import LaunchError
 from memlane.launch import Layers
+from memlane.ptx import parse
 from tests.emulate.checking import check, kinds
 from tests.emulate.running import emulator
 from tests.emulate.tensor_boxes import (
+    MADE,
+    MADE_CASE,
     REDUCED,
     THREADS,
     Case,
@@ -23,6 +26,7 @@ from tests.emulate.tensor_boxes import (
     placed,
     run_copied,
     run_load,
+    run_made,
     run_multicast,
     run_store,
     store_program,
@@ -186,6 +190,23 @@ def test_a_kernel_may_copy_a_tensor_map_about() -> None:
     wanted[15:23, 20:52] = wanted[7:15, 20:52]
     wanted[7:15, 20:52] *= 2
     assert np.array_equal(run_copied(emulator(), case), wanted)
+
+
+def test_a_kernel_may_make_a_tensor_map() -> None:
+    assert np.array_equal(run_made(emulator()), loaded_box(MADE_CASE, MADE_CASE.host()))
+
+
+def test_a_tensor_map_with_what_is_not_modelled_is_refused_when_it_is_used() -> None:
+    target = emulator()
+    out = target.zeros(1024, np.uint8)
+    for old, new in (
+        ("interleave_layout.shared::cta.b1024.b32 [m], 0", "interleave_layout.shared::cta.b1024.b32 [m], 1"),
+        ("[m], 7;", "[m], 11;"),
+    ):
+        assert old in MADE
+        kernel = target.load(parse(MADE.replace(old, new), "made.ptx"))["made"]
+        with pytest.raises(LaunchError, match=r"elements, an interleave or a swizzle that the emulator does not model"):
+            kernel[1, 32](out, out, out, 24, 12, 96)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -11,7 +11,7 @@ from memlane.driver import Device
 from memlane.launch import Target
 from memlane.measure import count, trace
 from memlane.record import COMPLETE, ISSUE_ONLY, PROVED
-from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_copied, run_load, run_multicast, run_store
+from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_copied, run_load, run_made, run_multicast, run_store
 
 pytestmark = pytest.mark.gpu
 
@@ -131,3 +131,7 @@ def test_a_trace_on_the_device_changes_nothing_and_times_the_wait(gpu: Device) -
     assert times["cp"] < times["mbarrier"], "what a copy takes is in its wait"
     counts = count(call, *arguments)
     assert "which only the emulator can read" in next(one.reason for one in counts.skipped if one.op == box.op)
+
+
+def test_a_kernel_may_make_a_tensor_map(gpu: Device, emulator: Target) -> None:
+    assert np.array_equal(run_made(gpu), run_made(emulator))

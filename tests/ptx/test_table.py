@@ -187,7 +187,7 @@ LATER_CHIPS = re.compile(r"\w+\.(\w+\.)?f32x2 |(add|sub|fma)\.(\w+\.)?f32\.b?f16
 EARLIER_CHIPS = re.compile(r"(shfl|vote)\.(?!sync)")
 """Forms that only chips before sm_70 have."""
 IN_CASE_FILES = ("call", "tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep", "mma", "wmma", "wgmma", "cp.async.bulk.tensor")
-IN_CASE_FILES += ("cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "fence.proxy.tensormap::generic.acquire")
+IN_CASE_FILES += ("cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "fence.proxy.tensormap::generic.acquire", "tensormap")
 """Rows whose operands need declarations of their own: tests/cases/ptx has them, and the assembler is asked below."""
 
 

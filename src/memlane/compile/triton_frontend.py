@@ -89,10 +89,10 @@ def triton(
     options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": fp_fusion}
     capability = int(toolkit.compute_capability(arch).rstrip("af"))
     compiled = _compile(kernel, parameters, constants, capability, options)
-    if getattr(compiled.metadata, "global_scratch_size", 0):
-        raise CompileError(f"{kernel.__name__} needs scratch memory on the device, which memlane does not provide")
     forms = _with_boxes(kernel, parameters, getattr(compiled.metadata, "tensordesc_meta", None) or ())
-    convention = Convention(forms, block=(32 * num_warps, 1, 1), shared_bytes=int(compiled.metadata.shared), language="Triton")
+    scratch = int(getattr(compiled.metadata, "global_scratch_size", 0))
+    shared = int(compiled.metadata.shared)
+    convention = Convention(forms, block=(32 * num_warps, 1, 1), scratch_bytes=scratch, shared_bytes=shared, language="Triton")
     return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
 
 

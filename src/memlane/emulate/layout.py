@@ -85,22 +85,22 @@ TENSOR_MAP = np.dtype(
         ("address", "u8"),
         ("strides", "u8", 4),
         ("extents", "u8", 5),
-        ("filling", "u8"),
-        ("taken", "u2", 5),
+        ("box", "u2", 5),
         ("steps", "u1", 5),
         ("rank", "u1"),
         ("element", "u1"),
-        ("element_bytes", "u1"),
+        ("interleave", "u1"),
         ("swizzle", "u1"),
-        ("rest", "u1", 13),
+        ("fill", "u1"),
+        ("rest", "u1", 20),
     ],
     align=True,
 )
-"""A tensor map, x first: `strides` are bytes from y on, `taken` how many elements of each axis a box has and `steps` how far apart those
-lie; `element` is the number of their type in `launch.tensor_map.ELEMENTS`, `filling` 8 bytes of what lies outside, `swizzle` the number of
-bits that change places. It says all itself, so that kernels may copy it about."""
+"""A tensor map, x first: `strides` are bytes from y on, `box` how far a copy walks along each axis and `steps` how far apart the elements
+lie that it takes; `rank` is one less than the number of dimensions, and `element`, `interleave`, `swizzle` and `fill` are the numbers that
+`tensormap.replace` has for them. It says all itself, so that kernels may copy it about, and write its fields."""
 TENSOR_MAP_MARK = 0x70616D_65_6C6974_6D
-"""The first word of each: what a GPU makes has another."""
+"""The first word of each, once a field was written: what a GPU makes has another."""
 
 CREW = np.dtype(
     [

@@ -27,7 +27,7 @@ from memlane.launch.schedule import (
     Timeline,
 )
 from memlane.launch.target import Graph, Target
-from memlane.launch.tensor_map import ELEMENTS, SWIZZLES, TensorMap, Tiling
+from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, Tiling
 from memlane.launch.texture import Sampling, Surface, Texels, Texture
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "COUNT_FIELDS",
     "ELEMENTS",
     "EXAMPLE_DTYPE",
+    "FILLS",
     "SWIZZLES",
     "Actor",
     "Argument",

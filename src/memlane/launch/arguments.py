@@ -25,15 +25,15 @@ _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
 def pack(
-    kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target, convention: Convention | None = None
+    kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target, convention: Convention | None = None, blocks: int = 1
 ) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
     A pointer parameter takes an array of the target, or any object whose device memory the target recognises; a parameter of 64 bits also
     a texture or a surface of the target, whose handle the kernel gets; an integer or floating-point parameter takes a Python or NumPy
     number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of its size, or a tensor map of
-    the target. A `convention` says which values stand for several parameters, and that parameters are left over which
-    no value stands for: those are zero. Raises BadLaunch that names the position and what would do.
+    the target. A `convention` says which values stand for several parameters, and that parameters are left over which no value stands for:
+    those are zero, but for memory that each of the `blocks` needs for itself. Raises BadLaunch that names the position and what would do.
     """
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
@@ -49,6 +49,10 @@ def pack(
         else:
             packed.append(_pack_one(where, params[len(packed)], value, target))
             _check_promises(where, form, value, packed[-1])
+    if convention is not None and convention.scratch_bytes:
+        nbytes = convention.scratch_bytes * blocks
+        address, owner = target.allocate(nbytes)
+        packed.append(Argument(struct.pack("<Q", address), f"{nbytes} bytes of scratch memory", owner, (address, nbytes)))
     packed += (Argument(bytes(param.nbytes), "hidden") for param in params[len(packed) :])
     return tuple(packed)
 

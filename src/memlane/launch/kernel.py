@@ -212,7 +212,8 @@ class KernelCall:
         kernel = self.kernel
         kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
         check_cluster(kernel.target.chip, kernel, self.grid, self.cluster)
-        arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention)
+        blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention, blocks)
         return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream, cluster=self.cluster)
 
     def __call__(self, *args: object) -> None:

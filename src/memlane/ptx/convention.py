@@ -69,6 +69,9 @@ class Convention:
     """What a caller passes, in order. Parameters beyond these are the compiler's own and are zero."""
     block: tuple[int, int, int] | None = None
     """The block it was compiled for; a launch need not name it."""
+    scratch_bytes: int = 0
+    """Of global memory that each block needs for itself: the first of the compiler's own parameters is the address of that of all of
+    them."""
     shared_bytes: int = 0
     """Dynamic shared memory that each block needs; a launch need not name it."""
     language: str = ""

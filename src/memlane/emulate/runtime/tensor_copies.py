@@ -33,7 +33,6 @@ from memlane.emulate.runtime.atomics import reduce_element
 from memlane.emulate.runtime.faults import fault, has_failed
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.window import Window, address_of_lane
-from memlane.launch import ELEMENTS
 
 PIECE = 16
 BOX_ALIGNMENT = 128
@@ -54,7 +53,15 @@ REDUCTIONS = {
     "xor": ("u32", "s32", "u64", "s64"),
 }
 """Which elements a copy may reduce, by the operation."""
-NO_MAP, OTHER_RANK, OTHER_ELEMENT = range(1, 4)
+ELEMENT_NUMBERS = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 9, "bf16": 10}
+"""By element: its number in `tensormap.replace`."""
+_SIZES = sum(
+    {"u8": 0, "u16": 1, "f16": 1, "bf16": 1, "u64": 3, "s64": 3, "f64": 3}.get(name, 2) << 2 * n for name, n in ELEMENT_NUMBERS.items()
+)
+"""Two bits for each number: to which power of two their bytes are."""
+_NANS = {"f16": 0x7FFF_7FFF_7FFF_7FFF, "bf16": 0x7FFF_7FFF_7FFF_7FFF, "f32": 0x7FFF_FFFF_7FFF_FFFF, "f64": 0x7FFF_FFFF_FFFF_FFFF}
+_MOST_SWIZZLE = 3
+NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED = range(1, 5)
 """What can be wrong with a tensor map: told in the place of the number of bytes."""
 MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
 """Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, and how many bytes of those are the
@@ -131,8 +138,12 @@ class _Box:
         self._record, self._address, self._starts, self._place = record, address, starts, place
         zero = constant(I64, 0)
         self.moved, self.sectors, self.touched = e.variable(zero), e.variable(zero), e.variable(zero)
-        self._size = self._field("element_bytes")
-        self._row_bytes = e.mul(self._field("taken"), self._size)
+        number = e.and_(self._field("element"), constant(I64, 15))
+        size = e.and_(e.lshr(constant(I64, _SIZES), e.shl(number, constant(I64, 1))), constant(I64, 3))
+        self._size = e.shl(constant(I64, 1), size)
+        self._taken = [self._field("box"), *(self._steps_of(axis) for axis in range(1, way.dimensions))]
+        self._filling = self._number_outside()
+        self._row_bytes = e.mul(self._taken[0], self._size)
         self._shared = Window(e, warp, way.space, site, place, PIECE)
         self._array = Window(e, warp, "global", site, self._field("address"), 1)
         with e.goto_entry_block():
@@ -143,13 +154,32 @@ class _Box:
         value = self._e.get(self._record, TENSOR_MAP, name, index)
         return value if value.type == I64 else self._e.zext(value, I64)
 
+    def _steps_of(self, axis: int) -> Value:
+        """How many elements of an axis are taken."""
+        e, one = self._e, constant(I64, 1)
+        step = e.intrinsic("umax", [self._field("steps", axis), one])
+        return e.udiv(e.add(self._field("box", axis), e.sub(step, one)), step)
+
+    def _number_outside(self) -> Value:
+        """8 bytes of what loads find outside the array."""
+        e, found = self._e, constant(I64, 0)
+        for name, bits in _NANS.items():
+            found = e.select(self._is_element(name), constant(I64, bits), found)
+        return e.select(e.icmp_unsigned("!=", self._field("fill"), constant(I64, 0)), found, constant(I64, 0))
+
     # -- what may be wrong -------------------------------------------------------------------------------------------------------
 
     def inspect(self) -> None:
         """Leave with a fault if the instruction cannot use the map, or the place in shared memory."""
         e = self._e
         self._refuse_if(e.icmp_unsigned("!=", self._field("mark"), constant(I64, TENSOR_MAP_MARK)), NO_MAP)
-        self._refuse_if(e.icmp_unsigned("!=", self._field("rank"), constant(I64, self._way.dimensions)), OTHER_RANK)
+        self._refuse_if(e.icmp_unsigned("!=", self._field("rank"), constant(I64, self._way.dimensions - 1)), OTHER_RANK)
+        known = constant(I1, 0)
+        for name in ELEMENT_NUMBERS:
+            known = e.or_(known, self._is_element(name))
+        swizzled = e.icmp_unsigned("<=", self._field("swizzle"), constant(I64, _MOST_SWIZZLE))
+        plain = e.icmp_unsigned("==", self._field("interleave"), constant(I64, 0))
+        self._refuse_if(e.not_(e.and_(known, e.and_(swizzled, plain))), NOT_MODELLED)
         if self._way.operation in REDUCTIONS:
             known = constant(I1, 0)
             for name in REDUCTIONS[self._way.operation]:
@@ -159,7 +189,7 @@ class _Box:
         self._fail_if(crooked, MISALIGNED, self._place, BOX_ALIGNMENT, "shared")
 
     def _is_element(self, name: str) -> Value:
-        return self._e.icmp_unsigned("==", self._field("element"), constant(I64, tuple(ELEMENTS).index(name)))
+        return self._e.icmp_unsigned("==", self._field("element"), constant(I64, ELEMENT_NUMBERS[name]))
 
     def _refuse_if(self, wrong: Value, reason: int) -> None:
         self._fail_if(wrong, BAD_TENSOR_MAP, self._address, reason, "generic")
@@ -177,7 +207,7 @@ class _Box:
         """Row after row, as they lie in shared memory."""
         e, rows = self._e, constant(I64, 1)
         for axis in range(1, self._way.dimensions):
-            rows = e.mul(rows, self._field("taken", axis))
+            rows = e.mul(rows, self._taken[axis])
         with e.count(rows) as row:
             with e.if_then(has_failed(e, self._warp), likely=False):
                 e.ret_void()
@@ -193,13 +223,13 @@ class _Box:
         e, zero = self._e, constant(I64, 0)
         start, left, inside = self._field("address"), row, constant(I1, 1)
         for axis in range(1, self._way.dimensions):
-            taken = self._field("taken", axis)
+            taken = self._taken[axis]
             step = e.mul(e.urem(left, taken), self._field("steps", axis))
             at = e.add(self._starts[axis], step)
             inside = e.and_(inside, e.icmp_unsigned("<", at, self._field("extents", axis)))
             start = e.add(start, e.mul(at, self._field("strides", axis - 1)))
             left = e.udiv(left, taken)
-        x, taken = self._starts[0], self._field("taken")
+        x, taken = self._starts[0], self._taken[0]
         low = e.intrinsic("smin", [e.intrinsic("smax", [e.neg(x), zero]), taken])
         high = e.intrinsic("smin", [e.intrinsic("smax", [e.sub(self._field("extents"), x), zero]), taken])
         some = e.and_(inside, e.icmp_signed("<", low, high))
@@ -242,7 +272,7 @@ class _Box:
         if is_load:
             with e.if_then(e.not_(whole), likely=False):
                 for half in (0, 8):
-                    e.store(self._field("filling"), e.at(here, half))
+                    e.store(self._filling, e.at(here, half))
         with e.if_then(e.icmp_unsigned("!=", nbytes, constant(I64, 0))), self._span(start, nbytes) as there:
             here = e.at(here, within)
             if self._way.operation in REDUCTIONS:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from memlane.emulate.code.build import I32, I64, Value, constant, vector
-from memlane.emulate.layout import LANES, PARAM_WINDOW
+import math
+
+from memlane.emulate.check.hooks import check_access, check_bulk_copy
+from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.layout import LANES, PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_box
+from memlane.emulate.runtime.access import store
+from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.tensor_copies import MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
 from memlane.emulate.semantics.cluster_copies import Place, complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import Operand, Register, Symbol, TextureAddress, Vector
+from memlane.ptx import Immediate, Operand, Register, Symbol, TextureAddress, Vector
 
 _SECTION = "data-movement-and-conversion-instructions-"
+_SYNC = "parallel-synchronization-and-communication-instructions-"
 _WORDS = 4 * LANES
 _MOST_DIMENSIONS = 5
 
@@ -60,6 +66,63 @@ def _account(k: Lowering) -> None:
 
 def _results(k: Lowering) -> Value:
     return k.scratch("boxes", RESULT_BYTES)
+
+
+# -- tensor maps that kernels make -------------------------------------------------------------------------------------------------
+
+_FIELDS = {
+    "global_address": "address",
+    "box_dim": "box",
+    "global_dim": "extents",
+    "global_stride": "strides",
+    "element_stride": "steps",
+    "elemtype": "element",
+    "interleave_layout": "interleave",
+    "swizzle_mode": "swizzle",
+    "fill_mode": "fill",
+    "rank": "rank",
+}
+"""Fields of a tensor map, by their names in PTX."""
+
+
+@semantics(_SECTION + "tensormap-replace")
+def tensormap_replace(k: Lowering) -> None:
+    name, ordinal = _FIELDS[k.slot_of("field")], k.instruction.operand("ordinal")
+    index = ordinal.value if isinstance(ordinal, Immediate) else 0
+    assert TENSOR_MAP.fields is not None
+    dtype = TENSOR_MAP.fields[name][0]
+    if (k.has("ordinal") and not isinstance(ordinal, Immediate)) or index >= math.prod(dtype.shape):
+        raise k.unsupported(f"{k.instruction.name} of dimension {ordinal}")
+    bits = 8 * dtype.base.itemsize
+    new, kind = k.read("new"), vector(INTEGERS[bits])
+    width = new.type.element.width
+    value = new if width == bits else k.e.trunc(new, kind) if width > bits else k.e.zext(new, kind)
+    _put(k, offset(TENSOR_MAP, name) + index * dtype.base.itemsize, value)
+    _put(k, offset(TENSOR_MAP, "mark"), constant(vector(I64), TENSOR_MAP_MARK))
+
+
+def _put(k: Lowering, at: int, value: Value) -> None:
+    """Store a field of the tensor map at the address of the instruction."""
+    e, bits, data = k.e, value.type.element.width, k.scratch("data")
+    space = k.slot_of("space").partition("::")[0] or "generic"
+    pointer, distance = k.address("a")
+    place = e.add(distance, constant(I64, at))
+    e.store_lanes(value, data)
+    lanes = check_access(k, space, pointer, place, bits // 8, 1, data)
+    k.call(store(space, bits, 1), k.warp, pointer, place, lanes, constant(I32, k.index), data)
+
+
+@semantics(_SYNC + "tensormap-cp-fenceproxy")
+def tensormap_cp_fenceproxy(k: Lowering) -> None:
+    """A warp copies a tensor map from shared to global memory, all lanes the same one."""
+    e, whole = k.e, k.active
+    k.active = e.and_(whole, e.neg(whole))
+    sizes = constant(vector(I32), TENSOR_MAP.itemsize)
+    e.store_lanes(sizes, k.scratch("sizes", _WORDS))
+    source, target = (k.address(letter, f"addresses_{letter}") for letter in ("src", "dst"))
+    lanes = check_bulk_copy(k, ("shared", "global"), source, target, sizes)
+    k.call(bulk_copy("shared", "global"), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("sizes", _WORDS))
+    k.active = whole
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------------------

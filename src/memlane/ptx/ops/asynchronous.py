@@ -8,6 +8,7 @@ _SECTION = "data-movement-and-conversion-instructions-"
 _SYNC = "parallel-synchronization-and-communication-instructions-"
 _PREFETCH = "L2::64B L2::128B L2::256B"
 _SHARED = "shared shared::cta shared::cluster"
+_FORMAT = "elemtype interleave_layout swizzle_mode fill_mode"
 _COORDINATES = "1d 2d 3d 4d 5d"
 
 OPS = (
@@ -66,6 +67,18 @@ OPS = (
     op("cp.async.bulk.prefetch.tensor", manual=_SECTION + "cp-async-bulk-prefetch-tensor", effect="prefetch", types="policy:-")
     .form("cp.async.bulk.prefetch.tensor.dim.L2.global{.mode}{.L2::cache_hint} [map, coordinates]{, policy}", spaces="map:global")
     .where(dim=_COORDINATES, mode="tile"),
+    op("tensormap.replace", manual=_SECTION + "tensormap-replace", effect="other", types="new:type ordinal:-")
+    .form("tensormap.replace.tile.field{.space}.b1024.type [a], new", field="global_address", type="b64")
+    .form("tensormap.replace.tile.field{.space}.b1024.type [a], new", field="rank", type="b32")
+    .form("tensormap.replace.tile.field{.space}.b1024.type [a], ordinal, new", field="box_dim global_dim element_stride", type="b32")
+    .form("tensormap.replace.tile.field{.space}.b1024.type [a], ordinal, new", field="global_stride", type="b64")
+    .form("tensormap.replace.tile.field{.space}.b1024.type [a], new", field=_FORMAT, type="b32")
+    .where(space="global shared::cta"),
+    op("tensormap.cp_fenceproxy", manual=_SYNC + "tensormap-cp-fenceproxy", effect="fence", types="size:-").form(
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned [dst], [src], size",
+        scope="cta cluster gpu sys",
+        spaces="dst:global src:shared",
+    ),
     op("cp.async.bulk.commit_group", manual=_SECTION + "cp-async-bulk-commit-group", effect="async").form("cp.async.bulk.commit_group"),
     op("cp.async.bulk.wait_group", manual=_SECTION + "cp-async-bulk-wait-group", effect="async", types="n:-").form(
         "cp.async.bulk.wait_group{.read} n"
