@@ -195,7 +195,8 @@ def test_a_consumer_that_is_moved_before_the_clock_read_is_caught(waiting: bool)
     consumer = next(node for node in range(end, len(nodes)) if effects(nodes[node]).reads & effects(nodes[access]).writes)
     assert nodes[consumer].opcode == "IMAD"
     operation = next(node for node in range(wait, access, -1) if nodes[node].text.endswith(", 0x7") and not nodes[node].control.waits)
-    encoding = nodes[consumer].encoding | (waiting << (64 + 52 + board))
+    target = 0xFF << 16  # where an instruction names the register that it writes: that of the operation stays
+    encoding = (nodes[consumer].encoding & ~target) | (nodes[operation].encoding & target) | (waiting << (64 + 52 + board))
     proof = prove(found, mutated(data, windows.code.program.functions["k"], {operation: encoding}))[0]
     assert proof.completeness == ISSUE_ONLY
     assert ("the value is read at 0x" if waiting else "without a wait for what fills it") in proof.reason
