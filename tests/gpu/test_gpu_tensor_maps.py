@@ -12,6 +12,7 @@ from memlane.launch import Target
 from memlane.measure import count, trace
 from memlane.record import COMPLETE, ISSUE_ONLY, PROVED
 from tests.emulate.tensor_boxes import REDUCED, THREADS, Case, cases, load_program, run_copied, run_load, run_made, run_multicast, run_store
+from tests.measure.tiles import IMAGE, doubling
 
 pytestmark = pytest.mark.gpu
 
@@ -135,3 +136,13 @@ def test_a_trace_on_the_device_changes_nothing_and_times_the_wait(gpu: Device) -
 
 def test_a_kernel_may_make_a_tensor_map(gpu: Device, emulator: Target) -> None:
     assert np.array_equal(run_made(gpu), run_made(emulator))
+
+
+def test_tiles_in_cuda_are_the_same_with_a_trace(gpu: Device) -> None:
+    call, tiles, results, out = doubling(gpu)
+    call(tiles, results)
+    assert np.array_equal(out.numpy(), 2 * IMAGE)
+    again, tiles, results, out = doubling(gpu)
+    made = trace(again, tiles, results)
+    assert np.array_equal(out.numpy(), 2 * IMAGE)
+    assert {site.kind for site in made.sites} >= {"copy", "wait"}

@@ -12,6 +12,7 @@ from memlane.measure import trace as trace_call
 from memlane.record import COMPLETE, ISSUE_ONLY
 from tests.emulate.running import emulator
 from tests.emulate.tensor_boxes import THREADS, Case, load_program, loaded_box, store_program
+from tests.measure.tiles import IMAGE, doubling, line_of
 from tests.sass.code import cubin_of
 
 CASE = Case((50, 48), (8, 32), (45, 20), swizzle="128B")
@@ -59,3 +60,18 @@ def test_the_assembled_code_proves_the_waits(operation: str) -> None:
         proofs = {one.site: one for one in prove(traced, cubin_of(traced.module))}
         kinds = {site.kind: proofs[site.id].completeness for site in traced.sites if site.kind in ("copy", "wait")}
         assert kinds == {"copy": ISSUE_ONLY, "wait": COMPLETE}
+
+
+def test_tiles_in_cuda_are_traced_at_the_lines_of_their_calls() -> None:
+    """The copy at the line that starts it, its wait at that of the `cuda::barrier`, and outputs as without a trace."""
+    call, tiles, results, out = doubling(emulator())
+    made = trace_call(call, tiles, results)
+    assert np.array_equal(out.numpy(), 2 * IMAGE)
+    lines = {(site.kind, site.line) for site in made.sites if site.kind in ("copy", "wait")}
+    assert lines == {
+        ("copy", line_of("2d_global_to_shared")),
+        ("wait", line_of("full.wait")),
+        ("copy", line_of("2d_shared_to_global")),
+        ("wait", line_of("wait_group_read")),
+    }
+    assert all(f"line {line_of('full.wait')}" in site.reason for site in made.sites if "::complete_tx" in site.op)
