@@ -21,5 +21,15 @@ VERDICTS: Mapping[str, str] = {
     "that gathers; what the stores cost is only known at least",
     "gsplat-1.5.3: gsplat::relocation_kernel<float>": f"{LABEL}, of the kernel: its lanes wait for each other in arithmetic; the tool "
     "charges divergence for the time of accesses alone, and of these the loads that repeat cost more",
+    "mmcv-2.2.0: sigmoid_focal_loss_forward_cuda_kernel<float>": f"{TOOL}: of 640 blocks 528 find room at once, and the rest fill "
+    "some of the multiprocessors while the others have nothing to do",
+    "mmcv-2.2.0: nms_cuda": f"{LABEL}, of line 59: two lanes share each sector, but in some requests one is missing, and the rule asks for "
+    "two",
+    "mmcv-2.2.0: roi_pool_forward_cuda_kernel<float>": f"{TOOL}: bins are a few elements wide, so that lanes in the next ones "
+    "share sectors",
+    "mmcv-2.2.0: assign_score_withk_forward_cuda_kernel<float>": f"{BOTH}: what the lanes gather lies apart, and each element of it is "
+    "loaded again in the next turns",
+    "implicit-0.7.3: implicit::gpu::calculate_loss_kernel<float>": f"{TOOL}: a block has one user, so it loads the matrix once; that other "
+    "blocks do so at the same time saves nobody a load",
 }
 """By the name of the case."""
