@@ -35,3 +35,33 @@ extern "C" __global__ void __cluster_dims__(4, 2, 1) ring(unsigned *out, unsigne
     out[at + 3] = seen;
     cluster.sync();
 }
+
+/* What a neighbour reads here may be the 1 that comes behind it, or what it was to read. */
+extern "C" __global__ void __cluster_dims__(2, 1, 1) unordered(unsigned *out) {
+    __shared__ unsigned tile[64];
+    cg::cluster_group cluster = cg::this_cluster();
+    tile[threadIdx.x] = threadIdx.x;
+    cluster.sync();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = cluster.map_shared_rank(tile, cluster.block_rank() ^ 1)[threadIdx.x];
+    tile[threadIdx.x] = 1;
+    cluster.sync();
+}
+
+/* The neighbour may not be there yet. */
+extern "C" __global__ void __cluster_dims__(2, 1, 1) early(unsigned *out) {
+    __shared__ unsigned tile[64];
+    cg::cluster_group cluster = cg::this_cluster();
+    cluster.map_shared_rank(tile, cluster.block_rank() ^ 1)[threadIdx.x] = threadIdx.x;
+    cluster.sync();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = tile[threadIdx.x];
+}
+
+/* One word too far. */
+extern "C" __global__ void __cluster_dims__(2, 1, 1) beyond(unsigned *out) {
+    __shared__ unsigned tile[64];
+    cg::cluster_group cluster = cg::this_cluster();
+    tile[threadIdx.x] = threadIdx.x;
+    cluster.sync();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = cluster.map_shared_rank(tile, cluster.block_rank() ^ 1)[threadIdx.x + 1];
+    cluster.sync();
+}

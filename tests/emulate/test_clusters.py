@@ -11,7 +11,7 @@ import pytest
 
 from memlane.compile import cuda
 from memlane.errors import BadAccess, BadLaunch, Deadlock
-from memlane.launch import Layers, LoadedModule, Observation
+from memlane.launch import Layers, LoadedModule
 from memlane.ptx import Module, parse
 from tests.emulate.checking import check
 from tests.emulate.running import HEAD, emulator, program
@@ -28,14 +28,12 @@ def values_of(cluster: int, bins_per_block: int) -> np.ndarray:
     return np.random.default_rng(5).integers(0, cluster * bins_per_block, 5000).astype(np.uint32)
 
 
-def hist(kernels: LoadedModule, blocks: int, cluster: int, bins_per_block: int = 64, layers: Layers | None = None):
+def hist(kernels: LoadedModule, blocks: int, cluster: int, bins_per_block: int = 64):
     """What the histogram of 5000 values gives, and what NumPy gives."""
     target = kernels.target
     values = values_of(cluster, bins_per_block)
     bins = target.zeros(cluster * bins_per_block, np.uint32)
-    call = kernels["histogram"][blocks, 96, None, 4 * bins_per_block, cluster]
-    launch = call.bind(bins, target.array(values), 5000, bins_per_block)
-    target.launch(launch if layers is None else replace(launch, layers=layers))
+    kernels["histogram"][blocks, 96, None, 4 * bins_per_block, cluster](bins, target.array(values), 5000, bins_per_block)
     return bins.numpy(), np.bincount(values, minlength=cluster * bins_per_block)
 
 
@@ -43,19 +41,6 @@ def hist(kernels: LoadedModule, blocks: int, cluster: int, bins_per_block: int =
 def test_a_histogram_over_the_shared_memory_of_a_cluster(blocks: int, cluster: int, threads: int) -> None:
     found, wanted = hist(emulator(threads=threads).load(module()), blocks, cluster)
     assert (found == wanted).all()
-
-
-def test_the_layers_see_a_launch_in_clusters() -> None:
-    seen: list[Observation] = []
-    found, wanted = hist(emulator().load(module()), 8, 4, layers=Layers(accesses=True, clock=True, report=seen.append))
-    assert (found == wanted).all()
-    assert seen[0].accesses is not None
-    remote = seen[0].accesses[seen[0].accesses["space"] == 7]
-    rank, to = np.arange(5000) // 96 % 8 % 4, values_of(4, 64) // 64
-    assert sum(int(mask).bit_count() for mask in remote["mask"]) == (rank != to).sum()
-    assert not remote["wavefronts"].any()
-    assert not remote["sectors"].any()
-    assert (remote["complete"] - remote["issue"]).min() >= 180
 
 
 def test_what_a_block_knows_of_its_cluster() -> None:
@@ -134,7 +119,7 @@ REACH = """
 """
 
 
-@pytest.mark.parametrize("layers", [Layers(), Layers(check=True), Layers(counts=True, clock=True)])
+@pytest.mark.parametrize("layers", [Layers(), Layers(check=True)])
 def test_each_lane_reaches_another_block(layers: Layers) -> None:
     target = emulator()
     out, seen = target.zeros((8, 32, 12), np.uint32), []
@@ -180,6 +165,24 @@ def test_many_phases_with_threads_that_have_exited(layers: Layers) -> None:
         assert row[:40].tolist() == [sum(10 * turn + (block + 1) % 2 for turn in range(5))] * 40
         assert not row[40:].any()
     assert not seen[0].reports
+
+
+CHAIN = """
+    mov.u32 %r1, %clusterid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %nclusterid.x; sub.u32 %r4, %r3, %r1; sub.u32 %r4, %r4, 1;
+    setp.ne.u32 %p1, %tid, 0; setp.ne.or.u32 %p1, %r2, 0, %p1; @%p1 bra behind;
+wait: ld.volatile.global.u32 %r5, [%out]; setp.ne.u32 %p2, %r5, %r4; @%p2 bra wait;
+behind: barrier.cluster.arrive; barrier.cluster.wait;
+    setp.eq.u32 %p3, %r2, 1; setp.eq.and.u32 %p3, %tid, 0, %p3; add.u32 %r6, %r4, 1; @%p3 st.volatile.global.u32 [%out], %r6;
+    ret;
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_clusters_that_wait_for_later_ones_are_resident_together(threads: int) -> None:
+    target = emulator(threads=threads)
+    out = target.zeros(1, np.uint32)
+    target.load(parse(program(CHAIN), "chain.ptx"))["k"][100, 64, None, 0, 2](out)
+    assert out.numpy().tolist() == [50]
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------------------
@@ -260,47 +263,26 @@ def test_a_deadlock_names_all_blocks_of_the_cluster() -> None:
 # -- the checker -----------------------------------------------------------------------------------------------------------------------
 
 
-def checked(source: str, *changes: tuple[str, str]) -> list[tuple[str, str, str]]:
-    """Kind, space and words of what the checker finds in the ring, after some changes of its source."""
-    for old, new in changes:
-        assert old in source
-        source = source.replace(old, new)
-    target = emulator()
-    kernel = target.load(cuda(source, name="clusters.cu"))["ring"]
-    return [(one.kind, one.space, str(one)) for one in check(kernel[(8, 2), 64], target.zeros((16, 64, 4), np.uint32), 7)]
-
-
 def test_the_checker_knows_the_barrier_of_a_cluster() -> None:
-    source = SOURCE.read_text()
-    assert checked(source) == []
     target = emulator()
     kernels = target.load(module())
+    assert check(kernels["ring"][(8, 2), 64], target.zeros((16, 64, 4), np.uint32), 7) == ()
     values = target.array(np.arange(1000, dtype=np.uint32) % 128)
-    call = kernels["histogram"][8, 64, None, 4 * 32, 4]
-    assert check(call, target.zeros(128, np.uint32), values, 1000, 32) == ()
+    assert check(kernels["histogram"][8, 64, None, 4 * 32, 4], target.zeros(128, np.uint32), values, 1000, 32) == ()
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "space", "words"),
+    ("name", "kind", "space", "words"),
     [
-        (
-            [("    out[at + 3] = seen;", "    tile[threadIdx.x] = 1; out[at + 3] = seen;")],
-            "data race",
-            "shared",
-            "Put cluster.sync() between the two",
-        ),
-        (
-            [("cluster.barrier_arrive();", ""), ("cluster.barrier_wait();", "__syncthreads();")],
-            "barrier",
-            "",
-            "of its cluster, which may not have started",
-        ),
-        ([("theirs[threadIdx.x ^ 1]", "theirs[threadIdx.x + 1]")], "out of bounds", "shared::cluster", "outside its 256 bytes"),
+        ("unordered", "data race", "shared", "Put cluster.sync() between the two"),
+        ("early", "barrier", "", "of its cluster, which may not have started"),
+        ("beyond", "out of bounds", "shared::cluster", "outside its 256 bytes"),
     ],
 )
-def test_the_checker_finds(changes: list[tuple[str, str]], kind: str, space: str, words: str) -> None:
-    found = checked(SOURCE.read_text(), *changes)
-    assert [text for one, where, text in found if (one, where) == (kind, space) and words in text], found
+def test_the_checker_finds(name: str, kind: str, space: str, words: str) -> None:
+    target = emulator()
+    found = check(target.load(module())[name][4, 64], target.zeros(256, np.uint32))
+    assert [str(one) for one in found if (one.kind, one.space) == (kind, space) and words in str(one)], found
 
 
 def test_a_barrier_that_does_not_release_orders_nothing() -> None:

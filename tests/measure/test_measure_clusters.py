@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from memlane.emulate import Emulator
 from memlane.instrument import Selection
@@ -14,7 +13,18 @@ from memlane.ptx import parse
 from memlane.record import COMPLETE, Trace
 from memlane.report import render_trace, to_text
 from tests.emulate.running import emulator, program
-from tests.emulate.test_clusters import REACH
+
+REACH = """
+    .shared .align 4 .b32 sum; mov.u32 %r10, sum; mov.u32 %r9, %tid; st.shared.u32 [sum], %r9;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    and.b32 %r16, %tid, 3; mapa.shared::cluster.u32 %r17, %r10, %r16; ld.shared::cluster.u32 %r20, [%r17];
+    mov.u64 %rd11, sum; cvta.shared.u64 %rd11, %rd11; mapa.u64 %rd12, %rd11, %r16;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    atom.add.u32 %r21, [%rd12], 1;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    mov.u32 %r1, %ctaid.x; shl.b32 %r1, %r1, 5; add.u32 %r1, %r1, %tid; mad.wide.u32 %rd1, %r1, 8, %out;
+    ld.shared.u32 %r22, [sum]; st.global.v2.u32 [%rd1], {%r20, %r22}; ret;
+"""
 
 
 def reach(target: Emulator):
@@ -23,7 +33,7 @@ def reach(target: Emulator):
 
 def test_sites_that_name_other_blocks_have_a_space_of_their_own(tmp_path: Path) -> None:
     target = emulator()
-    plain, traced = (target.zeros((8, 32, 12), np.uint32) for _ in range(2))
+    plain, traced = (target.zeros((8, 32, 2), np.uint32) for _ in range(2))
     reach(target)(plain)
     found = trace(reach(target), traced)
     assert (traced.numpy() == plain.numpy()).all()
@@ -32,22 +42,18 @@ def test_sites_that_name_other_blocks_have_a_space_of_their_own(tmp_path: Path) 
     assert "grid 8, block 32, clusters of 4" in to_text(render_trace(found), 120)
     found.save(tmp_path / "clusters.parquet")
     assert Trace.load(tmp_path / "clusters.parquet").launches[0].cluster == (4, 1, 1)
-    sites = {site.op: site for site in found.sites if site.space == "shared::cluster"}
-    names = ["ld.shared::cluster.u32", "st.shared::cluster.u32", "red.relaxed.cluster.shared::cluster.add.u32"]
-    assert list(sites) == names
-    assert [sites[name].kind for name in names] == ["load", "store", "reduction"]
-    assert sites[names[0]].completeness == COMPLETE
-    rows = [row for row in found.table.to_pylist() if row["space"] == "shared::cluster"]
-    assert len(rows) == 3 * 8
+    (site,) = (site for site in found.sites if site.space == "shared::cluster")
+    assert (site.op, site.kind, site.completeness) == ("ld.shared::cluster.u32", "load", COMPLETE)
+    rows = [row for row in found.table.to_pylist() if row["site"] == site.id]
+    assert len(rows) == 8
     assert all(row["sectors"] is None and row["wavefronts"] is None for row in rows)
-    assert min(row["end"] - row["start"] for row in rows if row["op"] == names[0]) >= 180
-    only = trace(reach(target), target.zeros((8, 32, 12), np.uint32), selection=Selection(spaces={"shared::cluster"}))
-    assert len(only.table) == 3 * 8
+    assert min(row["end"] - row["start"] for row in rows) >= 180
+    assert Selection(spaces={"shared::cluster"}).takes(site, "k")
 
 
 def test_what_they_cost_is_not_counted_and_said_so() -> None:
     target = emulator()
-    found = count(reach(target), target.zeros((8, 32, 12), np.uint32))
+    found = count(reach(target), target.zeros((8, 32, 2), np.uint32))
     by_op = {entry.site.op: entry for entry in found.sites}
     remote = by_op["ld.shared::cluster.u32"]
     assert (remote.requests, remote.lanes, remote.bytes) == (8, 256, 1024)
@@ -59,12 +65,10 @@ def test_what_they_cost_is_not_counted_and_said_so() -> None:
     assert told["ld.shared::cluster.u32"].startswith("what an access to the shared memory of another block costs there is not published")
 
 
-@pytest.mark.parametrize("name", ["sampled", "staged"])
-def test_kernels_in_clusters_are_traced_in_part_and_through_a_stage(name: str) -> None:
+def test_kernels_in_clusters_are_traced_in_part_and_through_a_stage() -> None:
     target = emulator()
-    plain, traced = (target.zeros((8, 32, 12), np.uint32) for _ in range(2))
+    plain, traced = (target.zeros((8, 32, 2), np.uint32) for _ in range(2))
     reach(target)(plain)
-    options = {"sampled": {"every": 3}, "staged": {"staging": "shared"}}[name]
-    found = trace(reach(target), traced, **options)
+    found = trace(reach(target), traced, every=3, staging="shared")
     assert (traced.numpy() == plain.numpy()).all()
     assert found.lost == 0
