@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from memlane.emulate.run.memory import untouched
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import Copy, Launch, Schedule, Step
 from memlane.ptx import parse
@@ -292,3 +295,16 @@ def test_addresses_know_their_space() -> None:
         "param": {"param::entry", "global"},
         "global variable": {"global"},
     }
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux what memory a process has")
+def test_what_is_touched_here_and_there_takes_little_memory() -> None:
+    """As what the checker keeps of each word and each block is: in large pages it would be all of it."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    before, sparse = resident(), untouched(256 << 20)
+    sparse[:: 1 << 21] = 1
+    assert resident() - before < 32 << 20
+    assert (len(sparse), int(sparse[1]), int(sparse[1 << 21])) == (256 << 20, 0, 1)

@@ -11,6 +11,7 @@ from memlane.emulate.check.clocks import opened
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.memory import untouched
 from memlane.emulate.runtime.helper import address_of
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report
@@ -36,8 +37,7 @@ class Checked:
         local_bytes = compiled.frame.local_bytes * launch.warps_per_block * 32 // 4
         block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
         # Where nothing is ever written these take no memory.
-        self._blocks = np.zeros(slot_count * block_bytes // 8, np.uint64)
-        self._owners = np.zeros(TURNS, np.uint64)
+        self._blocks, self._owners = untouched(slot_count * block_bytes), untouched(8 * TURNS)
         self._covered, self._flags = np.zeros(HASHED, np.uint32), np.zeros(HASHED, np.uint32)
         self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
         self._table = shadows.table()

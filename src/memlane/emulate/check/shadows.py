@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.check.records import REGION, STAMP_SHIFT, UNWRITTEN_BITS, WORD_BYTES
-from memlane.emulate.run.memory import Allocation
+from memlane.emulate.run.memory import Allocation, untouched
 
 _KEPT_APART = 64
 """Pieces that are remembered one by one before the cells take over."""
@@ -48,7 +48,7 @@ class _Shadow:
         """The cells of the words, made now if need be: without a history, and with the bytes that were never written."""
         if self.cells is None:
             words = -(-self.allocation.nbytes // WORD_BYTES)
-            self.cells = np.zeros(3 * words, np.uint64)  # untouched memory: it costs nothing before it is used
+            self.cells = untouched(24 * words).view(np.uint64)
             if not self.complete:
                 self.cells[:words] = UNWRITTEN_BITS
                 for start, stop in self.pieces:

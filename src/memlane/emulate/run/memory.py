@@ -28,15 +28,24 @@ class Buffer:
 
     def __init__(self, nbytes: int, cleared: bool = False) -> None:
         try:
-            self.bytes: npt.NDArray[np.uint8] = _untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
+            self.bytes: npt.NDArray[np.uint8] = untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
         except (MemoryError, OSError) as error:
             raise DeviceError(f"no host memory for an allocation of {nbytes} bytes") from error
 
 
-def _untouched(nbytes: int) -> npt.NDArray[np.uint8]:
+_IN_SMALL_PAGES = 1 << 22
+"""Bytes below which NumPy asks for no large pages anyway."""
+
+
+def untouched(nbytes: int) -> npt.NDArray[np.uint8]:
     """Zeros that take memory only where they are touched, in small pages where the system lets us choose: large ones would make much of a
-    little."""
-    pages = mmap.mmap(-1, max(1, nbytes))
+    little, and clearing them would take longer than most launches."""
+    if nbytes < _IN_SMALL_PAGES:
+        return np.zeros(nbytes, np.uint8)
+    try:
+        pages = mmap.mmap(-1, nbytes)
+    except OSError as error:
+        raise MemoryError(f"{nbytes} bytes") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)[:nbytes]
