@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memlane.emulate import emulator as module_under_test
-from memlane.emulate.layers import layers_for
+from memlane.emulate.layers import SMALL_THREADS, layers_for
 from memlane.emulate.remembered import ByModule, once
 from memlane.launch import Layers
 from memlane.ptx import Function, Module, parse
@@ -67,6 +67,17 @@ def test_layers_have_code_of_their_own() -> None:
     module = parse(TEXT, "layers.ptx")
     kinds = [Layers(), Layers(counts=True), Layers(counts=True, clock=True), Layers(check=True)]
     assert len({id(_compiled(module, layers)) for layers in kinds}) == len(kinds)
+
+
+def test_small_launches_with_a_clock_take_what_is_compiled_sooner_and_large_ones_do_not() -> None:
+    module, target = parse(program("mad.lo.u32 %r1, %tid, %tid, 7; st.global.u32 [%mine], %r1;"), "sizes.ptx"), emulator()
+    function, clock = module.kernels["k"], Layers(clock=True)
+    of_threads = {threads: layers_for(clock, module, function, threads) for threads in (32, SMALL_THREADS, SMALL_THREADS + 1)}
+    assert [layers.quick for layers in of_threads.values()] == [True, True, False]
+    assert not layers_for(Layers(counts=True, check=True), module, function, 32).quick
+    quick, _, fast = (module_under_test.compiled_kernel(module, function, layers, target.chip) for layers in of_threads.values())
+    assert (quick.layers.quick, fast.layers.quick) == (True, False)
+    assert module_under_test.compiled_kernel(module, function, of_threads[32], target.chip) is fast  # it is there now, and no slower
 
 
 def test_what_is_asked_for_once_is_computed_once_for_each_module() -> None:

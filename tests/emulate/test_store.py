@@ -188,6 +188,7 @@ def test_keys_of_kernels_differ_where_the_code_may() -> None:
         key(layers=counts, chip="v100"),
         key(layers=clock),
         key(layers=Compiled(False, False, False, True)),
+        key(layers=Compiled(False, False, True, quick=True)),
     ]
     assert len({plain, *others}) == 1 + len(others)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ class Emulator(Target):
 
     def launch(self, launch: Launch) -> None:
         module, function = launch.kernel.module, launch.kernel.function
-        layers = layers_for(launch.layers, module, function)
+        layers = layers_for(launch.layers, module, function, launch.blocks * launch.threads_per_block)
         if layers.counts:
             module, function = launch.kernel.loaded.inlined, launch.kernel.inlined
         compiled = compiled_kernel(module, function, layers, self.chip)
@@ -223,9 +223,10 @@ _kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
 
 def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """The kernel's machine code, compiled at most once for each choice of layers, while the module or an equal one lives."""
-    key = function.name, layers, chip if layers.knows_chip else None
     with LOCK:
-        known = _kernels.of(module)
+        known, of_chip = _kernels.of(module), chip if layers.knows_chip else None
+        fast = function.name, replace(layers, quick=False), of_chip
+        key = fast if fast in known else (function.name, layers, of_chip)
         if key not in known:
             try:
                 known[key] = _of_equal_module(module, key) or compile_kernel(module, function, layers, chip)

@@ -8,6 +8,9 @@ from memlane.emulate.remembered import once
 from memlane.launch import Layers
 from memlane.ptx import Function, Module, Special, called_functions
 
+SMALL_THREADS = 1 << 15
+"""Threads up to which a launch with a clock gets code that is compiled in half the time. Almost all that such a launch does is done by the
+runtime, which is always optimised: it takes a sixth longer at most."""
 _CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 
 
@@ -19,6 +22,8 @@ class Compiled:
     accesses: bool
     clock: bool
     check: bool = False
+    quick: bool = False
+    """Whether the code is to be there soon, rather than to be fast."""
 
     @property
     def knows_chip(self) -> bool:
@@ -26,9 +31,11 @@ class Compiled:
         return self.counts or self.clock
 
 
-def layers_for(layers: Layers, module: Module, function: Function) -> Compiled:
-    """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one."""
-    return Compiled(layers.counts or layers.accesses, layers.accesses, layers.clock or _reads_clock(module, function), layers.check)
+def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> Compiled:
+    """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
+    clock = layers.clock or _reads_clock(module, function)
+    quick = clock and threads is not None and threads <= SMALL_THREADS
+    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick)
 
 
 @once

@@ -21,10 +21,10 @@ LOCK = threading.RLock()
 """Held by whoever makes code: from the choice of what there is to compile until the others may know that it is there."""
 
 
-def translated(text: str) -> bytes:
-    """The object file of a module, whose instructions are kept as they are."""
+def translated(text: str, quick: bool = False) -> bytes:
+    """The object file of a module, whose instructions are kept as they are; `quick`: of code that need not be fast."""
     with LOCK:
-        machine = _emitter(0 if len(text) > QUICK_ABOVE else 2)
+        machine = _emitter(0 if quick or len(text) > QUICK_ABOVE else 2)
         return bytes(machine.emit_object(llvm.parse_assembly(text)))
 
 

@@ -81,7 +81,7 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     flow = _write_places(k, body, needed)
     compile_helpers(program.required.values())
-    object_file, weights = translated(str(program)), flow.weights()
+    object_file, weights = translated(str(program), layers.quick), flow.weights()
     facts = {"helpers": list(program.required), "warp_bytes": registers.nbytes, "frame": asdict(frame), "weights": weights}
     kernel = CompiledKernel(Code(object_file, _ENTRY), registers.nbytes, frame, layers, instructions, weights)
     return kernel, Entry(facts, object_file)
