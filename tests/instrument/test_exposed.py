@@ -268,6 +268,21 @@ def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason
     assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
 
 
+def test_who_waits_first_is_named() -> None:
+    def waiting(body: str, scheme: str = "exposed") -> list[list[str]]:
+        found = trace(kernel(HEAD + body), TraceOptions(scheme, Selection(kinds={"load"}))).sites
+        return [[one.partition(" ")[2] for one in site.consumers] for site in found if site.kind == "load"]
+
+    copied = fetching(0)
+    assert waiting(copied) == [["add.u32"], ["mov.u32"]], "the copy at the end of the turn"
+    assert waiting(fetching(0, "use, load in place")) == [["add.u32"], ["add.u32"] * 2], "in the next turn, and behind the last"
+    assert waiting(copied, "dependent") == [[], []]
+    lines = trace(
+        kernel(HEAD + "ld.global.u32 %v1, [%a];\nadd.u32 %s, %s, %v1;\nst.global.u32 [%a], %s; ret;"), TraceOptions("exposed")
+    ).sites
+    assert lines[0].consumers == (f"{lines[0].file}:{lines[0].line + 1} add.u32",)
+
+
 def test_other_schemes_record_nothing_exposed() -> None:
     decoded: Decoded = run("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %v1; ret;").traced("consume", buffer_layout(1, 8))[1]
     assert decoded.records["exposed"].tolist() == [0, 0]

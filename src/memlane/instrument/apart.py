@@ -225,6 +225,15 @@ class ApartWindows:
             self._closed.setdefault(site, []).append(one)
         return text
 
+    @property
+    def consumers(self) -> Mapping[int, tuple[int, ...]]:
+        """By number of a site: the indices of the instructions that may be the first to wait for its value."""
+        places: dict[int, list[int]] = {}
+        for index, closings in sorted(self.found.closings.items()):
+            for load in (load for closing in closings if closing.consumed for load in closing.loads):
+                places.setdefault(self._site[load], []).append(index)
+        return {site: tuple(indices) for site, indices in places.items()}
+
     def _closes(self, closing: Closing, scope: Scope) -> Closes:
         sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
         registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (closing.registers, closing.tied))

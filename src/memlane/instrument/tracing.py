@@ -12,8 +12,9 @@ sections stay as they are; what kernels call is first inlined into them (`memlan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from memlane.errors import MemlaneError
 from memlane.instrument.apart import ApartWindows, ClosingLines
@@ -25,7 +26,7 @@ from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
-from memlane.instrument.sites import live_results, site_table
+from memlane.instrument.sites import live_results, place_of, site_table
 from memlane.instrument.together import together
 from memlane.instrument.variables import (
     CONSTANT_BYTES,
@@ -83,7 +84,8 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
         for index, kernel in enumerate(module.kernels.values())
     ]
-    timed = {site.id: site for kernel in kernels for site in kernel.sites}
+    consumers = dict(named for kernel in kernels for named in _named_consumers(module, kernel))
+    timed = {site.id: replace(site, consumers=consumers.get(site.id, ())) for kernel in kernels for site in kernel.sites}
     return Traced(
         module=assembled(
             module, {kernel.function.name: kernel.function for kernel in kernels}, _variables(module, scheme, options), _OLDEST_VERSION
@@ -119,6 +121,8 @@ class _TracedKernel:
     positions: Mapping[int, int] = field(default_factory=dict)
     plain: Mapping[int, int] = field(default_factory=dict)
     closings: Mapping[int, tuple[ClosingLines, ...]] = field(default_factory=dict)
+    consumers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By number of a site, of the original kernel: the instructions that may be the first to wait for its value."""
 
 
 def _trace_kernel(
@@ -168,7 +172,18 @@ def _trace_kernel(
         function = halves(kernel, function, prefix, shape)
         plain = _plain_positions(kernel, function, chosen)
     positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
-    return _TracedKernel(function, tuple(sites), positions, plain, windows.lines(function))
+    return _TracedKernel(function, tuple(sites), positions, plain, windows.lines(function), windows.consumers)
+
+
+def _named_consumers(module: Module, kernel: _TracedKernel) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """By number of a site: what may be the first to wait for its value, in words."""
+    body = module.kernels[kernel.function.name].body
+    assert body is not None
+    instructions = list(body.instructions()) if kernel.consumers else []
+    for site, indices in kernel.consumers.items():
+        places = (place_of(module, instructions[index]) for index in indices)
+        named = (f"{PurePath(file).name}:{line} {instructions[index].name}" for index, (file, line, _) in zip(indices, places, strict=True))
+        yield site, tuple(dict.fromkeys(named))
 
 
 def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, Site]) -> dict[int, int]:

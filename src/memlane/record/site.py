@@ -77,6 +77,8 @@ class Site:
     shared_waits: tuple[str, ...] = ()
     """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
     scoreboard. The consumer then waits less."""
+    consumers: tuple[str, ...] = ()
+    """Of the scheme `exposed`: the instructions that may be the first to wait for the value, as `march.cu:12 fma.rn.f32`."""
 
     @property
     def called(self) -> str:

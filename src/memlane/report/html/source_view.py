@@ -133,6 +133,7 @@ def _told(sites: Sequence[Site]) -> dict[str, list[str]]:
             ("why issued only", site.reason),
             ("changed by tracing", site.changed),
             ("also waits for", ", ".join(site.also_waits)),
+            ("first waited for at", ", ".join(site.consumers)),
             ("not followed to its consumer", site.fallback),
             ("shares its wait with", ", ".join(site.shared_waits)),
         ):
