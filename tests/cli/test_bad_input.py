@@ -439,7 +439,7 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
     ("option", "value", "choices"),
     [
         ("--scheme", "slow", "there is no scheme 'slow'; choose among dependent, exposed, consume, simple, paper"),
-        ("--space", "far", "accesses have no space 'far'; choose among global, shared, local, const, tex, surf, generic"),
+        ("--space", "far", "accesses have no space 'far'; choose among global, shared, shared::cluster, local, const, tex, surf, generic"),
         ("--kind", "peek", "accesses have no kind 'peek'; choose among load, store, atomic, reduction"),
         ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:gtx480, "),
         ("--target", "emulator:z80", "no chip 'z80' to emulate"),

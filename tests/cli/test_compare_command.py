@@ -31,7 +31,8 @@ def test_two_kernels_of_one_file(memlane: Command, recorded: Path) -> None:
     conflict = by_op["ld.shared.f32", 33, 48]
     assert (conflict["wavefronts_per_request"]["before"], conflict["wavefronts_per_request"]["after"]) == (32, 1)
     assert conflict["cycles_p50"]["after"] < conflict["cycles_p50"]["before"]
-    assert not by_op["st.shared.f32", 27, 42]["changed"]
+    stores = by_op["st.shared.f32", 27, 42]["wavefronts_per_request"]
+    assert (stores["before"], stores["after"]) == (1, 1)
     assert "wavefronts per request 32 -> 1 (-97 %)" in document["summary"]
 
 
