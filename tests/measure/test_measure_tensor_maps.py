@@ -31,6 +31,7 @@ def test_a_trace_changes_nothing_and_has_the_wait_as_a_site() -> None:
     box, wait = (next(site for site in made.sites if site.kind == kind) for kind in ("copy", "wait"))
     assert (box.space, box.completeness, box.is_box) == ("global", ISSUE_ONLY, True)
     assert box.reason == f"a copy completes at its wait: line {wait.line}"
+    assert box.address_parameters == (0, 3, 4), "the map and the coordinates"
     assert (wait.op, wait.completeness) == ("mbarrier.try_wait.parity.shared.b64", COMPLETE)
     rows = made.table.to_pylist()
     assert [(row["active_mask"], row["sectors"]) for row in rows if "tensor" in row["op"]] == [(1, 20)]

@@ -67,7 +67,10 @@ def _traced_back(names: list[str], instructions: tuple[Instruction, ...], define
 
 
 def _parameter(one: Instruction, parameters: Mapping[str, int]) -> int | None:
-    """The position of the parameter that an instruction loads; None if it does something else."""
+    """The position of the parameter that an instruction loads, or takes the address of; None if it does something else."""
+    named = one.operand("a") if one.opcode == "mov" else None
+    if isinstance(named, Symbol):
+        return parameters.get(named.name)
     address = one.operand("a") if one.form.addresses.get("a") == "param" else None
     if isinstance(address, Address) and isinstance(address.base, Symbol):
         return parameters.get(address.base.name)
