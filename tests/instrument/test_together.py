@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cache
 
@@ -10,8 +11,10 @@ import pytest
 
 from memlane.instrument import BufferLayout, Decoded, TraceOptions, buffer_layout, trace, tracing
 from memlane.ptx import Function, Module, print_module
+from memlane.sass import disassemble
 from tests.instrument.kernels import instructions, kernel
 from tests.instrument.running import Run
+from tests.sass.code import cubin_of
 
 BODY = """
 .reg .b64 %rd<8>; .reg .b32 %r<40>; .reg .pred %p<4>;
@@ -112,3 +115,19 @@ def test_executions_that_are_counted_stand_by_themselves() -> None:
     module = kernel(BODY + loads(4) + "ret;")
     text = print_module(trace(module, TraceOptions.of(executions="1-2")).module)
     assert text.count("activemask.b32") == 2 + 4
+
+
+def assembled_run(count: int) -> str:
+    """What the assembler made of a run of so many loads, a letter for each instruction that counts: c reads the clock, L loads, S stores a
+    record, d is another."""
+    program = disassemble(cubin_of(trace(kernel(BODY + loads(count) + "st.global.u32 [%rd4+8192], %r2; ret;")).module))
+    letters = {"CS2R": "c", "LDG": "L", "STG.E.EF.128": "S"}
+    return "".join(letters.get(one.opcode, letters.get(one.name, "d")) for one in program.functions["k"].instructions)
+
+
+def test_no_record_is_stored_in_a_window_or_right_in_front_of_the_next() -> None:
+    """By the assembled code: a window is from a clock read over the load to the next clock read; at least four other
+    instructions come between a store and the clock read that begins the next."""
+    between = re.split(r"cd*Ld*c", assembled_run(6))[1:-1]
+    assert ["S" in part for part in between] == [False, True, True, True, True], "six windows, and no record of the first before the second"
+    assert all(len(part.rpartition("S")[2]) >= 4 for part in between[1:])
