@@ -8,7 +8,7 @@ import pytest
 from memlane.compile import assemble
 from memlane.ptx import Block, Directive, Instruction, Module, Variable, inline_calls, inlining, parse, print_module, verify
 from memlane.sass import disassemble
-from tests.emulate.running import emulator, program
+from tests.emulate.running import HEAD, emulator, program
 
 RESULT = "st.global.u64 [%mine], %rd1; ret;"
 
@@ -300,6 +300,15 @@ def test_functions_that_somebody_else_needs_stay() -> None:
     assert kept(f".func f() {plain} .func g() {{ {ACCESS} call f; call g; ret; }}", "call f; call g; ret;") == ["f", "g", "k"]
     debug = f".func f() {{ {ACCESS} here: ret; }}\n.section .debug_info {{ .b64 here }}\n"
     assert kept(debug) == ["f", "k"]
+
+
+def test_a_kernel_stands_behind_what_it_names_now() -> None:
+    function = ".func f() { .reg .u64 %a; ld.global.u64 %a, [late]; st.global.u64 [late], %a; call quiet; ret; }"
+    kernel = ".func f();\n.visible .entry k() { call f; ret; }\n"
+    text = f"{HEAD}{kernel}.func quiet() {{ ret; }}\n.global .u64 late;\n{function}\n.global .u64 last;\n"
+    done = inline_calls(parse(text, "late.ptx")).module
+    assert [one.name for one in done.items if not isinstance(one, Directive)] == ["quiet", "late", "k", "last"]
+    assemble(done)
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------------------

@@ -162,14 +162,16 @@ class Embedding:
         if call.guard is not None:
             yield instruction(f"bra {skip};", Guard(call.guard.register, not call.guard.negated), at), (origin,)
         yield from _all_from(_placed(before, at), origin)
-        yield self._copy(callee, passed, f"${name}_back", origin, at)
+        yield self._copy(callee, passed, f"${name}_back", origin, at, place)
         yield from _all_from(_placed(behind, at), origin)
         if call.guard is not None:
             yield Label(skip), ()
-        if place is not None and any(_is_place(one) for one in callee.statements):
+        if place is not None and any(map(_has_places, callee.statements)):
             yield place, ()
 
-    def _copy(self, callee: Body, passed: Mapping[str, Passed], end: str, call: Origin, at: Location | None) -> Line:
+    def _copy(
+        self, callee: Body, passed: Mapping[str, Passed], end: str, call: Origin, at: Location | None, place: Directive | None
+    ) -> Line:
         """The body of a function with registers for its parameters, which goes on at the label `end` instead of returning."""
         scope = Scope.of((*callee.function.params, *callee.function.results, *callee.statements))
         string = self._names.string(callee.function.name) if at is not None else ""
@@ -180,6 +182,9 @@ class Embedding:
             statement = within(statement, at, string)
             if not isinstance(statement, Instruction):
                 lines.append((statement, origins))
+                place = None if _is_place(statement) else place
+                if place is not None and _has_places(statement):
+                    lines.append((place, ()))
             elif statement.form.effect == "return":
                 leaves = replace(instruction(f"bra{'.uni' if statement.has('uni') else ''} {end};"), guard=statement.guard)
                 if number != last or statement.guard is not None:
@@ -227,6 +232,10 @@ def _is_place(one: Statement) -> bool:
     return isinstance(one, Directive) and one.text.startswith(".loc")
 
 
+def _has_places(one: Statement) -> bool:
+    return any(map(_has_places, one.statements)) if isinstance(one, Block) else _is_place(one)
+
+
 def within(one: Statement, at: Location | None, string: str) -> Statement:
     """A statement of a function that is inlined at a place, and what it says of that. `string`: the label of the function's name."""
     if at is None:
@@ -234,14 +243,16 @@ def within(one: Statement, at: Location | None, string: str) -> Statement:
     if isinstance(one, Instruction):
         return replace(one, location=_inlined(one.location, at))
     if isinstance(one, Block):
-        return Block(tuple(within(inner, at, "") for inner in one.statements))
+        # What was inlined at a call without a line says nothing yet; all else in there does.
+        return Block(tuple(within(inner, at, string) for inner in one.statements))
     if isinstance(one, Directive) and _is_place(one) and string and not re.search(r"\binlined_at\b", one.text):
         return Directive(f"{one.text}, function_name {string}, inlined_at {at.file} {at.line} {at.column}")
     return one
 
 
-def _inlined(location: Location | None, at: Location) -> Location | None:
+def _inlined(location: Location | None, at: Location) -> Location:
+    """Where an instruction stands; what comes before the first line of its function has the line of the call."""
     if location is None:
-        return None
+        return at
     outer = location.inlined_into
     return replace(location, inlined_into=at if outer is None else _inlined(outer, at))

@@ -48,7 +48,7 @@ from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
 from memlane.ptx.scopes import flatten_scopes, outside_names
 
-MOST_INSTRUCTIONS = 8192
+MOST_INSTRUCTIONS = 4096
 """A kernel into which functions are inlined does not become larger."""
 
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
@@ -107,6 +107,7 @@ class _Inliner:
                 items.append(item)
             elif item.name not in gone:
                 items.append(kernels.get(item.name, item) if item.body is not None else item)
+        items = _in_order(items, changed)
         origins = {name: tuple(one for _, origins in body.lines for one in origins) for name, body in changed.items()}
         return Inlined(replace(self._module, items=_with_strings(items, self._names.strings)), origins, self._left)
 
@@ -257,6 +258,18 @@ def _misfit(body: Body, call: Instruction, callee: Function) -> str:
     others = (one for one in body.statements if isinstance(one, Instruction) and one.form.effect != "call")
     odd = [name for one in others for name in _odd_uses(one, names)]
     return f"a call does more with {odd[0]} than to pass it" if odd else ""
+
+
+def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
+    """The items of a module, with each kernel that changed behind what it names now: only what stands in front of it is known there."""
+    for kernel in changed:
+        place, body = next((at, one.body) for at, one in enumerate(items) if isinstance(one, Function) and one.name == kernel and one.body)
+        used = {name for one in body.instructions() for operand in one.operands for name in names_in(operand)}
+        known = {one.name for one in items[:place] if not isinstance(one, Directive)}
+        later = [at for at, one in enumerate(items) if at > place and not isinstance(one, Directive) and one.name in used - known]
+        if later:
+            items = [*items[:place], *items[place + 1 : later[-1] + 1], items[place], *items[later[-1] + 1 :]]
+    return items
 
 
 def _labels_of(function: Function) -> set[str]:
