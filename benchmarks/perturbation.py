@@ -63,10 +63,12 @@ ROUNDS = 15
 SCHEME = "dependent"
 EVERY = 32
 ALL, SAMPLED, SHARED = "every access", f"one warp of {EVERY}", "all shared loads"
+NONE = "a sample that takes no warp"
 STAGED = "every access through shared memory"
 WAYS = {
     ALL: TraceOptions(SCHEME),
     SAMPLED: TraceOptions(SCHEME, sampling=Sampling(every=EVERY)),
+    NONE: TraceOptions(SCHEME, sampling=Sampling(every=1 << 30, seed=5)),
     SHARED: TraceOptions(SCHEME, Selection(spaces={"shared"}, kinds={"load"})),
     STAGED: TraceOptions(SCHEME, staging="shared"),
 }
@@ -122,7 +124,7 @@ def large(name: str, target: str) -> list[Row]:
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}, {LARGE}: {kernel_label(launch.kernel.title)}"
         try:
-            rows.extend(of_launch(case, launch, [ALL, SAMPLED], LARGE_ROUNDS, (), {}))
+            rows.extend(of_launch(case, launch, [ALL, SAMPLED, NONE], LARGE_ROUNDS, (), {}))
         except Exception as error:
             rows.append(failed(case, f"{type(error).__name__}: {error}"))
 
@@ -131,7 +133,7 @@ def large(name: str, target: str) -> list[Row]:
 
 
 def ways_of(name: str) -> list[str]:
-    return [ALL, SAMPLED, *([SHARED] if name == MATRIX_PRODUCT else []), *([STAGED] if name in STAGED_TOO else [])]
+    return [ALL, SAMPLED, NONE, *([SHARED] if name == MATRIX_PRODUCT else []), *([STAGED] if name in STAGED_TOO else [])]
 
 
 def each_way(ways: Sequence[str], _: int, launch: Launch) -> None:
@@ -235,7 +237,7 @@ def _named(which: str, footprint: Footprint) -> dict[str, float]:
 def medians(rows: Sequence[Row], quick: bool) -> list[Row]:
     """Over all launches of the examples, over those of many warps among them, and over the large ones."""
     found = []
-    for way, reach in REACHES.items():
+    for way, reach in ((ALL, REACHES[ALL]), (SAMPLED, REACHES[SAMPLED]), (NONE, None)):
         every = [row for row in rows if row.metric == TIME and row.case.endswith(f", {way}") and row.value is not None]
         timed = [row for row in every if f", {LARGE}: " not in row.case]
         many = [row for row in timed if row.peer["warps"] >= MANY_WARPS]
