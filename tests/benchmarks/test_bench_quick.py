@@ -96,6 +96,10 @@ def test_stalls(quick: Quick) -> None:
         "eight independent loads",
         "50 operations behind a load",
         "600 operations behind a load",
+        "fetched a turn of 600 ahead",
+        "the same, copied",
+        "fetched a turn of 50 ahead",
+        "the same",
     ]
     assert all(row["holds"] for row in rows), rows
 
