@@ -18,6 +18,10 @@ THREADS = 32
 SWIZZLE_ROWS = {"none": (1, 1), "32B": (4, 2), "64B": (2, 4), "128B": (1, 8)}
 """How many rows of a box lie in one line of 128 bytes, and after how many lines the pattern is the same again."""
 
+TILE_BYTES = 32 << 10
+"""For the largest box, in a variable of fixed size: behind another such variable a GPU aligns dynamic shared memory to 16 bytes, whatever it
+is declared to need, and boxes need 128."""
+
 REDUCED = [
     ("add", "u4"),
     ("add", "f4"),
@@ -41,7 +45,7 @@ def _head(dimensions: int, name: str) -> str:
     params = ", ".join(f".param .s32 p{axis}" for axis in range(dimensions))
     reads = " ".join(f"ld.param.s32 c{axis}, [p{axis}];" for axis in range(dimensions))
     return f"""{HEAD}
-.extern .shared .align 1024 .b8 tile[];
+.shared .align 1024 .b8 tile[{TILE_BYTES}];
 .visible .entry {name}(.param .align 64 .b8 map[128], .param .u64 flat, .param .u32 bytes, {params}) {{
     .reg .pred p, q; .reg .b32 t, a, n, v, w, {coordinates}; .reg .b64 m, o, s;
     .shared .align 8 .b64 full;
@@ -233,7 +237,7 @@ def multicast_program(blocks: int) -> Module:
     """`share(map, flat, bytes, mask, x, y)`: the first block of a cluster fetches a box for all blocks in the mask; each of these writes
     what came to its row of `flat`."""
     text = f"""{HEAD}
-.extern .shared .align 1024 .b8 tile[];
+.shared .align 1024 .b8 tile[{TILE_BYTES}];
 .visible .entry share(
     .param .align 64 .b8 map[128], .param .u64 flat, .param .u32 bytes, .param .u32 mask, .param .s32 x, .param .s32 y
 ) .reqnctapercluster {blocks}, 1, 1 {{
