@@ -202,7 +202,10 @@ def test_lanes_that_wait_for_each_other_inside_a_function_make_progress() -> Non
 
 def test_the_order_of_functions_in_the_module_does_not_matter() -> None:
     """A kernel before the functions that it calls, which are declared first."""
-    text = program("{ .param .b32 a; .param .b32 r; st.param.b32 [a], %tid; call (r), fib, (a); } ret;").split("\n.visible")
+    call = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %tid; call (r), fib, (a); ld.param.b32 %r1, [r]; }"
+    text = program(f"{call} st.global.u32 [%mine], %r1; ret;").split("\n.visible")
     target = emulator()
+    out = target.zeros(32, np.uint64)
     module = parse(f"{text[0]}.func (.param .b32 result) fib(.param .b32 n);\n.visible{text[1]}{FIBONACCI}", "test.ptx")
-    target.load(module)["k"][1, 16](target.zeros(32, np.uint64))
+    target.load(module)["k"][1, 16](out)
+    assert out.numpy()[:16].tolist() == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610]
