@@ -9,6 +9,8 @@ from memlane.instrument import prove, site_table, trace, uncounted
 from memlane.launch import KernelCall, TensorMap
 from memlane.measure import count
 from memlane.measure import trace as trace_call
+from memlane.measure.memory import Snapshot
+from memlane.optimize.lanes import _on_emulator as on_emulator
 from memlane.record import COMPLETE, ISSUE_ONLY
 from tests.emulate.running import emulator
 from tests.emulate.tensor_boxes import THREADS, Case, load_program, loaded_box, store_program
@@ -76,3 +78,24 @@ def test_tiles_in_cuda_are_traced_at_the_lines_of_their_calls() -> None:
         ("wait", line_of("wait_group_read")),
     }
     assert all(f"line {line_of('full.wait')}" in site.reason for site in made.sites if "::complete_tx" in site.op)
+
+
+def test_the_array_behind_a_tensor_map_is_saved_and_moved_with_the_others() -> None:
+    target = emulator()
+    host = CASE.host()
+    array, flat = target.array(host), target.array(np.ones((8, 32), np.float32))
+    call = target.load(store_program(2, "add"))["store"][1, THREADS, target.default_stream, 1024]
+    launch = call.bind(target.tensor_map(array, (8, 32)), flat, 1024, 20, 40)
+    before = Snapshot(launch)
+    elsewhere = on_emulator(launch)
+    assert elsewhere is not None
+    elsewhere.kernel.target.launch(elsewhere)
+    assert np.array_equal(array.numpy(), host)
+    target.launch(launch)
+    left = array.numpy()
+    assert np.array_equal(left[40:48, 20:48], host[40:48, 20:48] + 1)
+    moved = np.empty_like(host)
+    elsewhere.kernel.target.read(elsewhere.arguments[0].memory[0], moved)
+    assert np.array_equal(moved, left)
+    before.restore()
+    assert np.array_equal(array.numpy(), host)

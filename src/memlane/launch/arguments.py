@@ -168,7 +168,8 @@ def _tensor_map(where: str, param: Variable, value: TensorMap, target: Target) -
             f"{where} is a tensor map, {TENSOR_MAP_BYTES} bytes at a multiple of {TENSOR_MAP_ALIGNMENT}, but the parameter is "
             f"{_describe(param)}: let the kernel take a `const __grid_constant__ CUtensorMap`"
         )
-    return Argument(value.data, f"tensor map: {value.tiling}", value)
+    memory = (value.owner.address, value.owner.nbytes) if isinstance(value.owner, DeviceArray) else None
+    return Argument(value.data, f"tensor map: {value.tiling}", value, memory)
 
 
 def _pointer(where: str, param: Variable, memory: tuple[int, int], text: str, owner: object) -> Argument:

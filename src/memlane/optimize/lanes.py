@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, Texture, cluster_of
+from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, TensorMap, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
@@ -53,8 +53,11 @@ def _on_emulator(launch: Launch) -> Launch | None:
     for argument in launch.arguments:
         if argument.memory is not None:
             address, owner = copies[argument.memory]
-            inside = int.from_bytes(argument.data, "little") - argument.memory[0]
-            data = (address + inside).to_bytes(len(argument.data), "little")
+            if isinstance(argument.owner, TensorMap):
+                data = emulator.encode_tensor_map(replace(argument.owner.tiling, address=address))
+            else:
+                inside = int.from_bytes(argument.data, "little") - argument.memory[0]
+                data = (address + inside).to_bytes(len(argument.data), "little")
             argument = Argument(data, argument.text, owner, (address, argument.memory[1]))
         arguments.append(argument)
     kernel = emulator.load(launch.kernel.module)[launch.kernel.name]
