@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from memlane.measure.tallied import Tally
 from memlane.ptx import ControlFlow, Module
 from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, Call, Counts, Trace
 from memlane.report import render_counts, render_trace, to_text
-from memlane.sass import Flow
+from memlane.sass import Flow, disassemble
 from memlane.sass.listing import parse_listing
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of
@@ -205,6 +206,13 @@ def test_what_the_assembler_made_of_an_access_of_a_function_is_told() -> None:
     assert [(one.verdict, one.reason) for one in found] == [(EXACT, ""), (HINT, reason), (EXACT, "")]
     traced = instrument(CALLS_IN_A_LOOP)
     assert [one.completeness for one in prove(traced, cubin_of(traced.module))][::2] == [COMPLETE, ISSUE_ONLY]
+
+
+def test_a_function_that_the_assembler_inlined_is_no_evidence() -> None:
+    program = disassemble(cubin_of(CALLS_IN_A_LOOP))
+    found = exactness(CALLS_IN_A_LOOP, replace(program, functions={"k": program.functions["k"]}))
+    reason = "ptxas inlined the function, and does not tell the accesses of its calls apart"
+    assert [(one.verdict, one.reason) for one in found] == [(HINT, reason), (HINT, reason), (EXACT, "")]
 
 
 @pytest.mark.parametrize("waits", [True, False])
