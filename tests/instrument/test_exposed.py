@@ -266,6 +266,8 @@ def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason
     assert sites(".reg .u64 %w; ld.global.s32 %w, [%a]; st.global.u64 [%a], %w; ret;") == [("exposed", "")], "nobody else does"
     assert sites("ld.global.u32 %o, [%a]; st.global.u64 [%a], %o; ret;") == [("exposed", "")], "there is nothing to spread"
     assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
+    acquired = sites("ld.acquire.gpu.global.u32 %v1, [%a]; st.global.u32 [%a], %v1; ret;")
+    assert acquired == [("dependent", "it acquires, so the assembler itself waits for it at once")]
 
 
 def test_who_waits_first_is_named() -> None:

@@ -64,6 +64,8 @@ def registers(text: str) -> tuple[list[str], list[str], bool]:
         ("F2I.S64.TRUNC R2, R4", "R4", "R2 R3"),
         ("VOTE.ANY R7, PT, P3", "P3", "R7"),
         ("R2P PR, R5, 0x7f", "R5", "P0 P1 P2 P3 P4 P5 P6"),
+        ("R2P PR, R5, 0x5", "R5", "P0 P2"),
+        ("P2R R16, PR, RZ, 0x1", "P0", "R16"),
         ("TEX.LL R14, R12, R10, R25, UR4, 0x0, 2D", "R10 R11 R25 R26 UR4 UR5", "R12 R13 R14 R15"),
         ("TLD.LZ RZ, R17, R19, UR4, 0x0, 1D, 0x4", "R19 UR4 UR5", "R17"),
         ("FCHK P0, R5, R4", "R4 R5", "P0"),

@@ -48,8 +48,10 @@ CROWDED = f"more than {MOST_OPEN} loads are under way there"
 OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
 WIDENED = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
 TAKEN = "a product of a warpgroup takes what it loads, and the registers of products that are under way are not to be touched"
+ACQUIRES = "it acquires, so the assembler itself waits for it at once"
 NOWHERE = "no path leads from it to an instruction that reads what it loads"
 
+_ACQUIRING = frozenset({"acquire", "acq_rel"})
 _LEAVES = frozenset({"exit", "return"})
 
 
@@ -190,6 +192,7 @@ class _Walk:
     def refusals(self) -> dict[int, str]:
         """The loads that cannot be followed, each by itself."""
         refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_often)}
+        refused |= {load: ACQUIRES for load in self.loads if not _ACQUIRING.isdisjoint(self.flat[load].modifiers)}
         ended: set[int] = set()
         for block, state in self.before.items():
             for index, (consumed, unread), after in self._steps(block, state):

@@ -120,10 +120,16 @@ def _destinations(instruction: Instruction) -> int:
 def _destination(instruction: Instruction, operand: Operand) -> Iterator[Register]:
     register = operand.register
     if operand.text == "PR":
-        yield from (Register("P", number) for number in range(7))
+        yield from _predicates(instruction)
     elif register is not None:
         width = 1 if operand.kind != "register" else _destination_width(instruction, operand)
         yield from _run(register, width)
+
+
+def _predicates(instruction: Instruction) -> Iterator[Register]:
+    """Those that go to a register, or come from one, all together: the ones in the mask that stands last."""
+    mask = instruction.operands[-1].value
+    return (Register("P", number) for number in range(7) if mask is None or mask >> number & 1)
 
 
 def _destination_width(instruction: Instruction, operand: Operand) -> int:
@@ -183,7 +189,7 @@ def _data_width(modifiers: tuple[str, ...]) -> int:
 
 def _source(instruction: Instruction, place: int, operand: Operand) -> Iterator[Register]:
     if operand.text.lstrip("!") == "PR":
-        yield from (Register("P", number) for number in range(7))
+        yield from _predicates(instruction)
     yield from _address(instruction, operand)
     if operand.register is not None:
         width = 1 if operand.kind != "register" else _source_width(instruction, place, operand)
