@@ -54,6 +54,15 @@ def test_a_load_that_is_left_out_gives_zero() -> None:
     assert out.numpy().tolist() == [9] * 5 + [0] * 27
 
 
+def test_a_line_that_goes_beyond_two_arrays_is_told_of_both() -> None:
+    target = emulator()
+    out, short = target.zeros(10, np.uint64), target.array(np.full(5, 9, np.uint64))
+    body = "mad.wide.u32 %rd1, %tid, 8, %rd61; ld.global.u64 %rd2, [%rd1]; st.global.u64 [%mine], %rd2; ret;"
+    reports = ptx(body, out, short, target=target)
+    assert len({report.place for report in reports}) == 1
+    assert {(report.memory, report.count) for report in reports} == {("argument 1 (u8[10])", 22), ("argument 2 (u8[5])", 27)}
+
+
 def test_an_atomic_that_is_left_out_changes_nothing() -> None:
     target = emulator()
     out = target.zeros(1, np.uint32)

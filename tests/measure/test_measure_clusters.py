@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from memlane.emulate import Emulator
+from memlane.errors import CommandError
 from memlane.instrument import Selection
 from memlane.measure import count, trace
 from memlane.ptx import parse
 from memlane.record import COMPLETE, Trace
-from memlane.report import render_trace, to_text
+from memlane.report import render_counts, render_trace, to_text
+from memlane.report.show import SourcePlace, examples_at
 from tests.emulate.running import emulator, program
 
 REACH = """
@@ -72,3 +75,37 @@ def test_kernels_in_clusters_are_traced_in_part_and_through_a_stage() -> None:
     found = trace(reach(target), traced, every=3, staging="shared")
     assert (traced.numpy() == plain.numpy()).all()
     assert found.lost == 0
+
+
+NEIGHBOUR = """
+    .shared .align 4 .b32 word[32]; mov.u64 %rd11, word; cvta.shared.u64 %rd11, %rd11; mad.wide.u32 %rd11, %tid, 4, %rd11;
+    mov.u32 %r9, %tid; st.u32 [%rd11], %r9;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    mov.u32 %r16, %cluster_ctarank; xor.b32 %r16, %r16, 1; mapa.u64 %rd12, %rd11, %r16;
+    ld.u32 %r20, [%rd12];
+    barrier.cluster.arrive; barrier.cluster.wait;
+    mov.u32 %r1, %ctaid.x; shl.b32 %r1, %r1, 5; add.u32 %r1, %r1, %tid; mad.wide.u32 %rd1, %r1, 4, %out;
+    st.global.u32 [%rd1], %r20; ret;
+"""
+
+
+def test_generic_accesses_that_all_go_to_another_block_have_no_known_cost() -> None:
+    target = emulator()
+    call = target.load(parse(program(NEIGHBOUR), "neighbour.ptx"))["k"][8, 32, None, 0, 2]
+    found = count(call, target.zeros(256, np.uint32))
+    by_op = {entry.site.op: entry for entry in found.sites}
+    remote, own = by_op["ld.u32"], by_op["st.u32"]
+    assert (remote.requests, remote.lanes, remote.bytes) == (8, 256, 1024)
+    assert (remote.sectors, remote.wavefronts) == (None, None)
+    assert (own.sectors, own.wavefronts) == (0, 8)
+    # 8 warps store 128 bytes, 4 sectors; what went to shared memory by a generic address is no global memory
+    assert "Global memory: 1,024 bytes asked for, 1,024 moved (32 sectors, ideal 32)." in to_text(render_counts(found), 120)
+
+
+def test_a_picture_of_an_access_to_another_block_is_refused_with_the_reason() -> None:
+    target = emulator()
+    call = target.load(parse(program(NEIGHBOUR), "neighbour.ptx"))["k"][8, 32, None, 0, 2]
+    found = trace(call, target.zeros(256, np.uint32))
+    (site,) = (site for site in found.sites if site.op == "ld.u32")
+    with pytest.raises(CommandError, match="came to constants or to shared memory of another block"):
+        examples_at(found, SourcePlace("neighbour.ptx", site.line))

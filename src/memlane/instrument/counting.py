@@ -166,7 +166,7 @@ def _site_counts(site: Site, row: Any) -> SiteCounts:
         ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
         addresses=known("addresses", site.is_atomic),
         most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
-    )
+    ).of_known_memory()
 
 
 def _check_target(module: Module) -> None:

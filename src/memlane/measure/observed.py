@@ -51,7 +51,7 @@ def _of_site(site: Site, fields: object) -> SiteCounts:
         ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
         addresses=field("addresses") if site.is_atomic else None,
         most_lanes_at_address=field("most_lanes") if site.is_atomic else None,
-    )
+    ).of_known_memory()
 
 
 def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCounts, ...]:

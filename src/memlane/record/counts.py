@@ -90,6 +90,13 @@ class SiteCounts(_Derived):
         """Atomics and reductions: lanes that one address has to serve in a request, on average."""
         return self.lanes / self.addresses if self.addresses else None
 
+    def of_known_memory(self) -> SiteCounts:
+        """Of a generic access that came to no global, local or shared memory of its block, but to constants or to another block of its
+        cluster: nothing was counted there, so sectors and wavefronts are unknown, not 0."""
+        if self.site.space != "generic" or not self.lanes or self.sectors or self.wavefronts:
+            return self
+        return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
+
     def plus(self, other: SiteCounts) -> SiteCounts:
         """Both together, under the site of the first: another launch, or another site of the same source line."""
         most = [one for one in (self.most_lanes_at_address, other.most_lanes_at_address) if one is not None]

@@ -98,7 +98,10 @@ def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "")
     numbers = {site.id for site in wanted}
     found = [one for one in trace.examples if one.site in numbers]
     if not found:
-        raise CommandError(_why_not(wanted, place, asked), exit_code=1)
+        raise CommandError(
+            _why_not(wanted, place, asked, any(row.site.id in numbers and row.lanes for launch in trace.launches for row in launch.counts)),
+            exit_code=1,
+        )
     return sorted(found, key=lambda one: (one.ideal - one.transactions, -one.transactions))
 
 
@@ -121,8 +124,10 @@ def _without_addresses(trace: Trace, place: SourcePlace) -> str:
     return f"the trace was recorded on {trace.target}, which does not tell the addresses of the lanes; {remedy}"
 
 
-def _why_not(sites: Sequence[Site], place: SourcePlace, asked: str) -> str:
+def _why_not(sites: Sequence[Site], place: SourcePlace, asked: str, came: bool) -> str:
     spaces = list(dict.fromkeys(site.space for site in sites))
     if not set(spaces) & {"global", "local", "shared", "generic"}:
         return f"{place} accesses {' and '.join(spaces)} memory, whose sectors and banks are not known, so there is nothing to draw"
+    if came and not asked:
+        return f"{place} came to constants or to shared memory of another block, so that no sectors or banks are known to draw"
     return f"there is no access at {place} by {asked}" if asked else f"no warp came to the access at {place}"

@@ -14,8 +14,9 @@ MEETING = 1.005
 
 def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
     """A sentence for each space that was accessed, and one for the atomics whose lanes meet; `entries` by place."""
-    in_global = [one for one in entries if one.site.space in ("global", "generic")]
-    if any(one.sectors for one in in_global):
+    # a generic access without sectors came to other memory, whose bytes are none of these
+    in_global = [one for one in entries if one.site.space in ("global", "generic") and one.sectors]
+    if in_global:
         total = Totals.of(in_global)
         yield (
             f"Global memory: {total.bytes:,} bytes asked for, {total.bytes_moved or 0:,} moved "

@@ -75,7 +75,7 @@ class Findings:
         self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
 
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
-        """One report for each kind of finding and pair of lines, by the place where it was found."""
+        """One report for each kind of finding and pair of lines, and array that was left, by the place where it was found."""
         merged: dict[tuple[Any, ...], Report] = {}
         # The example that is shown is the first of threads as far apart as there are: what orders them orders the others.
         for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> APART_SHIFT & 3), int(row["turn"]))):
@@ -86,7 +86,9 @@ class Findings:
             if note.kind == SPLIT_BARRIER and _copies_of_one(note.instruction, note.other_instruction):
                 continue  # a kernel of which only some warps are traced has its body twice
             places = [report.place, *([report.other.place] if report.other else [])]
-            key = (report.kind, report.space, *(sorted(places) if report.kind == "data race" else places))
+            # A line that goes beyond two arrays needs two corrections.
+            beyond = report.memory if report.kind == "out of bounds" else ""
+            key = (report.kind, report.space, beyond, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
             merged[key] = report if known is None else replace(known, count=known.count + report.count)
         return tuple(sorted(merged.values(), key=lambda report: (report.who.file, report.who.line, report.kind)))
