@@ -223,6 +223,29 @@ def _variables(block: Block) -> list[Variable]:
     return [one for one in block.statements if isinstance(one, Variable)] + inner
 
 
+def test_copies_of_a_function_mean_the_one_shared_variable_that_it_has() -> None:
+    """Each lane leaves its number, then 7, and gets back what its neighbour left the time before."""
+    before = """
+        .func (.param .b64 back) swap(.param .b64 value) {
+            .shared .align 8 .b64 place[32]; .reg .b64 %a, %b, %v, %w; .reg .b32 %n;
+            ld.param.u64 %v, [value];
+            mov.u32 %n, %tid.x; xor.b32 %n, %n, 1; mov.u64 %b, place; mad.wide.u32 %a, %n, 8, %b; ld.shared.u64 %w, [%a];
+            bar.warp.sync -1;
+            xor.b32 %n, %n, 1; mad.wide.u32 %a, %n, 8, %b; st.shared.u64 [%a], %v;
+            bar.warp.sync -1; st.param.u64 [back], %w; ret;
+        }"""
+    body = """
+        { .param .b64 p, q; cvt.u64.u32 %rd2, %tid;
+          st.param.u64 [p], %rd2; call (q), swap, (p); st.param.u64 [p], 7; call (q), swap, (p); ld.param.u64 %rd1, [q]; }"""
+    done = check(f"{body} {RESULT}", before, [lane ^ 1 for lane in range(32)])
+    assert [one.name for one in done.items if isinstance(one, Variable)] == ["place"]
+
+
+def test_a_variable_stays_inside_where_its_name_means_something_else() -> None:
+    function = f".func g() {{ .reg .b32 s; ret; }} .func f() {{ .shared .b32 s; {ACCESS} ret; }}"
+    assert reasons(function, "call g; call f;") == {"f": "it has s in shared memory, of which there is one"}
+
+
 def test_where_each_instruction_comes_from() -> None:
     call = "{ .param .b32 n; .param .b64 x; .param .b64 r; st.param.b32 [n], 0; st.param.b64 [x], %rd1; call (r), twice, (n, x); }"
     module = module_of(f"mov.b64 %rd1, 5; {call} ret;", CHAIN)
@@ -258,7 +281,9 @@ def test_what_stays_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) ->
     assert reasons(f".func f() {{ {ACCESS} call f; ret; }}", "call f;") == {"f": "it calls itself"}
     both = f".func g(); .func f() {{ {ACCESS} call g; ret; }} .func g() {{ call f; ret; }}"
     assert reasons(both, "call f;") == {"f": "it calls itself"}
-    assert reasons(f".func f() {{ .shared .b32 s; {ACCESS} ret; }}", "call f;") == {"f": "it has s in shared memory, of which there is one"}
+    assert reasons(f".func f() {{ {{ .shared .b32 s; {ACCESS} }} ret; }}", "call f;") == {
+        "f": "it has s in shared memory, of which there is one"
+    }
     address = f".func f(.param .b64 a) {{ {ACCESS} mov.b64 %rd2, a; ret; }}"
     passing = "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); }"
     assert reasons(address, passing) == {"f": "it does more with a than to load or store it"}

@@ -47,6 +47,7 @@ from memlane.ptx.parameters import items_of, parameter_accesses
 from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
 from memlane.ptx.scopes import flatten_scopes, outside_names
+from memlane.ptx.statics import statics_outside
 
 MOST_INSTRUCTIONS = 4096
 """A kernel into which functions are inlined does not become larger."""
@@ -74,7 +75,8 @@ def inline_calls(module: Module) -> Inlined:
     """The module with the functions that access memory in the place of their calls, as far as that can be."""
     if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in _instructions(kernel)):
         return Inlined(module, {}, {})
-    return _Inliner(module).inlined()
+    found = _Inliner(statics_outside(module)).inlined()
+    return found if found.origins else replace(found, module=module)
 
 
 def _instructions(function: Function) -> Iterator[Instruction]:
