@@ -82,6 +82,17 @@ def test_calls_with_results() -> None:
     assert run(body, before=FUNCTIONS).tolist() == [4 * lane for lane in range(32)]
 
 
+def test_parameters_that_are_wide_registers_keep_all_their_bits() -> None:
+    """The function accesses nothing, so that it is called and not inlined."""
+    function = ".func (.reg .b64 %back) times(.reg .b64 %value, .reg .f64 %by) { cvt.rn.f64.u64 %by, %value; mov.b64 %back, %by; ret; }"
+    body = """mul.wide.u32 %rd1, %tid, 4000000; mul.lo.u64 %rd1, %rd1, 1000003; mov.f64 %fd1, 0d3FF0000000000000;
+        call (%rd2), times, (%rd1, %fd1); st.global.u64 [%mine], %rd2; ret;"""
+    target = emulator()
+    out = target.zeros(32, np.float64)
+    target.load(parse(program(body, before=function), "test.ptx"))["k"][1, 32](out)
+    assert out.numpy().tolist() == [float(lane * 4000000 * 1000003) for lane in range(32)]
+
+
 def test_a_called_function_may_loop_and_diverge() -> None:
     together = "activemask.b32 %r2; popc.b32 %r2, %r2; mad.lo.u32 %r1, %r2, 1000, %r1;"
     body = f"{call('collatz', '%r1', '%tid')} {together} st.global.u32 [%mine], %r1; ret;"

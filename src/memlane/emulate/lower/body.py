@@ -86,7 +86,7 @@ def flatten(function: Function, *, stop_at_memory: bool = False, polling: frozen
     renumbered = {old: new for new, old in enumerate(order)}
     places = [Place(renumbered[old], tuple(stretches[old].steps), tuple(renumbered[s] for s in successors[old])) for old in order]
     variables = tuple(statement for statement in statements if isinstance(statement, Variable))
-    return Body(tuple(_mark_polls(places, polling)), _register_types(statements, places), variables)
+    return Body(tuple(_mark_polls(places, polling)), _register_types(flat, statements, places), variables)
 
 
 # -- places ----------------------------------------------------------------------------------------------------------------------
@@ -181,9 +181,10 @@ def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | No
 # -- registers -------------------------------------------------------------------------------------------------------------------
 
 
-def _register_types(statements: Sequence[Statement], places: Sequence[Place]) -> dict[str, str]:
-    """The type of each register that is named, by its declaration."""
+def _register_types(function: Function, statements: Sequence[Statement], places: Sequence[Place]) -> dict[str, str]:
+    """The type of each register that is named, by its declaration, which may be that of a parameter."""
     single: dict[str, str] = {CARRY: "pred"}
+    single.update({one.name: one.type for one in (*function.params, *function.results) if one.space == "reg"})
     many: dict[str, str] = {}
     for statement in statements:
         if isinstance(statement, RegisterDecl):
