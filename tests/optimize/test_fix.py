@@ -94,6 +94,9 @@ def test_what_does_not_help_is_said() -> None:
     (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(32, 32)])
     assert found.best is None
     assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn quicker, by the emulator's model."
+    little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
+    assert little.best is None
+    assert "makes turn quicker by the 2% that count, the best by 1.3%, by the emulator's model." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
     assert refused.tried == ()
     assert "could be tried: " in refused.verdict

@@ -119,7 +119,9 @@ class Fix:
                 "on the order of their threads."
             )
         if self.best is None:
-            return f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{by}."
+            best = max(one.quicker for one in self.tried if one.same)
+            least = f" by the {GAIN - 1:.0%} that count, the best by {best - 1:.1%}" if best > 1 else ""
+            return f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{least}{by}."
         return (
             f"{self.best.layout} makes {self.kernel} {self.best.quicker:.2f} times as fast{by}, with {self.best.wavefronts:,} wavefronts "
             f"instead of {self.original.wavefronts:,}."
