@@ -269,8 +269,11 @@ def test_tracing_unrolls_less() -> None:
 
 
 def test_tracing_separates_duplicates() -> None:
-    """In the original the second load has the value of the first; in the traced code records are stored in between, which may alias."""
-    body = "ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+4], %v0; ret;"
+    """In the original the last load has the value of the first; in the traced code a record is stored in between, which may alias."""
+    body = (
+        "ld.global.u32 %v0, [%a]; ld.global.u32 %v2, [%a+8]; ld.global.u32 %v1, [%a]; "
+        "add.u32 %v0, %v0, %v1; add.u32 %v0, %v0, %v2; st.global.u32 [%a+4], %v0; ret;"
+    )
     module = kernel(HEAD + body)
     traced = trace(module)
     found = changes(module, cubin_of(module), traced, cubin_of(traced.module))

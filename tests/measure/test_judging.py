@@ -23,7 +23,7 @@ LOADS = kernel("""
     .reg .u32 %i, %v, %w, %x; .reg .u64 %a, %o; .reg .pred %q;
     ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 4; add.u64 %a, %a, %o;
     mov.u32 %w, 0; mov.u32 %i, 0;
-    ld.global.u32 %v, [%a]; ld.global.u32 %x, [%a]; add.u32 %w, %v, %x;
+    ld.global.u32 %v, [%a]; ld.global.u32 %w, [%a+4]; ld.global.u32 %x, [%a]; add.u32 %w, %w, %v; add.u32 %w, %w, %x;
 again:
     ld.global.u32 %v, [%a]; add.u32 %w, %w, %v; add.u64 %a, %a, 128; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 4;
     @%q bra again;
@@ -57,7 +57,7 @@ def traced(target: Target) -> Trace:
 
 
 def test_sites_are_proved_on_the_code_that_was_launched(target: Target) -> None:
-    first, second, loop, store = traced(target).sites
+    first, _, second, loop, store = traced(target).sites
     assert (first.completeness, first.evidence, first.copies, first.reason) == (COMPLETE, PROVED, 1, "")
     assert second.changed == "none in the original, 1 x 4 B traced"
     assert loop.completeness == COMPLETE
@@ -91,7 +91,7 @@ def test_no_trace_is_lost_for_a_listing_that_cannot_be_read(
 
     monkeypatch.setattr(judging, "prove", fails)
     trace = traced(target)
-    assert trace.table.num_rows == 7
+    assert trace.table.num_rows == 8
     assert {site.evidence for site in trace.sites} == {f"{NOT_PROVED}: {reason}"}
     assert trace.sites[0].completeness == COMPLETE
 
