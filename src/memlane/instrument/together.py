@@ -105,8 +105,6 @@ class _Probe:
     record: tuple[Statement, ...]
     site: int
     location: Location | None
-    waits_at: int | None
-    """Where in the window the wait for the access begins; None where nothing waits."""
 
 
 def _parts(block: Block, prefix: str) -> _Probe:
@@ -116,9 +114,7 @@ def _parts(block: Block, prefix: str) -> _Probe:
     last = next(index for index, part in enumerate(parts) if _writes(part, f"%{prefix}record"))
     packing = next(index for index, part in enumerate(parts) if _declares(part, f"%{prefix}start_low"))
     own = tuple(part for part in parts[:first] if isinstance(part, RegisterDecl) and part.name.removeprefix(f"%{prefix}") in _OF_WINDOW)
-    window = parts[last + 1 : packing]
-    waits_at = next((index for index, part in enumerate(window) if _declares(part, f"%{prefix}end_masked")), None)
-    return _Probe(own, window, parts[packing:], int(label.rpartition("_")[2]), _location(parts[first]), waits_at)
+    return _Probe(own, parts[last + 1 : packing], parts[packing:], int(label.rpartition("_")[2]), _location(parts[first]))
 
 
 def _in_a_row(probes: Sequence[_Probe], prefix: str) -> Iterator[Block]:

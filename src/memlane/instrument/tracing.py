@@ -78,8 +78,9 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     check_instrumentable(module)
     _check_target(module, options)
     scheme = SCHEMES[options.scheme]
-    table, space = site_table(module), _space(module, options)
+    table = site_table(module)
     module = table.module
+    space = entry_space(module, WORDS_DTYPE.itemsize if options.sampling.shape else 0)
     kernels = [
         _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
         for index, kernel in enumerate(module.kernels.values())
@@ -88,7 +89,10 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     timed = {site.id: replace(site, consumers=consumers.get(site.id, ())) for kernel in kernels for site in kernel.sites}
     return Traced(
         module=assembled(
-            module, {kernel.function.name: kernel.function for kernel in kernels}, _variables(module, scheme, options), _OLDEST_VERSION
+            module,
+            {kernel.function.name: kernel.function for kernel in kernels},
+            _variables(module, scheme, options, space),
+            _OLDEST_VERSION,
         ),
         sites=tuple(timed.get(site.id, site) for site in table.sites),
         positions={kernel.function.name: kernel.positions for kernel in kernels if kernel.sites},
@@ -245,13 +249,9 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
     return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
 
 
-def _space(module: Module, options: TraceOptions) -> str:
-    return entry_space(module, WORDS_DTYPE.itemsize if options.sampling.shape else 0)
-
-
-def _variables(module: Module, scheme: Scheme, options: TraceOptions) -> list[Variable]:
-    """What the probes refer to."""
-    own = [entry_variable(_space(module, options))]
+def _variables(module: Module, scheme: Scheme, options: TraceOptions, space: str) -> list[Variable]:
+    """What the probes refer to; `space`: where they find the buffer."""
+    own = [entry_variable(space)]
     if options.sampling.shape:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
