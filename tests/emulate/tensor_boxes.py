@@ -19,8 +19,8 @@ SWIZZLE_ROWS = {"none": (1, 1), "32B": (4, 2), "64B": (2, 4), "128B": (1, 8)}
 """How many rows of a box lie in one line of 128 bytes, and after how many lines the pattern is the same again."""
 
 TILE_BYTES = 32 << 10
-"""For the largest box, in a variable of fixed size: behind another such variable a GPU aligns dynamic shared memory to 16 bytes, whatever it
-is declared to need, and boxes need 128."""
+"""For the largest box, in a variable of fixed size: behind another such variable a GPU aligns dynamic shared memory to 16 bytes, whatever
+it is declared to need, and boxes need 128."""
 
 REDUCED = [
     ("add", "u4"),

@@ -12,6 +12,7 @@ from memlane.errors import LaunchError
 from memlane.launch import Layers
 from memlane.ptx import parse
 from tests.emulate.checking import check, kinds
+from tests.emulate.combined import COMBINED
 from tests.emulate.running import emulator
 from tests.emulate.tensor_boxes import (
     MADE,
@@ -63,18 +64,6 @@ def test_boxes_are_stored_without_what_lies_outside() -> None:
         for place in zip(*np.nonzero(inside), strict=True):
             wanted[tuple(index[at] for index, at in zip(case.indices(), place, strict=True))] = box[place]
         assert np.array_equal(left.view(np.uint8), wanted.view(np.uint8)), case
-
-
-COMBINED = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "inc": lambda old, b: np.where(old >= b, 0, old + 1),
-    "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - 1),
-}
 
 
 @pytest.mark.parametrize("threads", [1, 2])

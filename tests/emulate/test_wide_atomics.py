@@ -7,6 +7,7 @@ import pytest
 
 from memlane.errors import BadAccess
 from tests.emulate.checking import check, kinds
+from tests.emulate.combined import COMBINED
 from tests.emulate.running import emulator
 from tests.emulate.wide_atomics import (
     BULK,
@@ -22,16 +23,6 @@ from tests.emulate.wide_atomics import (
     vector_program,
     words_of,
 )
-
-COMBINED = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "inc": lambda old, b: np.where(old >= b, 0, old + 1),
-    "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - 1),
-}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
