@@ -233,6 +233,13 @@ def test_a_counting_module_verifies_and_reads_back(path: Any) -> None:
     assert parse(print_module(counted.module), path.name) == counted.module
 
 
+def test_an_atomic_in_the_shared_memory_of_a_neighbour_is_counted_by_its_address() -> None:
+    body = ".reg .b32 %r<4>; mov.u32 %r1, 0; atom.shared::cluster.add.u32 %r2, [%r1], 1; st.shared.u32 [0], %r2; ret;"
+    text = print_module(count(kernel(body), CHIP).module)
+    assert text.index(".reg .b64 %ml_address;") < text.index("match.any.sync.b64 %ml_at_mine, %ml_address")
+    verify(count(kernel(body), CHIP).module)
+
+
 def test_selections_and_branches() -> None:
     module = kernel(accessing("shared", "load", 4), ".param .u64 data, .param .u64 places")
     assert count(module, CHIP, CountOptions(Selection(kernels={"other"}))).module.kernels == module.kernels

@@ -256,7 +256,7 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruc
     if site.kind == "copy":
         parts.extend(_count_end(r, chip, site, one, kind, scope, at) for one in accesses)
         return "".join((*parts, f"{skip}:\n}}\n"))
-    if site.has_sectors or site.has_wavefronts:
+    if site.has_sectors or site.has_wavefronts or site.is_atomic:
         parts.append(_address(r, accesses[0], scope))
     if site.is_atomic:
         parts.append(
