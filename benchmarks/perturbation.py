@@ -257,6 +257,7 @@ def median_of(case: str, rows: Sequence[Row], reach: float | None) -> list[Row]:
 
 def main() -> None:
     options_of = parser(__doc__)
+    options_of.set_defaults(limit=180.0)  # The large launches write a gigabyte of records each round.
     options_of.add_argument("--profiled", action="store_true", help=argparse.SUPPRESS)
     options = options_of.parse_args()
     measure("perturbation", EXAMPLES, run_case, options, over_all=partial(medians, quick=options.quick))

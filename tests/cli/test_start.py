@@ -22,6 +22,7 @@ class Interrupting:
         if name == sys.argv[1]:
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A test in the background inherits that Ctrl-C is ignored.
 sys.meta_path.insert(0, Interrupting())
 from memlane.cli import main
 sys.exit(main(["trace", "--help"]))
