@@ -46,8 +46,8 @@ def entry_variable(space: str) -> Variable:
 
 
 def entry_space(module: Module, needed: int) -> str:
-    """Where `POINTER` is declared: in constant memory, from where a warp has it some 700 cycles earlier than from global memory; there
-    only if the module has no room for it and `needed` bytes more."""
+    """Where `POINTER` is declared: in constant memory, so that a warp begins without a load that misses the caches;
+    in global memory only if the module's constants leave no room for it and `needed` bytes more."""
     return "const" if constants_of(module) + needed + 2 * _SECTOR_BYTES <= CONSTANT_BYTES else "global"
 
 
