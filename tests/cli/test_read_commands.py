@@ -90,7 +90,8 @@ def test_export_goes_where_it_is_told_and_replaces_only_with_force(memlane: Comm
 # -- doctor and help -------------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_prints_each_finding_on_a_line(memlane: Command) -> None:
+def test_doctor_prints_each_finding_on_a_line(memlane: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path / "cache"))  # other tests fill the store that they share
     answer = memlane("doctor")
     assert answer.code == 0
     assert answer.lines == [str(finding) for finding in describe()]
