@@ -1,10 +1,12 @@
-"""What all tests share: expected text kept in files, one switch that rewrites it, and a store of machine code of their own.
+"""What all tests share: expected text kept in files, one switch that rewrites it, a store of machine code of their own, and examples that
+are the same in every run.
 
 Python looks for unreachable objects less often while tests run: one of six seconds went there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -12,6 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# What a run finds must be in the code, not in the luck of its examples or in how busy the machine is. `--hypothesis-profile random` looks
+# for new examples, with the same patience.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("random", _PATIENT)
+settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None)
+settings.load_profile("repeatable")
+with contextlib.suppress(ImportError, AttributeError):
+    # Some examples are numbers that stand in whatever modules happen to be loaded: each order of the tests would have others.
+    from hypothesis.internal.conjecture import providers
+
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
