@@ -145,14 +145,15 @@ def test_components_of_vector_registers() -> None:
 
 
 def test_twenty_thousand_lines_in_less_than_two_seconds() -> None:
+    """Of the processor: others may have it meanwhile."""
     text = next(path for path in EXAMPLES if path.stem == "stencil").read_text()
     head, mark, body = text.partition(".address_size 64")
     copies = 20_000 // body.count("\n") + 1
     large = head + mark + "".join(body.replace("_Z", f"_Z{number}_") for number in range(copies))
     assert large.count("\n") >= 20_000
-    start = time.perf_counter()
+    start = time.process_time()
     module = ptx.parse(large)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
     assert len(module.kernels) >= copies
 
 
