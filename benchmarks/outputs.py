@@ -24,7 +24,7 @@ from memlane.emulate import Emulator
 from memlane.instrument import SCHEMES
 from memlane.launch import Launch, Target
 from memlane.measure.tallied import Tally
-from memlane.record.site import kernel_label
+from memlane.record import kernel_label
 
 SOURCES = [
     "src/memlane/ptx",

@@ -12,7 +12,7 @@ from running import EXAMPLES, example, example_arguments
 
 from memlane.cli.programs import run_script
 from memlane.launch import Launch, Observer, observing
-from memlane.record.site import kernel_label
+from memlane.record import kernel_label
 from memlane.targets import target
 
 GROUPS: dict[str, Group] = {

@@ -45,6 +45,13 @@ def test_a_kernel_answers_however_its_name_is_spaced(name: str, found: str) -> N
     assert find_kernel(module, name).name == found
 
 
+def test_a_kernel_in_an_unnamed_namespace_answers_to_its_own_name() -> None:
+    names = ("_ZN12_GLOBAL__N_16hiddenEPi", "_Z5shownPi")
+    entries = "".join(f".visible .entry {name}(.param .u64 out) {{ ret; }}\n" for name in names)
+    module = parse(f".version 8.0\n.target sm_90\n.address_size 64\n{entries}", "t.cu")
+    assert [find_kernel(module, name).name for name in ("hidden", "shown")] == list(names)
+
+
 def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernels["scales"]
@@ -66,6 +73,9 @@ def test_an_ambiguous_name_lists_those_that_answer(kernels: LoadedModule) -> Non
         ("void ns::red<256>(int*)", "red"),
         ("void block_sum<float>(float*, float const*, int)", "block_sum"),
         ("a::b::c(int)", "c"),
+        ("(anonymous namespace)::hidden(int*)", "hidden"),
+        ("void (anonymous namespace)::copy<3>(int*)", "copy"),
+        ("void apply<float (*)(int), ns::op<1> >(int*)", "apply"),
     ],
 )
 def test_plain_names(title: str, plain: str) -> None:

@@ -5,7 +5,7 @@ Order inside: schedule <- array <- texture, tensor_map <- arguments <- checked <
 
 from memlane.launch.array import DeviceArray
 from memlane.launch.cluster import cluster_of
-from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, plain_name
+from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, tell_progress
@@ -29,6 +29,7 @@ from memlane.launch.schedule import (
 from memlane.launch.target import Graph, Target
 from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, Tiling
 from memlane.launch.texture import Sampling, Surface, Texels, Texture
+from memlane.titles import plain_name
 
 __all__ = [
     "ACCESS_DTYPE",

@@ -15,6 +15,7 @@ from memlane.launch.cluster import check_cluster
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative
+from memlane.titles import kernel_label, plain_name
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -81,7 +82,7 @@ def find_kernel(module: Module, name: str) -> Function:
 
 def _short_names(title: str) -> tuple[str, ...]:
     """`void ns::red<256>(int*)` -> `red`, `ns::red<256>`, `red<256>`."""
-    named = _without_arguments(title)
+    named = kernel_label(title)
     head, bracket, rest = named.partition("<")
     return plain_name(title), named, head.rsplit("::", 1)[-1] + bracket + rest
 
@@ -89,23 +90,6 @@ def _short_names(title: str) -> tuple[str, ...]:
 def _compact(name: str) -> str:
     """What the spellings of one name have in common: people space it as they like, and may write `8u` where ours has 8."""
     return _SUFFIX.sub(r"\1", "".join(name.split()))
-
-
-def _without_arguments(title: str) -> str:
-    """`void red<256>(int*)` -> `red<256>`."""
-    depth = 0
-    for position, character in enumerate(title):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth == 0:
-            title = title[:position]
-            break
-    return re.sub(r"^\w[\w:\s*&]*\s(?=\S)", "", title) if "<" in title else title
-
-
-def plain_name(title: str) -> str:
-    """`void ns::red<256>(int*)` -> `red`."""
-    head = re.split(r"[<(]", _without_arguments(title), maxsplit=1)[0]
-    return head.rsplit("::", 1)[-1].split()[-1]
 
 
 @dataclass(frozen=True, eq=False)

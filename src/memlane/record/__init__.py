@@ -29,11 +29,11 @@ from memlane.record.site import (
     Place,
     Site,
     Skipped,
-    kernel_label,
 )
 from memlane.record.staging import Staging
 from memlane.record.summary import LineSummary, summarise
 from memlane.record.trace import Trace, load
+from memlane.titles import kernel_label
 
 __all__ = [
     "ACCESS_SCHEMA",

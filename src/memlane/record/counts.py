@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped, kernel_label
+from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped
+from memlane.titles import kernel_label
 
 SECTOR_BYTES = 32
 

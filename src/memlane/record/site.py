@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from memlane.titles import kernel_label
+
 Place = tuple[str, str, int, str, str]
 """Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
 
@@ -155,16 +157,3 @@ HINT = "hint"
 """The assembled code differs otherwise, or nobody can tell."""
 NOT_CHECKED = "not checked"
 """Nobody compared the site with the assembled code."""
-
-
-def kernel_label(title: str) -> str:
-    """The kernel's title without return type and parameters, for people: `void ns::red<256>(int*)` -> `ns::red<256>`."""
-    name = title.replace("(anonymous namespace)::", "")
-    depth = start = 0
-    for position, character in enumerate(name):
-        depth += (character == "<") - (character == ">")
-        if depth == 0 and character == " ":
-            start = position + 1
-        elif depth == 0 and character == "(":
-            return name[start:position]
-    return name[start:]

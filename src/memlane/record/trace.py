@@ -13,7 +13,8 @@ import pyarrow as pa
 from memlane.record.example import AccessExample
 from memlane.record.file import read, save
 from memlane.record.schema import LaunchInfo
-from memlane.record.site import Site, Skipped, kernel_label
+from memlane.record.site import Site, Skipped
+from memlane.titles import kernel_label
 
 
 @dataclass(frozen=True, eq=False, repr=False)
