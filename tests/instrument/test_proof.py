@@ -15,7 +15,7 @@ from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.schemes import Access, Probe, Scheme
 from memlane.ptx import parse
 from memlane.record import COMPLETE, ISSUE_ONLY
-from memlane.sass import disassemble
+from memlane.sass import Register, disassemble, effects
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.mutations import mutations
 from tests.sass.code import cubin_of, mutated
@@ -244,6 +244,56 @@ def test_every_copy_of_an_unrolled_loop_is_proved() -> None:
         assert proofs[0].copies >= 1
 
     check(body, expect)
+
+
+DIVIDED = """
+    .reg .f32 %f<9>; .reg .u32 %i; .reg .u64 %a, %o;
+    ld.param.u64 %a, [p];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %a, %a, %o;
+    ld.global.f32 %f1, [%a]; ld.global.f32 %f2, [%a+512]; div.rn.f32 %f3, %f1, %f2;
+    ld.global.f32 %f4, [%a+1024]; div.rn.f32 %f5, %f3, %f4;
+    ld.global.f32 %f6, [%a+1536]; div.rn.f32 %f7, %f5, %f6;
+    st.global.f32 [%a], %f7;
+    ret;
+"""
+"""Records and clocks stay in registers while a division calls its slow path."""
+
+
+@cache
+def divided() -> tuple[Traced, bytes]:
+    found = trace(kernel(DIVIDED))
+    return found, cubin_of(found.module)
+
+
+def test_what_is_held_over_a_call_is_followed() -> None:
+    found, data = divided()
+    assert [proof.completeness for proof in loads(found, prove(found, data))] == [COMPLETE] * 4
+    functions = disassemble(data).functions
+    (slow,) = (function for name, function in functions.items() if name != "k")
+    call = next(index for index, one in enumerate(functions["k"].instructions) if one.opcode == "CALL")
+    stored = next(one for one in functions["k"].instructions[call:] if one.name == "STG.E.EF.128").operands[-1].register
+    assert stored is not None
+    for word in range(3):
+        # The slow path now writes a word of the record that is stored behind it.
+        changed = mutated(data, slow, {0: slow.instructions[0].encoding & ~(0xFF << 16) | stored.number + word << 16})
+        assert effects(disassemble(changed).functions[slow.name].instructions[0]).writes == {Register("R", stored.number + word)}
+        missed = [proof.reason for proof in prove(found, changed) if "the record" in proof.reason]
+        assert missed
+        assert all("does not come from the clock read of the site" in reason or "another site" in reason for reason in missed)
+
+
+@pytest.mark.parametrize("half", ["lo", "hi"])
+def test_a_function_that_returns_elsewhere_is_caught(half: str) -> None:
+    found, data = divided()
+    function = disassemble(data).functions["k"]
+    handed = [index for index, one in enumerate(function.instructions) if one.text.startswith("MOV") and f"32@{half}((" in one.text]
+    assert len(handed) == 3
+    # Under a predicate, which not all lanes have.
+    changed = mutated(data, function, {handed[0]: function.instructions[handed[0]].encoding & ~(7 << 12)})
+    assert disassemble(changed).functions["k"].instructions[handed[0]].guard is not None
+    assert any("does not come from the clock read of the site" in proof.reason for proof in prove(found, changed))
 
 
 def test_texture_fetches_are_found_without_a_line() -> None:

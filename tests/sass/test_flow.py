@@ -191,3 +191,80 @@ def test_definitions_across_a_loop() -> None:
 def test_pairs_are_defined_by_their_first_register() -> None:
     found = waiting("0 - LDG.E.64 R2, desc[UR4][R4.64]\n- 0 MOV R9, R3\n- - EXIT")
     assert found.definitions(1, Register("R", 3)) == {0}
+
+
+# -- definitions across calls -----------------------------------------------------------------------------------------------------
+
+SLOW = "- - IADD3 R3, R4, 0x1, RZ\n- - RET.ABS.NODEC R20 0x0"
+CALLER = """
+    - - MOV R2, R8
+    - - MOV R20, 32@lo((k + .L_x_0@srel))
+    - - MOV R21, 32@hi((k + .L_x_0@srel))
+    - - CALL.ABS.NOINC `(slow)
+    .L_x_0:
+    - - IADD3 R5, R2, R3, RZ
+    - - MOV R2, R9
+    - - MOV R20, 32@lo((k + .L_x_1@srel))
+    - - MOV R21, 32@hi((k + .L_x_1@srel))
+    - - CALL.ABS.NOINC `(slow)
+    .L_x_1:
+    - - IADD3 R5, R2, R3, RZ
+    - - EXIT
+"""
+
+
+def held(caller: str, *functions: tuple[str, str]) -> list[set[str]]:
+    """Behind each of the two calls: the instructions that may have written R2."""
+    found = flow(("k", caller), *functions)
+    known = Waiting(found)
+    behind = [node for node in found.nodes_of("k") if found.nodes[node].opcode == "IADD3"]
+    return [{found.nodes[one].text for one in known.definitions(node, R2)} for node in behind]
+
+
+def test_what_a_function_leaves_alone_is_that_of_its_caller() -> None:
+    assert held(CALLER, ("slow", SLOW)) == [{"MOV R2, R8"}, {"MOV R2, R9"}]
+
+
+def test_what_a_function_writes_is_not() -> None:
+    slow = SLOW.replace("IADD3 R3", "@P3 IADD3 R2")
+    assert held(CALLER, ("slow", slow)) == [{"@P3 IADD3 R2, R4, 0x1, RZ", "MOV R2, R8", "MOV R2, R9"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("MOV R20, 32@lo((k + .L_x_1@srel))", "NOP"),
+        ("MOV R20, 32@lo((k + .L_x_1@srel))", "@P0 MOV R20, 32@lo((k + .L_x_1@srel))"),
+        ("MOV R20, 32@lo((k + .L_x_1@srel))", "MOV R20, 32@lo((k + .L_x_0@srel))"),
+        ("MOV R21, 32@hi((k + .L_x_1@srel))", "MOV R21, 32@lo((k + .L_x_1@srel))"),
+        ("MOV R20, 32@lo((k + .L_x_1@srel))", "MOV R20, 32@lo((k + .L_x_1@srel))\n- - IADD3.X R20, R20, R9, RZ"),
+    ],
+    ids=["missing", "guarded", "another", "halves", "changed"],
+)
+def test_another_return_address_leads_to_every_call(old: str, new: str) -> None:
+    """Behind the call that hands it over; the other one is as it was."""
+    assert held(CALLER.replace(old, new), ("slow", SLOW))[-1] == {"MOV R2, R8", "MOV R2, R9"}
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [SLOW.replace("R3", "R21"), SLOW.replace("RET.ABS.NODEC R20", "RET.ABS.NODEC R22"), f"- - CALL.ABS.NOINC R6 0x0\n{SLOW}"],
+    ids=["written", "elsewhere", "unknown"],
+)
+def test_a_function_that_may_return_elsewhere_leads_to_every_call(slow: str) -> None:
+    assert held(CALLER, ("slow", slow)) == [{"MOV R2, R8", "MOV R2, R9"}] * 2
+
+
+def test_functions_that_call_functions() -> None:
+    inner = "- - MOV {0}, R4\n- - RET.ABS.NODEC R30 0x0"
+    outer = """
+        - - MOV R30, 32@lo((slow + .L_x_2@srel))
+        - - MOV R31, 32@hi((slow + .L_x_2@srel))
+        - - CALL.ABS.NOINC `({})
+        .L_x_2:
+        - - RET.ABS.NODEC R20 0x0
+    """
+    assert held(CALLER, ("slow", outer.format("inner")), ("inner", inner.format("R3"))) == [{"MOV R2, R8"}, {"MOV R2, R9"}]
+    assert held(CALLER, ("slow", outer.format("inner")), ("inner", inner.format("R2"))) == [{"MOV R2, R4"}] * 2
+    # What calls itself is not followed.
+    assert held(CALLER, ("slow", "- - @P0 RET.ABS.NODEC R20 0x0" + outer.format("slow"))) == [{"MOV R2, R8", "MOV R2, R9"}] * 2

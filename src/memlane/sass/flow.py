@@ -37,6 +37,8 @@ class Flow:
                 self._labels[function.name, label] = first + index
             first += len(function.instructions)
         self._successors = [self._direct(node) for node in range(len(self.nodes))]
+        self.called: dict[int, frozenset[int]] = {}
+        """By node of each call whose function is known: the nodes of that, without those of what it calls itself."""
         self._converge()
         self._call()
         self.successors: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(one)) for one in self._successors)
@@ -52,6 +54,10 @@ class Flow:
     def entry(self, function: str) -> int:
         """The first node of a function."""
         return self._first[function]
+
+    def place(self, function: str, label: str) -> int | None:
+        """The node that a label of a function stands before, or None."""
+        return self._labels.get((function, label))
 
     def nodes_of(self, function: str) -> range:
         """The nodes of a function."""
@@ -140,16 +146,18 @@ class Flow:
 
     def _call(self) -> None:
         """Replace the edge over a call by one into the function, and one from each of its returns to behind the call."""
-        returns: dict[int, list[int]] = {}
+        bodies: dict[int, set[int]] = {}
         over = [list(one) for one in self._successors]
         for node, one in enumerate(self.nodes):
             targets = self._targets(node) if one.opcode == "CALL" else []
             for target in targets:
-                if target not in returns:
-                    returns[target] = [end for end in _reachable(over, target) if self.nodes[end].opcode == "RET"]
-                for end in returns[target]:
-                    self._successors[end].extend(self._next(node))
+                if target not in bodies:
+                    bodies[target] = _reachable(over, target)
+                for end in sorted(bodies[target]):
+                    if self.nodes[end].opcode == "RET":
+                        self._successors[end].extend(self._next(node))
             if targets:
+                self.called[node] = frozenset().union(*(bodies[target] for target in targets))
                 self._successors[node] = [*targets, *(self._next(node) if _is_conditional(one) else [])]
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+from memlane.sass.calling import Calls
 from memlane.sass.flow import Flow
 from memlane.sass.operands import Register
 from memlane.sass.program import Instruction
@@ -49,6 +50,7 @@ class Waiting:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self._calls = Calls(flow)
         self._unwaited: dict[int, frozenset[int]] = {}
         self._definitions: dict[tuple[int, Register], frozenset[int]] = {}
         self._waits = tuple(waits_for(one) for one in flow.nodes)
@@ -150,12 +152,18 @@ class Waiting:
                     if self._overwrites(writer, node):
                         break
             else:
-                for predecessor in self.flow.predecessors[self._blocks[number].start]:
+                for predecessor in self._before(self._blocks[number].start, register):
                     above = self._block_of[predecessor]
                     if above not in seen:
                         seen.add(above)
                         work.append((above, self._blocks[above].stop))
         return frozenset(found)
+
+    def _before(self, node: int, register: Register) -> Iterable[int]:
+        """The nodes from which control comes to `node` with what `register` holds: past a call that leaves it as it was."""
+        before = self.flow.predecessors[node]
+        call = self._calls.keeping(node, register)
+        return before if call is None else {call, *(one for one in before if one not in self.flow.called[call])}
 
     def _overwrites(self, writer: int, reader: int) -> bool:
         """Whether what the writer writes is all that lanes which execute the reader can see: it has no guard, or the very same."""

@@ -1,0 +1,89 @@
+"""What a function that is called leaves as it was, so that it can be followed through a call from behind it.
+
+Calls that the assembler makes of its own (the slow path of a division) hand over the address to which the function returns:
+
+    MOV R20, 32@lo((kernel + .L_x_0@srel))
+    MOV R21, 32@hi((kernel + .L_x_0@srel))
+    CALL.ABS.NOINC `(slow_path)
+    .L_x_0:                                             slow_path:  ...  RET.ABS.NODEC R20 0x0
+
+`Flow` lets such a function return behind every call of it. Where the address that this call hands over is seen to be that of the
+instruction behind it, and nothing in the function writes the register that holds it, it returns there and nowhere else. A register
+that nothing in the function writes then holds behind the call what it held before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from functools import cached_property
+
+from memlane.sass.flow import Flow
+from memlane.sass.operands import Register
+from memlane.sass.program import Instruction
+from memlane.sass.registers import effects
+
+_RETURN_ADDRESS = re.compile(r"32@(lo|hi)\(\((.+) \+ (\.L\w+)@srel\)\)$")
+
+
+class Calls:
+    """The calls of one program."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._changed: dict[int, frozenset[Register] | None] = {}
+
+    def keeping(self, node: int, register: Register) -> int | None:
+        """The call right before `node`, if control that returns to `node` comes from there and the function leaves `register` as it was."""
+        call = node - 1
+        changed = self._changed_by(call) if call in self.flow.called else None
+        return None if changed is None or register in changed else call
+
+    def _changed_by(self, call: int) -> frozenset[Register] | None:
+        """All registers that may be written between a call and its return; None if it may return elsewhere."""
+        if call not in self._changed:
+            self._changed[call] = None  # What it is for the calls of a function that calls itself.
+            self._changed[call] = self._written(call)
+        return self._changed[call]
+
+    def _written(self, call: int) -> frozenset[Register] | None:
+        body = self.flow.called[call]
+        written = {register for node in body for register in effects(self.flow.nodes[node]).writes}
+        for node in body:
+            if self.flow.nodes[node].opcode == "CALL":
+                nested = self._changed_by(node) if node in self.flow.called else None
+                if nested is None:
+                    return None
+                written |= nested
+        returns = [self.flow.nodes[node] for node in body if self.flow.nodes[node].opcode == "RET"]
+        return frozenset(written) if all(self._returns_here(call, one, written) for one in returns) else None
+
+    def _returns_here(self, call: int, end: Instruction, written: Set[Register]) -> bool:
+        """Whether a return goes to the address that the call handed over, and that is the one behind it."""
+        low = end.operands[0].register if end.operands else None
+        if low is None:
+            return False
+        halves = {"lo": low, "hi": Register(low.bank, low.number + 1)}
+        return not written & set(halves.values()) and all(self._hands_over(call, half, register) for half, register in halves.items())
+
+    def _hands_over(self, call: int, half: str, register: Register) -> bool:
+        """Whether a register holds that half of the address behind the call, put there in the straight line that leads to it."""
+        function = self.flow.function_of[call]
+        for node in range(call - 1, self._straight[call] - 1, -1):
+            one = self.flow.nodes[node]
+            if register in effects(one).writes:
+                found = _RETURN_ADDRESS.match(one.operands[-1].text)
+                is_move = one.opcode == "MOV" and one.guard is None and found is not None
+                return is_move and found[1] == half and found[2] == function and self.flow.place(function, found[3]) == call + 1
+        return False
+
+    @cached_property
+    def _straight(self) -> dict[int, int]:
+        """By call: the first node from which control comes to it in any case."""
+        first = {}
+        for call in self.flow.called:
+            node = call
+            while self.flow.predecessors[node] == (node - 1,) and self.flow.successors[node - 1] == (node,):
+                node -= 1
+            first[call] = node
+        return first
