@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ again:
 """
 SCRIPT = f"""
 import faulthandler, signal, sys, threading, time
-from memlane.launch import Layers
+from memlane.launch import Layers, following
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program
 from tests.emulate.test_layers import observe
@@ -40,17 +39,20 @@ slow = target.load(parse(program('''{SLOW}'''), "slow.ptx"))["k"]
 quick = target.load(parse(program("st.global.u32 [%mine], 7;"), "quick.ptx"))["k"]
 layers = Layers(**{{name: True for name in sys.argv[1].split(",") if name}})
 
+running = threading.Event()
+
 def strike():
-    time.sleep(0.8)
+    running.wait()
     global struck
-    struck = time.perf_counter()
+    struck = time.process_time()
     signal.raise_signal(signal.SIGINT)
 
 threading.Thread(target=strike, daemon=True).start()
 try:
-    observe(slow[100000, 32], out, layers=layers)
+    with following(lambda launch, done: running.set()):
+        observe(slow[100000, 32], out, layers=layers)
 except KeyboardInterrupt:
-    print("stopped", "soon" if time.perf_counter() - struck < 2 else "late")
+    print("stopped", "soon" if time.process_time() - struck < 2 else "late")
 quick[1, 32](out)
 print(out.numpy()[:3].tolist())
 """
@@ -58,7 +60,8 @@ print(out.numpy()[:3].tolist())
 
 @pytest.mark.parametrize("layers", ["", "counts,accesses", "counts,accesses,clock", "check"])
 def test_an_interrupt_stops_a_launch_in_any_layer(layers: str) -> None:
-    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SCRIPT, layers], capture_output=True, text=True, timeout=15)
+    """It strikes when the launch is said to run, however long it takes to compile. Soon means of the processor's time."""
+    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SCRIPT, layers], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["stopped soon", "[7, 7, 7]"]
 
@@ -77,10 +80,9 @@ def test_an_error_in_what_generated_code_calls_stops_the_launch_and_is_raised(mo
     target = emulator()
     out = target.zeros(32, np.uint64)
     slow = target.load(parse(program(SLOW), "slow.ptx"))["k"]
-    began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt, match="in a callback"):
         observe(slow[100000, 32], out, layers=Layers(counts=True, accesses=True))
-    assert time.perf_counter() - began < 5
+    assert pages == 3  # it went no further
     monkeypatch.undo()
     target.load(parse(program("st.global.u32 [%mine], 7;"), "quick.ptx"))["k"][1, 32](out)
     assert out.numpy().tolist() == [7] * 32
@@ -102,6 +104,6 @@ def test_a_launch_of_another_thread_stops_at_such_an_error_too(monkeypatch: pyte
     monkeypatch.setattr(observed, "_page", lambda *_: pages.pop())  # the second page is an IndexError
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(300)
     assert not thread.is_alive()
     assert [type(error) for error in errors] == [IndexError]

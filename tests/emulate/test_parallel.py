@@ -323,14 +323,16 @@ ONE_BLOCK_ONLY = "setp.ne.u32 %p1, %r60, 50; @%p1 bra forever; {}; forever: ld.v
     ids=["access", "trap", "barrier"],
 )
 def test_a_fault_of_one_thread_stops_those_that_would_run_for_ever(fault: str, error: type, message: str) -> None:
-    began = time.perf_counter()
+    """Soon: within few seconds of the processor, of all threads together."""
+    began = time.process_time()
     with pytest.raises(error, match=message):
         launched(ONE_BLOCK_ONLY.format(fault), np.zeros(4, np.uint32))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 SCRIPT = """
 import signal, threading, time
+from memlane.launch import following
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program
 
@@ -339,19 +341,27 @@ target = emulator(threads=3)
 out = target.zeros(32, "u8")
 slow = target.load(parse(program("again: ld.volatile.global.u32 %r1, [%mine]; bra again;"), "slow.ptx"))["k"]
 quick = target.load(parse(program("st.global.u32 [%mine], 7;"), "quick.ptx"))["k"]
-threading.Timer(0.4, lambda: signal.raise_signal(signal.SIGINT)).start()
-began = time.perf_counter()
+running = threading.Event()
+
+def strike():
+    running.wait()
+    global struck
+    struck = time.process_time()
+    signal.raise_signal(signal.SIGINT)
+
+threading.Thread(target=strike, daemon=True).start()
 try:
-    slow[1000, 32](out)
+    with following(lambda launch, done: running.set()):
+        slow[1000, 32](out)
 except KeyboardInterrupt:
-    print("stopped", "soon" if time.perf_counter() - began < 2.4 else "late")
+    print("stopped", "soon" if time.process_time() - struck < 2 else "late")
 quick[90, 32](out)
 print(out.numpy()[:3].tolist(), sum(thread.name == "memlane launch" for thread in threading.enumerate()))
 """
 
 
 def test_an_interrupt_stops_all_threads() -> None:
-    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SCRIPT], capture_output=True, text=True, timeout=15)
+    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SCRIPT], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["stopped soon", "[7, 7, 7] 0"]
 
@@ -361,7 +371,7 @@ def test_a_launch_in_threads_from_a_thread() -> None:
     script = "import threading\nfrom tests.emulate.test_parallel import launched, np\n"
     script += "thread = threading.Thread(target=lambda: print(launched('red.global.add.u32 [%out], 1;', np.zeros(2, np.uint32))[0]))\n"
     script += "thread.start(); thread.join()"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15).stdout == f"{MANY}\n"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300).stdout == f"{MANY}\n"
 
 
 # -- one order -----------------------------------------------------------------------------------------------------------------
