@@ -7,7 +7,6 @@ import pytest
 
 import memlane as ml
 from memlane.errors import MemlaneError
-from memlane.launch import observing
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program
 
@@ -26,8 +25,7 @@ def test_check_gives_reports_and_leaves_memory_as_the_launch_does() -> None:
 def test_launches_that_do_the_same_are_reported_once() -> None:
     target = emulator()
     kernel = target.load(parse(program("st.global.u64 [%mine], 7; ret;"), "test.ptx"))["k"]
-    checker = ml.Checker()
-    with observing(checker):
+    with ml.Checker() as checker:
         for size in (30, 31, 32):
             kernel[1, 32](target.zeros(size, np.uint64))
     assert checker.seen == 3

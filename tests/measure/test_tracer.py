@@ -283,6 +283,15 @@ def test_tracer_and_counter_are_blocks_of_their_own(kernels: LoadedModule, data:
     assert [counts.block[0] for counts in counter.finish()] == [32]
 
 
+def test_a_block_in_a_block_of_the_same_observer_ends_alone(kernels: LoadedModule, data: DeviceArray) -> None:
+    counter = Counter()
+    with counter:
+        with counter:
+            pass
+        kernels["add"][1, 32](data, 5)
+    assert counter.seen == 1
+
+
 def test_a_scheme_that_needs_shared_memory_says_so_where_there_is_none_left(kernels: LoadedModule, data: DeviceArray) -> None:
     room = kernels.target.chip.max_shared_bytes
     assert trace(kernels["add"][1, 32, None, room - 32], data, 1, scheme="consume").table.num_rows == 2

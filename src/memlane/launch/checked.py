@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from memlane.checks import Check, wished
 from memlane.errors import CheckFailed, MemlaneError
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import Launch, Layers, Observation
+
+if TYPE_CHECKING:
+    from memlane.launch.target import Target
 
 _SHOWN = 10
 
@@ -34,11 +38,16 @@ def _counted(launch: Launch, wish: Check) -> Launch:
     return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=lambda seen: judge(launch, seen))))
 
 
-def _correct(launch: Launch, wish: Check) -> Launch:
-    target = launch.kernel.target
+def demand_checker(target: Target) -> None:
+    """MemlaneError where the target cannot check launches."""
     if not target.observes:
-        if wish.insist:
-            raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
+        raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
+
+
+def _correct(launch: Launch, wish: Check) -> Launch:
+    if wish.insist:
+        demand_checker(launch.kernel.target)
+    if not launch.kernel.target.observes:
         return launch
 
     def judge(seen: Observation) -> None:

@@ -5,7 +5,9 @@ twin <- probed, plan, readout <- arena      a module with probes; the memory tha
 probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
 observed, join, runs, examples <- assemble <- tracer, viewer
                                             from records to a trace
-counter, checker, timing
+watching <- tracer, viewer, counter, checker
+                                            what the observers share
+timing
 """
 
 from memlane.measure.checker import Checker, check

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memlane.errors import MemlaneError
 from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
+from memlane.launch.checked import demand_checker
 from memlane.measure.apart import apart
+from memlane.measure.watching import Watching
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class CheckedLaunch:
     reports: tuple[Report, ...]
 
 
-class Checker:
+class Checker(Watching):
     """An observer (see `memlane.launch.observing`) that checks the launches made while it watches, on the emulator.
 
     With `stop` the first finding ends its launch with CheckFailed; otherwise launches go on, without the accesses that would do harm. A
@@ -28,13 +29,12 @@ class Checker:
     """
 
     def __init__(self, *, only_launch: int | None = None, stop: bool = False, seed: int | None = None) -> None:
-        self.seen = 0
-        """Launches that were observed."""
+        super().__init__(only_launch)
         self.checked: list[CheckedLaunch] = []
         """Those that were checked."""
         self.sources: dict[str, str] = {}
         """Texts of the source files of their modules, by the names that reports use."""
-        self._only, self._stop, self._seed = only_launch, stop, seed
+        self._stop, self._seed = stop, seed
 
     @property
     def reports(self) -> Sequence[Report]:
@@ -47,15 +47,9 @@ class Checker:
             found[key] = report if known is None else replace(known, count=known.count + report.count)
         return list(found.values())
 
-    def launching(self, launch: Launch) -> Launch:
+    def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that is checked. MemlaneError where the target is no emulator."""
-        number = self.seen
-        self.seen += 1
-        if self._only is not None and number != self._only:
-            return launch
-        target = launch.kernel.target
-        if not target.observes:
-            raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
+        demand_checker(launch.kernel.target)
         self.sources.update(launch.kernel.module.sources)
 
         def report(seen: Observation) -> None:

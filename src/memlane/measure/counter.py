@@ -29,24 +29,18 @@ class Counter(Watching):
         `merged`: count the accesses that the assembler made of several too (`Counts.merged`); each module is then compared with its
         assembled code before its first launch.
         """
-        self.seen = 0
-        """Launches that were observed."""
+        super().__init__(only_launch)
         self.counted = 0
         """Launches that were sent out to be counted."""
         self.sources: dict[str, str] = {}
         """Texts of the source files of their modules, by the names that sites use."""
-        self._only = only_launch
         self._merged = merged
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
         self._target: Target | None = None
 
-    def launching(self, launch: Launch) -> Launch:
+    def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that counts."""
-        number = self.seen
-        self.seen += 1
-        if self._only is not None and number != self._only:
-            return launch
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)
         self._target = launch.kernel.target

@@ -58,28 +58,22 @@ class Tracer(Watching):
         `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
         memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
         """
+        super().__init__(only_launch)
         self.options = options or TraceOptions()
         self._counts = counts
         self._perturbation = perturbation
         self._tallies: dict[LoadedModule, Tally] = {}
-        self.seen = 0
-        """Launches that were observed."""
         self.traced = 0
         """Launches that were sent out with probes."""
         self.plans: list[LaunchPlan] = []
         """Of each of these, what it will leave in the trace; known, and told to the logger `memlane.measure`, before it starts."""
-        self._only = only_launch
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
         self._target: Target | None = None
 
-    def launching(self, launch: Launch) -> Launch:
+    def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch with probes in its kernel."""
-        number = self.seen
-        self.seen += 1
-        if self._only is not None and number != self._only:
-            return launch
         target = launch.kernel.target
         if self._target is not None and target is not self._target:
             raise MemlaneError(

@@ -30,19 +30,13 @@ class Viewer(Watching):
 
         `only_launch`: view the launch of that number, from 0, and leave the others alone.
         """
-        self.seen = 0
-        """Launches that were observed."""
+        super().__init__(only_launch)
         self._example, self._worst = example, worst
-        self._only = only_launch
         self._observations: list[Observation] = []
         self._target: Target | None = None
 
-    def launching(self, launch: Launch) -> Launch:
+    def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch, observed. MemlaneError on a target that does not see addresses."""
-        number = self.seen
-        self.seen += 1
-        if self._only is not None and number != self._only:
-            return launch
         target = launch.kernel.target
         if not target.observes:
             raise MemlaneError(
