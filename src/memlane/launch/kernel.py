@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memlane.launch.target import Target
 
 
+_T = TypeVar("_T")
 _SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
 """A whole number with the letters of its type."""
 
@@ -37,7 +38,7 @@ class LoadedModule(Mapping[str, "Kernel"]):
     handle: object = field(default=None, repr=False)
     """What the target needs to launch from it; nobody else looks inside."""
     attached: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others keep with it, for as long as it lives, under keys of their own."""
+    """What others keep with it, for as long as it lives, under keys of their own; see `once`."""
 
     # Identity, not content: two loads of one module are two modules, each with its own variables. Mapping would compare the kernels.
     __eq__ = object.__eq__
@@ -49,16 +50,20 @@ class LoadedModule(Mapping[str, "Kernel"]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.module.kernels)
 
+    def __len__(self) -> int:
+        return len(self.module.kernels)
+
     @property
     def inlined(self) -> Module:
         """The module with the functions in its kernels that these call. By the instructions of these kernels sites and observations go."""
-        if "inlined" not in self.attached:
-            self.attached["inlined"] = inline_calls(self.module).module
-        found: Module = self.attached["inlined"]
-        return found
+        return self.once("inlined", lambda: inline_calls(self.module).module)
 
-    def __len__(self) -> int:
-        return len(self.module.kernels)
+    def once(self, key: object, make: Callable[[], _T]) -> _T:
+        """What `make` gives, made when it is first asked for under that key, and kept for as long as the module lives."""
+        if key not in self.attached:
+            self.attached[key] = make()
+        kept: _T = self.attached[key]
+        return kept
 
 
 def find_kernel(module: Module, name: str) -> Function:
@@ -127,10 +132,7 @@ class Kernel:
     @property
     def cooperative(self) -> bool:
         """Whether it synchronises its whole grid (`this_grid().sync()`): then all blocks of a launch must be on the chip at once."""
-        known = self.loaded.attached.setdefault("cooperative", {})
-        if self.name not in known:
-            known[self.name] = is_cooperative(self.module, self.function)
-        return bool(known[self.name])
+        return self.loaded.once(("cooperative", self.name), lambda: is_cooperative(self.module, self.function))
 
     def allow_nonportable_clusters(self) -> Kernel:
         """The same kernel, whose clusters may have up to 16 blocks: more than some GPUs that have clusters take."""

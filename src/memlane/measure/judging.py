@@ -49,10 +49,7 @@ def merged_sites(loaded: LoadedModule) -> tuple[tuple[int, ...], ...]:
 
 def _reader_of(loaded: LoadedModule) -> Callable[[], tuple[SiteExactness, ...] | str]:
     """What compares the module with its assembled code, or says why it cannot. It does not hold the loaded module."""
-    if "exactness" not in loaded.attached:
-        loaded.attached["exactness"] = _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip)
-    reader: Callable[[], tuple[SiteExactness, ...] | str] = loaded.attached["exactness"]
-    return reader
+    return loaded.once("exactness", lambda: _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip))
 
 
 def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], tuple[SiteExactness, ...] | str]:
@@ -81,11 +78,7 @@ def judged_sites(probed: ProbedModule) -> tuple[Site, ...]:
 
     On a GPU that is proved on the code that was loaded; there it is also said which accesses tracing has changed.
     """
-    kept = probed.loaded.attached
-    if "sites" not in kept:
-        kept["sites"] = _judged(probed)
-    sites: tuple[Site, ...] = kept["sites"]
-    return sites
+    return probed.loaded.once("sites", lambda: _judged(probed))
 
 
 def _judged(probed: ProbedModule) -> tuple[Site, ...]:

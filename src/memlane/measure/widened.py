@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memlane.instrument import Rebound, Widened, site_table, widen
+from memlane.instrument import Widened, site_table, widen
 from memlane.launch import Launch, LoadedModule, Observation
 from memlane.measure.judging import merged_sites
 from memlane.measure.observed import site_counts
@@ -14,10 +14,7 @@ from memlane.record import SiteCounts
 
 def widened_of(loaded: LoadedModule) -> Widened | None:
     """The module with wide accesses, made once; None where the assembler merged nothing that could be counted so."""
-    if "widened" not in loaded.attached:
-        loaded.attached["widened"] = widen(loaded.module, merged_sites(loaded))
-    widened: Widened | None = loaded.attached["widened"]
-    return widened
+    return loaded.once("widened", lambda: widen(loaded.module, merged_sites(loaded)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +40,12 @@ class WidenedTwin:
 
 def widened_twin(loaded: LoadedModule) -> WidenedTwin | None:
     """The twin, loaded once; None where there is nothing to widen."""
-    if "widened twin" not in loaded.attached:
-        widened = widened_of(loaded)
-        loaded.attached["widened twin"] = None if widened is None else _load(loaded, widened)
-    twin: WidenedTwin | None = loaded.attached["widened twin"]
-    return twin
+    return loaded.once("widened twin", lambda: _twin(loaded))
 
 
-def _load(loaded: LoadedModule, widened: Widened) -> WidenedTwin:
-    rebound: Rebound = rebound_to(loaded, widened.module)
-    return WidenedTwin(widened, load_twin(loaded, rebound))
+def _twin(loaded: LoadedModule) -> WidenedTwin | None:
+    widened = widened_of(loaded)
+    return None if widened is None else WidenedTwin(widened, load_twin(loaded, rebound_to(loaded, widened.module)))
 
 
 def split(loaded: LoadedModule, widened: Widened, kernel: str, counts: tuple[SiteCounts, ...]) -> tuple[tuple[SiteCounts, ...], ...]:
