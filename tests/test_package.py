@@ -103,10 +103,9 @@ def test_import_opens_nothing() -> None:
 
 
 def test_import_is_quick() -> None:
-    """The best of three, because the machine may be busy."""
-    code = "import time; start = time.perf_counter(); import memlane; print(time.perf_counter() - start)"
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(times) < IMPORT_SECONDS
+    """By the processor's time, because the machine may be busy."""
+    code = "import time; start = time.process_time(); import memlane; print(time.process_time() - start)"
+    assert float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) < IMPORT_SECONDS
 
 
 @pytest.mark.parametrize(

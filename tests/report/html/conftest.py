@@ -57,9 +57,9 @@ def with_pictures() -> Trace:
 
 @pytest.fixture(scope="session")
 def million(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace, float]:
-    """The page of a million records, the trace, and the seconds that writing took."""
+    """The page of a million records, the trace, and the seconds of the processor that writing took."""
     trace = large(1_000_000, sms=132, warps=20_000)
     path = tmp_path_factory.mktemp("large") / "large.html"
-    began = time.monotonic()
+    began = time.process_time()
     write_report(trace, path)
-    return path, trace, time.monotonic() - began
+    return path, trace, time.process_time() - began
