@@ -1,0 +1,101 @@
+"""What a reader of the pages can try: links lead somewhere, commands have their line, snippets run, answers of exercises are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane import chip
+from memlane.cli import main
+from memlane.cli.app import COMMANDS, GROUPS
+from memlane.layout import count, pattern, read_spec
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = PAGES[0].read_text(encoding="utf-8")
+EXERCISES = (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")
+
+
+def headings(page: str) -> set[str]:
+    """The anchors that the headings of a page have where it is shown: words in lower case, blanks as hyphens, no other signs."""
+    said = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in said}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if re.match(r"https?:", link):
+            continue
+        name, _, heading = link.partition("#")
+        there = path.parent / name if name else path
+        assert there.exists(), f"{link}: no such file"
+        assert not heading or heading in headings(there.read_text(encoding="utf-8")), f"{link}: no such heading"
+
+
+def test_the_readme_leads_to_every_page_and_command() -> None:
+    assert [path.name for path in (ROOT / "docs").glob("*.md") if f"docs/{path.name}" not in README] == []
+    assert [name for name in (*COMMANDS, *GROUPS) if not re.search(rf"(memlane |`){name}\b", README)] == []
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    snippet = README.partition("```python\n")[2].partition("```")[0]
+    exec(compile(snippet.replace('"examples/', f'"{ROOT}/examples/'), "README.md", "exec"), {})
+    assert "each request touches 32 sectors where 4 would do" in capsys.readouterr().out
+    assert len(ml.load("naive.parquet").table) == 2 * 64 * 32
+
+
+def answers(heading: str) -> dict[str, list[str]]:
+    """The table of answers of one exercise: the first cell of a row, in backquotes, and the others."""
+    rows = re.findall(r"^\| `(.*?)` \|(.*)\|$", EXERCISES.partition(f"## {heading}")[2].partition("\n## ")[0], re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+
+
+def test_the_answers_on_coalescing() -> None:
+    target, n = ml.target("emulator:h200"), 8192
+    kernels = target.load(ml.cuda(ROOT / "examples" / "copies.cu"))
+    a, b = target.array(np.arange(n, dtype="f4")), target.zeros(n)
+    more = {"vectors": (n // 1024, ()), "shifted": (n // 256, (1,)), "strided": (n // 256, (32,))}
+    for name, (load, store, _) in answers("1. ").items():
+        blocks, extra = more.get(name, (n // 256, ()))
+        sites = ml.count(kernels[name][blocks, 256], b, a, n, *extra).sites
+        assert [round(site.sectors / site.requests) for site in sites] == [int(load), int(store)], name
+
+
+def test_the_answers_on_bank_conflicts() -> None:
+    rule, found = chip.load("h200"), {}
+    for name in (told := answers("2. ")):
+        layout = read_spec(name).of(32, 32)
+        found[name] = [str(count(layout, pattern(word, 32, 32), rule, width).worst) for width in (4, 8) for word in ("row", "column")]
+    assert found == told
+
+
+def test_the_answers_on_waiting() -> None:
+    target, steps = ml.target("emulator:h200"), 64
+    kernels = target.load(ml.cuda(ROOT / "examples" / "chase.cu"))
+    ring, end = target.empty(1 << 10, "u8"), target.empty(1, "u8")
+    kernels["link_ring"][4, 256](ring, 1 << 10, 17)
+    told = answers("3. ")
+    assert list(told) == ["simple", "dependent"]
+    for scheme, (shared, second, said) in told.items():
+        near = ml.trace(kernels["chase_shared"][1, 32, None, 4096 * 4], end, 4096, 17, steps, scheme=scheme)
+        for _ in range(2):  # the second time L2 has the ring
+            far = ml.trace(kernels["chase_global"][1, 1], end, ring, steps, scheme=scheme)
+        for trace, op, cycles in ((near, "ld.shared.u32", shared), (far, "ld.u64", second)):
+            loads = [row for row in trace.table.to_pylist() if row["op"] == op]
+            assert np.median([row["end"] - row["start"] for row in loads]) == int(cycles), (scheme, op)
+            assert {row["completeness"] for row in loads} == {"complete" if said == "`complete`" else "issue-only"}
+
+
+def test_the_answers_on_races(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    command = re.search(r"^    memlane (check .*)$", EXERCISES, re.MULTILINE)
+    assert command is not None
+    assert main(command[1].split()) == 1
+    assert "1. data race, reduce" in capsys.readouterr().out
+    assert main(command[1].replace("step5_unsafe", "step5_last_warp").split()) == 0
