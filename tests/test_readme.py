@@ -21,7 +21,7 @@ def printed(folder: Path, *command: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

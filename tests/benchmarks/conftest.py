@@ -22,7 +22,7 @@ def quick(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def run(benchmark: str, case: str) -> list[dict[str, Any]]:
         command = [sys.executable, f"benchmarks/{benchmark}.py", "--target", "emulator:h200", "--quick"]
         command += ["--case", case, "--out", str(tmp_path)]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120)
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600)
         rows: list[dict[str, Any]] = json.loads((tmp_path / f"{benchmark}.json").read_text())["rows"]
         return rows
 

@@ -106,7 +106,7 @@ def test_a_case_that_fails_leaves_the_others_their_rows() -> None:
     assert (bad.value, bad.holds, bad.note) == (None, False, "ValueError: no such ring")
 
 
-def own_process(monkeypatch: pytest.MonkeyPatch, benchmark: str, case: str, limit: float = 60) -> list[Row]:
+def own_process(monkeypatch: pytest.MonkeyPatch, benchmark: str, case: str, limit: float = 600) -> list[Row]:
     monkeypatch.setattr("sys.argv", [str(ROOT / "benchmarks" / f"{benchmark}.py")])
     options = argparse.Namespace(target="emulator:h200", quick=True, limit=limit)
     return running._in_own_process(case, options, [])

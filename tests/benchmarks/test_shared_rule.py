@@ -70,6 +70,6 @@ def test_one_operation_on_the_emulator(quick: Callable[..., list[dict[str, Any]]
 
 def test_an_operation_that_does_not_exist_is_refused() -> None:
     command = [sys.executable, "benchmarks/shared_rule.py", "--target", "emulator:h200", "--quick", "--case", "ld_3"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode != 0
     assert f"there is no case 'ld_3'; choose among: {OPERATIONS[0].name}; " in done.stderr

@@ -408,7 +408,7 @@ def test_script_that_is_interrupted(memlane: Command, written: Write, command: s
 
 
 def test_signal_that_interrupts_a_script_that_sleeps(memlane: Command, written: Write) -> None:
-    script = written("sleeping.py", "import time\nprint('asleep', flush=True)\ntime.sleep(60)\n")
+    script = written("sleeping.py", "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n")
     command = [
         sys.executable,
         "-c",
@@ -420,7 +420,7 @@ def test_signal_that_interrupts_a_script_that_sleeps(memlane: Command, written: 
         assert process.stdout is not None
         assert process.stdout.readline() == "asleep\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, "memlane: interrupted\n")
 
 
