@@ -1,27 +1,29 @@
 """What does tracing change: time, registers, resident blocks, and is anything lost?
 
-Every launch of every example is timed as it is, with probes of the default scheme around all its accesses, and with those in one warp of
-32, in turn, each between two events of a graph, with the memory put to what it was; ratios are medians of the paired ratios. The buffer is
-the one that a user gets. The matrix product is timed with its shared loads alone traced too. Records and losses come from a trace of the
-launch, registers and resident blocks from the assembled code. Where Nsight Compute is installed, each launch is made once more each way
-under it, for the hit rate of the L1 cache. Launches of few warps have a median of their own: where one warp of 32 is all or most of
-the launch, a sample of it is no sample.
+Every launch of every example is timed as it is, with probes of the default scheme around all its accesses, with those in one warp of 32,
+and with those in all warps of one block of 32, in turn, each between two events of a graph, with the memory put to what it was; ratios are
+medians of the paired ratios. The buffer is the one that a user gets. The matrix product is timed with its shared loads alone traced too.
+Records and losses come from a trace of the launch, registers and resident blocks from the assembled code. Where Nsight Compute is
+installed, each launch is made once more each way under it, for the hit rate of the L1 cache. Launches of few warps have a median of their
+own: where one warp of 32 is all or most of the launch, a sample of it is no sample.
 
 The sizes of the examples are those that a reader wants to look at, so most launches last 5 to 10 us and leave the chip half empty. So each
 is launched once more with as much work as fills it many times over, where the shared loads of a matrix product, say, compete for the same
 issue slots as the probes around them. These rows have no reach, and medians of their own.
 
-Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers
-or fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.4 in the median (1.77 while all warps took their
+Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers or
+fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.4 in the median (1.77 while all warps took their
 slices from one counter, and each probe voted and branched for itself; 1.43 while each stored its record at once). The shared loads of the
 matrix product: 2.2, because a record is stored a window late and the next access no longer waits for that store, nor the probe for its
 registers (2.33 before that). Through shared memory: slower, because the stage needs the same stores and more instructions. Far above 2.5
-stay kernels that overlap their loads where the probe waits for each (csr_scalar, marching). One warp of 32: launches of 5 us end with
-their last warp, and that is one with probes, so 1.25 in the median; of that some 0.05 is the decision and the registers (a sample that
-takes no warp at all), and 0.05 the code of the second body. Large launches: every access 3 to 5 where a kernel keeps the pipe of loads and
-stores or the issue slots busy (matmul, the transposes, the copies), since some 14 instructions and a store stand around each access; one
-warp of 32 1.2, and 1.05 where memory is the limit. The hit rate of the L1 cache rises where a kernel has none, because the stores of
-records count as hits, and changes by less than 10 points elsewhere.
+stay kernels that overlap their loads where the probe waits for each (csr_scalar, marching). One warp of 32: launches of 5 us end with their
+last warp, and that is one with probes, so 1.23 in the median (1.25 while the decision read its numbers from constant memory: 46
+instructions, now 33, and 18 for blocks); of that 0.03 is the decision and the registers (a sample that takes no warp or block at all), and
+0.05 the code of the second body. Blocks of 32: no less, for the same reason. Large launches: every access 3 to 5 where a kernel keeps the
+pipe of loads and stores or the issue slots busy (matmul, the transposes, the copies), since some 14 instructions and a store stand around
+each access; one warp of 32 1.25, because a block waits for its traced warp and most blocks have one; one block of 32 1.05 to 1.1, which is
+a 32nd of what every access costs, the decision, and a last block that lasts longer. The hit rate of the L1 cache rises where a kernel has
+none, because the stores of records count as hits, and changes by less than 10 points elsewhere.
 """
 
 from __future__ import annotations
@@ -47,8 +49,7 @@ from memlane.launch import Launch
 from memlane.measure import Tracer
 from memlane.measure.memory import Snapshot
 from memlane.measure.perturbation import rehearsed
-from memlane.record import Footprint, Perturbation, Trace
-from memlane.record.site import kernel_label
+from memlane.record import Footprint, Perturbation, Trace, kernel_label
 
 SOURCES = [
     "src/memlane/instrument",
@@ -63,16 +64,21 @@ ROUNDS = 15
 SCHEME = "dependent"
 EVERY = 32
 ALL, SAMPLED, SHARED = "every access", f"one warp of {EVERY}", "all shared loads"
-NONE = "a sample that takes no warp"
+BLOCKS = f"one block of {EVERY}"
+NONE, NO_BLOCK = "a sample that takes no warp", "a sample that takes no block"
+NOTHING = Sampling(every=1 << 30, seed=5)
+"""Of which no launch here has the warp or block that is drawn."""
 STAGED = "every access through shared memory"
 WAYS = {
     ALL: TraceOptions(SCHEME),
     SAMPLED: TraceOptions(SCHEME, sampling=Sampling(every=EVERY)),
-    NONE: TraceOptions(SCHEME, sampling=Sampling(every=1 << 30, seed=5)),
+    BLOCKS: TraceOptions(SCHEME, sampling=Sampling(every=EVERY, whole_blocks=True)),
+    NONE: TraceOptions(SCHEME, sampling=NOTHING),
+    NO_BLOCK: TraceOptions(SCHEME, sampling=replace(NOTHING, whole_blocks=True)),
     SHARED: TraceOptions(SCHEME, Selection(spaces={"shared"}, kinds={"load"})),
     STAGED: TraceOptions(SCHEME, staging="shared"),
 }
-REACHES = {ALL: 2.5, SAMPLED: 1.05}
+REACHES = {ALL: 2.5, SAMPLED: 1.05, BLOCKS: 1.05}
 """Of the median over all launches; that of every access holds for the shared loads of the matrix product too."""
 MATRIX_PRODUCT = "matmul"
 LARGE = "large"
@@ -87,6 +93,7 @@ LARGE_SIZES = {
 }
 """Arguments of the example scripts, but of the one that is meant for a single warp."""
 LARGE_ROUNDS = 7
+PLAIN_WAYS = (ALL, SAMPLED, BLOCKS, NONE, NO_BLOCK)
 STAGED_TOO = (MATRIX_PRODUCT, "copies")
 """Examples that are traced with stages in shared memory too: one of long loops, one of short kernels."""
 MANY_WARPS = 32 * EVERY
@@ -124,7 +131,7 @@ def large(name: str, target: str) -> list[Row]:
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}, {LARGE}: {kernel_label(launch.kernel.title)}"
         try:
-            rows.extend(of_launch(case, launch, [ALL, SAMPLED, NONE], LARGE_ROUNDS, (), {}))
+            rows.extend(of_launch(case, launch, PLAIN_WAYS, LARGE_ROUNDS, (), {}))
         except Exception as error:
             rows.append(failed(case, f"{type(error).__name__}: {error}"))
 
@@ -133,7 +140,7 @@ def large(name: str, target: str) -> list[Row]:
 
 
 def ways_of(name: str) -> list[str]:
-    return [ALL, SAMPLED, NONE, *([SHARED] if name == MATRIX_PRODUCT else []), *([STAGED] if name in STAGED_TOO else [])]
+    return [*PLAIN_WAYS, *([SHARED] if name == MATRIX_PRODUCT else []), *([STAGED] if name in STAGED_TOO else [])]
 
 
 def each_way(ways: Sequence[str], _: int, launch: Launch) -> None:
@@ -237,11 +244,11 @@ def _named(which: str, footprint: Footprint) -> dict[str, float]:
 def medians(rows: Sequence[Row], quick: bool) -> list[Row]:
     """Over all launches of the examples, over those of many warps among them, and over the large ones."""
     found = []
-    for way, reach in ((ALL, REACHES[ALL]), (SAMPLED, REACHES[SAMPLED]), (NONE, None)):
+    for way in PLAIN_WAYS:
         every = [row for row in rows if row.metric == TIME and row.case.endswith(f", {way}") and row.value is not None]
         timed = [row for row in every if f", {LARGE}: " not in row.case]
         many = [row for row in timed if row.peer["warps"] >= MANY_WARPS]
-        found += median_of(f"median of the examples, {way}", timed, None if quick else reach)
+        found += median_of(f"median of the examples, {way}", timed, None if quick else REACHES.get(way))
         found += median_of(f"median of the launches of {MANY_WARPS:,} warps or more, {way}", many, None)
         found += median_of(f"median of the large launches, {way}", [row for row in every if row not in timed], None)
     return found

@@ -33,15 +33,15 @@ def test_outputs(quick: Quick) -> None:
 
 
 def test_perturbation(quick: Quick) -> None:
-    *each, every_access, sampled, none = quick("perturbation", "transpose")
-    assert [row["metric"] for row in each] == ["records lost", "time with probes over time without"] * 9
-    ways = ["every access", "one warp of 32", "a sample that takes no warp"]
+    rows = quick("perturbation", "transpose")
+    each, medians = rows[:-5], rows[-5:]
+    assert [row["metric"] for row in each] == ["records lost", "time with probes over time without"] * 15
+    ways = ["every access", "one warp of 32", "one block of 32", "a sample that takes no warp", "a sample that takes no block"]
     assert [row["case"].partition(", ")[2] for row in each] == [way for way in ways for _ in range(2)] * 3
     assert all(row["holds"] for row in each)
-    assert [row["peer"]["records"] for row in each[::6]] == [2 * 128, 4 * 128, 4 * 128]
-    assert every_access["value"] == statistics.median(row["value"] for row in each[1::6])
-    assert sampled["case"] == "median of the examples, one warp of 32"
-    assert none["case"] == "median of the examples, a sample that takes no warp"
+    assert [row["peer"]["records"] for row in each[::10]] == [2 * 128, 4 * 128, 4 * 128]
+    assert medians[0]["value"] == statistics.median(row["value"] for row in each[1::10])
+    assert [row["case"] for row in medians] == [f"median of the examples, {way}" for way in ways]
 
 
 def test_emulator_speeds(quick: Quick) -> None:

@@ -28,6 +28,12 @@ def test_a_sample_is_told_in_every_report(memlane: Command) -> None:
     assert (sample["warps_in_window"], sample["warps_chosen"]) == (128, 16)
 
 
+def test_a_sample_of_whole_blocks(memlane: Command) -> None:
+    answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--every", 2, "--whole-blocks")
+    assert (answer.code, answer.err) == (0, "")
+    assert "tiled: traced 1 in 2 blocks (seed 0); 64 of 128 warps, so each access stands for 2." in answer.lines
+
+
 def test_windows_of_all_kinds(memlane: Command) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--blocks", "0-1,3", "--warps", "0,4-5", "--sms", "0-400", "--executions", "0")
     assert (answer.code, answer.err) == (0, "")
@@ -41,7 +47,11 @@ def test_windows_of_all_kinds(memlane: Command) -> None:
     [
         (("--blocks", "0-3,2"), "memlane: the block windows 0-3 and 2 overlap; write 0-3 instead\n"),
         (("--warps", "5-1"), "memlane: the warp window 5-1 is empty, because it ends before it begins; write 1-5\n"),
-        (("--every", "0"), "memlane: a sample takes 1 in N warps, with N from 1 to 2^31, got 0\n"),
+        (("--every", "0"), "memlane: a sample takes 1 in N warps or blocks, with N from 1 to 2^31, got 0\n"),
+        (
+            ("--whole-blocks",),
+            "memlane: whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced\n",
+        ),
         (("--sms", "x"), "memlane: 'x' is no SM window; write numbers and ranges with both ends, such as 0-3,17\n"),
     ],
 )

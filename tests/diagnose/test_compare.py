@@ -70,8 +70,11 @@ def made(
     launch_spread: float = 0.0,
     target: str = "cuda:0",
     scheme: str = "dependent",
+    block: int = 1,
+    block_spread: float = 0.0,
 ) -> Trace:
-    """A trace of `WARPS` warps a launch, each making each access 8 times, with latencies that scatter by `spread` over warps."""
+    """A trace of `WARPS` warps a launch, each making each access 8 times, with latencies that scatter by `spread` over warps, and by
+    `block_spread` over blocks of `block` warps."""
     random = np.random.default_rng(seed)
     sites = sites_of(accesses, kernel, head)
     rows: dict[str, list[npt.NDArray[np.int64]]] = {
@@ -82,9 +85,11 @@ def made(
         for site, access in zip(sites, accesses, strict=True):
             warp = np.repeat(np.arange(WARPS), 8)
             of_warp = np.repeat(1 + spread * random.standard_normal(WARPS), 8)
-            cycles = access.latency * whole * of_warp * (1 + spread * random.random(len(warp)))
+            of_block = np.repeat(1 + block_spread * random.standard_normal(WARPS // block), 8 * block) if block_spread else 1.0
+            cycles = access.latency * whole * of_block * of_warp * (1 + spread * random.random(len(warp)))
             start = np.tile(np.arange(8), WARPS) * 10_000 + 1000 * site.id
-            values = {"launch": launch, "site": site.id, "block": warp, "warp": 0, "sm": 0, "mask": 0xFFFFFFFF, "sectors": access.sectors}
+            place = {"launch": launch, "site": site.id, "block": warp // block, "warp": warp % block, "sm": 0}
+            values = {**place, "mask": 0xFFFFFFFF, "sectors": access.sectors}
             for name, value in values.items():
                 rows[name].append(np.broadcast_to(np.asarray(value, np.int64), warp.shape))
             rows["start"].append(start)
@@ -92,7 +97,7 @@ def made(
     return build_trace(
         {name: np.concatenate(parts) for name, parts in rows.items()},
         sites=sites,
-        launches=[LaunchInfo(number, kernel, (WARPS, 1, 1), (32, 1, 1), 0, 0, (), scheme) for number in range(launches)],
+        launches=[LaunchInfo(number, kernel, (WARPS // block, 1, 1), (32 * block, 1, 1), 0, 0, (), scheme) for number in range(launches)],
         chip="h200",
         target=target,
         modelled=target != "cuda:0",
@@ -181,6 +186,21 @@ def test_which_warps_of_the_emulator_were_traced_is_chance() -> None:
     assert not found.is_change
     assert summary(found) == "k: no change beyond noise."
     assert "modelled on both sides, which has no noise" not in to_text(render_comparison(found))
+
+
+def test_blocks_that_were_drawn_whole_are_what_is_resampled() -> None:
+    """The warps of a block are slow or quick together, so eight blocks of eight tell less than 64 warps."""
+    drawn = Sample(32 * WARPS, WARPS, every=32, whole_blocks=True)
+
+    def claims(sample: Sample | None) -> int:
+        def side(seed: int) -> Trace:
+            trace = made(seed=seed, spread=0.02, block=8, block_spread=0.2)
+            return replace(trace, launches=(replace(trace.launches[0], sample=sample),))
+
+        return sum(compare(side(seed), side(seed + 1)).is_change for seed in range(0, 40, 2))
+
+    assert claims(drawn) <= 1
+    assert claims(replace(drawn, whole_blocks=False)) >= 5
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------------------

@@ -43,19 +43,22 @@ def test_a_window_keeps_the_rows_of_the_whole_trace_that_lie_in_it(meeting: Load
     assert part.lost == 0
 
 
+@pytest.mark.parametrize("whole_blocks", [False, True])
 @pytest.mark.parametrize(("every", "seed"), [(2, 0), (3, 1), (7, 99), (32, 5)])
-def test_the_device_takes_the_warps_that_the_host_knows(gpu: Device, on_gpu: LoadedModule, every: int, seed: int) -> None:
+def test_the_device_takes_the_warps_that_the_host_knows(
+    gpu: Device, on_gpu: LoadedModule, every: int, seed: int, whole_blocks: bool
+) -> None:
     """Over a grid of three dimensions and blocks of an odd number of threads."""
     grid, block = (5, 7, 3), (9, 5, 2)
     source, out = gpu.array(np.arange(1000, dtype=np.uint32)), gpu.zeros(1000, "u4")
-    sampling = Sampling.of(every=every, seed=seed)
-    made = trace(on_gpu["add_one"][grid, block], out, source, 1000, every=every, seed=seed)
+    sampling = Sampling.of(every=every, seed=seed, whole_blocks=whole_blocks)
+    made = trace(on_gpu["add_one"][grid, block], out, source, 1000, every=every, seed=seed, whole_blocks=whole_blocks)
     blocks, warps = int(np.prod(grid)), -(-int(np.prod(block)) // 32)
     expected = [
         (number, warp)
         for number in range(blocks)
         for warp in range(warps)
-        if Sampling.of(blocks=number, warps=warp, every=every, seed=seed).chosen(blocks, warps).warps
+        if Sampling.of(blocks=number, warps=warp, every=every, seed=seed, whole_blocks=whole_blocks).chosen(blocks, warps).warps
     ]
     assert sorted((int(row["block"]), int(row["warp"])) for row in made.warps) == expected
     assert len(expected) == sampling.chosen(blocks, warps).warps

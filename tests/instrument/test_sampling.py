@@ -13,7 +13,7 @@ import pytest
 
 from memlane.errors import BadLaunch, MemlaneError
 from memlane.instrument import Sampling, Selection, Traced, TraceOptions, prove, trace
-from memlane.instrument.sampling import _division
+from memlane.instrument.sampling import Draw, _division
 from memlane.ptx import Block, Label, Variable, parse, print_module, verify
 from tests.instrument.kernels import EXAMPLES, SCALE, example, instructions, kernel
 from tests.sass.code import cubin_of
@@ -60,7 +60,8 @@ def test_windows_as_people_write_them(said: Any, spans: object) -> None:
         ({"blocks": "0,2,4,6,8"}, r"a trace has at most 4 windows of blocks, got 5: 0,2,4,6,8; trace them in turn"),
         ({"blocks": 1 << 32}, r"the block window from 4294967296 to below 4294967297 is empty or not within 0 to 2\^32 - 2"),
         ({"executions": "0-3,9"}, r"the executions to trace are one window, such as 10-20, got 0-3,9"),
-        ({"every": 0}, r"a sample takes 1 in N warps, with N from 1 to 2\^31, got 0"),
+        ({"every": 0}, r"a sample takes 1 in N warps or blocks, with N from 1 to 2\^31, got 0"),
+        ({"whole_blocks": True}, r"whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced"),
         ({"seed": -1}, r"the seed of a sample is a number from 0 to below 2\^64, got -1"),
     ],
 )
@@ -91,11 +92,28 @@ def test_exactly_one_of_each_group_is_taken(every: int, seed: int) -> None:
 
 
 def test_samples_do_not_fall_into_step() -> None:
-    """The place in its group is taken about as often as any other: within five standard deviations of a fair draw."""
-    every, groups = 8, 4000
-    phases = Sampling.of(every=every)._place(np.arange(groups))
-    expected = groups / every
-    assert np.all(np.abs(np.bincount(phases, minlength=every) - expected) < 5 * np.sqrt(expected))
+    """Each place in a group is taken about as often as any other, and after each other place, one group or one row of a grid later: within
+    five standard deviations of a fair draw."""
+    every, groups = 8, 40_000
+    draw = Draw(every, 0, whole_blocks=False)
+    place = draw.place(np.arange(groups, dtype=np.uint64))
+    assert np.all(np.abs(np.bincount(place, minlength=every) - groups / every) < 5 * np.sqrt(groups / every))
+    for row in (1, 2, 16, 55, 128, 144, 987, 1024):  # Powers of two, and the widths that multiples of the golden ratio fall into step with.
+        pairs = np.bincount(place[row:] * every + place[:-row], minlength=every * every)
+        expected = (groups - row) / every**2
+        assert np.all(np.abs(pairs - expected) < 5 * np.sqrt(expected))
+
+
+def test_whole_blocks() -> None:
+    """All chosen warps of exactly one block of each group."""
+    sampling = Sampling.of(every=8, whole_blocks=True, warps="1-2", blocks="3-90")
+    taken = [block for block in range(100) if Sampling.of(every=8, whole_blocks=True, blocks=block).chosen(100, 4).warps == 4]
+    assert [block // 8 for block in taken] == [*range(12), *([12] if len(taken) == 13 else [])]
+    inside = [block for block in taken if 3 <= block <= 90]
+    chosen = sampling.chosen(100, 4)
+    assert (chosen.in_window, chosen.warps, chosen.extent) == (88 * 2, 2 * len(inside), (inside[-1] + 1, 3))
+    sample = sampling.sample(chosen)
+    assert str(sample) == "1 in 8 blocks (seed 0) of blocks 3-90, warps 1-2"
 
 
 def test_weights_make_up_for_what_is_left_out() -> None:
@@ -122,7 +140,13 @@ def test_division_by_multiplication(divisor: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "sampling"),
-    [("every", HALVES), ("blocks", Sampling.of(blocks=3)), ("warps_of_sms", Sampling.of(warps=0, sms=0)), ("all", ALL_KINDS)],
+    [
+        ("every", HALVES),
+        ("whole_blocks", Sampling.of(every=7, seed=1, whole_blocks=True)),
+        ("blocks", Sampling.of(blocks=3)),
+        ("warps_of_sms", Sampling.of(warps=0, sms=0)),
+        ("all", ALL_KINDS),
+    ],
 )
 def test_the_text_around_the_instrumented_body(name: str, sampling: Sampling, golden: Callable[[str, str], None]) -> None:
     """The decision and the original body; what is between them has goldens of its own."""
@@ -142,12 +166,14 @@ def test_executions_are_counted_by_each_thread_and_the_leader_decides() -> None:
 
 
 def test_windows_of_the_same_kinds_make_the_same_kernel() -> None:
-    one, other, third = Sampling.of(blocks=1, every=2), Sampling.of(blocks="5,7-9", every=77, seed=3), Sampling.of(blocks=1)
+    one, other, third = Sampling.of(blocks=1, every=2), Sampling.of(blocks="5,7-9", every=2), Sampling.of(blocks=1)
     made = [print_module(trace(parse(SCALE, "scale.ptx"), TraceOptions(sampling=sampling)).module) for sampling in (one, other, third)]
     assert made[0] == made[1] != made[2]
     assert TraceOptions(sampling=one).makes_the_same(TraceOptions(sampling=other))
     assert not TraceOptions(sampling=one).makes_the_same(TraceOptions(sampling=third))
     assert not TraceOptions(sampling=one).makes_the_same(TraceOptions("simple", sampling=other))
+    for draw in ({"every": 3}, {"every": 2, "seed": 1}, {"every": 2, "whole_blocks": True}):
+        assert not one.makes_the_same(Sampling.of(blocks=1, **draw)), "what is drawn stands in the code"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -192,11 +218,10 @@ def test_variables_in_memory_are_declared_once() -> None:
 
 def test_a_module_that_fills_constant_memory() -> None:
     full = kernel(".reg .b32 %r<2>; ld.global.u32 %r1, [0]; ret;", before=".const .b8 table[65500];")
-    with pytest.raises(
-        MemlaneError, match=r"windows and samples need 124 bytes of constant memory, and k\.ptx leaves 36 of 65536; trace it"
-    ):
-        trace(full, TraceOptions(sampling=HALVES))
+    with pytest.raises(MemlaneError, match=r"windows need 104 bytes of constant memory, and k\.ptx leaves 36 of 65536; trace it without"):
+        trace(full, TraceOptions(sampling=Sampling.of(blocks=1)))
     trace(full)
+    trace(full, TraceOptions(sampling=HALVES))
 
 
 # -- what the assembler makes of them --------------------------------------------------------------------------------------------

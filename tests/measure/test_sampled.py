@@ -141,6 +141,20 @@ def test_a_sample_has_one_of_each_group_of_warps_and_the_host_knows_which(
     assert part.launches[0].sample.warps_chosen == len(recorded)
 
 
+@pytest.mark.parametrize(("every", "seed"), [(2, 0), (3, 9)])
+def test_whole_blocks_are_traced_with_all_their_warps(meeting: LoadedModule, whole: Whole, every: int, seed: int) -> None:
+    everything, expected = whole
+    part, computed = traced(meeting, every=every, seed=seed, whole_blocks=True)
+    assert np.array_equal(computed, expected)
+    blocks = sorted(set(part.warps["block"].tolist()))
+    assert [block // every for block in blocks][: BLOCKS // every] == list(range(BLOCKS // every))
+    assert len(blocks) <= BLOCKS // every + 1
+    assert keys(part) == [key for key in keys(everything) if key[0] in blocks]
+    assert part.launches[0].sample is not None
+    assert part.launches[0].sample.warps_chosen == 3 * len(blocks)
+    assert str(part.launches[0].sample) == f"1 in {every} blocks (seed {seed})"
+
+
 def test_other_seeds_take_other_warps(meeting: LoadedModule) -> None:
     taken = {tuple(sorted({key[:2] for key in keys(traced(meeting, every=3, seed=seed)[0])})) for seed in range(6)}
     assert len(taken) > 3

@@ -55,7 +55,11 @@ def trace(
         typer.Option("--executions", metavar="A-B", help="Record from the A-th to the B-th time, from 0, that a thread accesses."),
     ] = "",
     every: Annotated[int, typer.Option("--every", metavar="N", help="Trace one in N warps; the others run the original code.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Which warps `--every` takes.")] = 0,
+    whole_blocks: Annotated[
+        bool,
+        typer.Option("--whole-blocks", help="With `--every`: trace all warps of one in N blocks, so that no other waits for a traced warp."),
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Which warps or blocks `--every` takes.")] = 0,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     check: o.Checked = False,
@@ -68,9 +72,8 @@ def trace(
     path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
     selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    sampling = Sampling.of(
-        blocks=blocks or None, warps=warps or None, sms=sms or None, executions=executions or None, every=every, seed=seed
-    )
+    windows = {"blocks": blocks or None, "warps": warps or None, "sms": sms or None, "executions": executions or None}
+    sampling = Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
     options = TraceOptions(scheme, selection, sampling, stores, staging)
     tracer = Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
     failure: MemlaneError | None = None

@@ -21,6 +21,9 @@ Numbers = npt.NDArray[np.float64]
 
 LAUNCHES = 5
 """With so many launches of a kernel on a side, launches are what is resampled, not warps."""
+_BLOCK, _LAUNCH = 6, 40
+"""Bits of the number of a warp below that of its block and of its launch: a block has at most 32 warps, and rows number blocks with 32
+bits."""
 _NONE: Numbers = np.zeros(0)
 _RECORD = b"PAR1"
 _COMMENT = re.compile(r"//.*$|/\*.*?\*/")
@@ -67,7 +70,7 @@ class SideKernel:
     shapes: tuple[str, ...]
     """Grid and block of its launches, each once."""
     lives: Numbers = field(default_factory=lambda: _NONE, repr=False)
-    """Cycles that each warp lived, or the median warp of each launch."""
+    """Cycles that each warp lived, or the median warp of each block or launch, whichever was drawn."""
     sampled: bool = False
     staged: frozenset[str] = frozenset()
     """Where its records went first: into `shared` memory, or straight into `global`; empty where that is not known."""
@@ -129,20 +132,28 @@ def _kernel_of(
     launches: list[LaunchInfo],
     entries: list[LineSummary],
 ) -> SideKernel:
-    by_launch = len(launches) >= LAUNCHES
+    drawn = _drawn(launches)
     lines = []
     for entry in entries:
         place = (kernel, entry.file, entry.line, entry.op, entry.space)
-        latencies, times = rows.of_place(place, by_launch)
+        latencies, times = rows.of_place(place, drawn)
         requests = entry.accesses_estimated if entry.requests is None else entry.requests
         text = _text(trace.sources, entry.file, entry.line)
         per_request = entry.sectors_per_request, entry.wavefronts_per_request
         read = frozenset(ends.get(place, ()))
         lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times, read))
     sampled = any(launch.sample is not None for launch in launches)
-    lives = _lives(trace, [launch.id for launch in launches], by_launch)
+    lives = _lives(trace, [launch.id for launch in launches], drawn)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
     return SideKernel(kernel, tuple(lines), len(launches), _shapes((one.grid, one.block) for one in launches), lives, sampled, staged)
+
+
+def _drawn(launches: Sequence[LaunchInfo]) -> int:
+    """What chance has drawn, and resampling has to draw again, as the bits of the number of a warp below it: launches where there are
+    several, blocks where these were drawn whole, since the warps of a block are alike, else warps."""
+    if len(launches) >= LAUNCHES:
+        return _LAUNCH
+    return _BLOCK if any(launch.sample is not None and launch.sample.whole_blocks for launch in launches) else 0
 
 
 class _Rows:
@@ -154,40 +165,45 @@ class _Rows:
         columns = {name: trace.table[name].to_numpy().astype(np.int64) for name in ("launch", "block", "warp", "site", "start", "end")}
         cycles = columns["end"] - columns["start"]
         place = numbers[columns["site"]] if len(cycles) else np.zeros(0, np.intp)
-        # A block has at most 32 warps, and rows number blocks with 32 bits.
-        warp = (columns["launch"] << 40) + (columns["block"] << 6) + columns["warp"]
+        warp = _numbered(columns)
         order = np.lexsort((cycles, warp, place))
-        self._cycles, self._launch, self._warp = cycles[order].astype(np.float64), columns["launch"][order], warp[order]
+        self._cycles, self._warp = cycles[order].astype(np.float64), warp[order]
         self._bounds = np.searchsorted(place[order], np.arange(len(self._places) + 1))
 
-    def of_place(self, place: Place, by_launch: bool) -> tuple[Numbers, Numbers]:
-        """Median and sum of the cycles of each warp there; or the medians of these by launch."""
+    def of_place(self, place: Place, drawn: int) -> tuple[Numbers, Numbers]:
+        """Median and sum of the cycles of each warp there; or the medians of these by what was drawn."""
         number = self._places.get(place)
         if number is None or self._bounds[number] == self._bounds[number + 1]:
             return _NONE, _NONE
         part = slice(self._bounds[number], self._bounds[number + 1])
-        cycles, warp, launch = self._cycles[part], self._warp[part], self._launch[part]
+        cycles, warp = self._cycles[part], self._warp[part]
         firsts = np.flatnonzero(np.concatenate(([True], warp[1:] != warp[:-1])))
         counts = np.diff(np.append(firsts, len(warp)))
         # Those of a warp are sorted, so its median is in the middle.
         medians = (cycles[firsts + (counts - 1) // 2] + cycles[firsts + counts // 2]) / 2
         sums = np.add.reduceat(cycles, firsts)
-        if not by_launch:
-            return medians, sums
-        return _by_launch(medians, launch[firsts]), _by_launch(sums, launch[firsts])
+        return _medians_by(medians, warp[firsts] >> drawn), _medians_by(sums, warp[firsts] >> drawn)
 
 
-def _lives(trace: Trace, launches: Sequence[int], by_launch: bool) -> Numbers:
+def _lives(trace: Trace, launches: Sequence[int], drawn: int) -> Numbers:
     warps = trace.warps
     # A warp whose end is unknown has 0 there.
     mine = np.isin(warps["launch"], launches) & (warps["end_cycles"] > warps["begin_cycles"])
     lives = (warps["end_cycles"][mine] - warps["begin_cycles"][mine]).astype(np.float64)
-    return _by_launch(lives, warps["launch"][mine]) if by_launch else lives
+    numbers = _numbered({name: warps[name][mine].astype(np.int64) for name in ("launch", "block", "warp")})
+    return _medians_by(lives, numbers >> drawn)
 
 
-def _by_launch(numbers: Numbers, launch: npt.NDArray[Any]) -> Numbers:
-    order = np.argsort(launch, kind="stable")
-    bounds = np.flatnonzero(np.diff(launch[order].astype(np.int64))) + 1
+def _numbered(columns: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """A number for each warp of the trace."""
+    return (columns["launch"] << _LAUNCH) + (columns["block"] << _BLOCK) + columns["warp"]
+
+
+def _medians_by(numbers: Numbers, key: npt.NDArray[np.int64]) -> Numbers:
+    order = np.argsort(key, kind="stable")
+    bounds = np.flatnonzero(np.diff(key[order])) + 1
+    if len(bounds) + 1 >= len(numbers):  # Each has a key of its own.
+        return numbers
     return np.array([np.median(part) for part in np.split(numbers[order], bounds) if len(part)], np.float64)
 
 

@@ -4,7 +4,8 @@
 
 The decision is the same in all threads of a warp, for it is made from the block's index, the number of the warp (the linear index of the
 thread over 32: that is how hardware makes warps) and the SM. A warp that is not traced runs the original from its first instruction to its
-exit, takes no slice and touches no memory but the constant words of the decision.
+exit, takes no slice and touches no memory but the constant words of windows. A decision that needs no number of the warp does not look at
+its threads, so one for whole blocks is the cheapest.
 
 Registers and labels of the instrumented body are its own, by the scoping of braces; debug sections go on naming labels of the original.
 Variables in shared and local memory stand in front, where both bodies see the same ones. Barriers meet across the bodies, because they
@@ -13,16 +14,13 @@ are known by their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import replace
 
 from memlane.instrument.buffer import offset
-from memlane.instrument.sampling import SPANS, WORDS_DTYPE, mix
+from memlane.instrument.sampling import SPANS, WORDS_DTYPE, Sampling
 from memlane.instrument.variables import WINDOW
 from memlane.ptx import Block, Function, Label, Statement, Variable, flatten_scopes, statements
 
-WARP_CONDITIONS = frozenset({"blocks", "warps", "sms", "every"})
-"""Those of `Sampling.shape` that choose warps."""
 _OWN_SPACES = frozenset({"reg", "param"})
 """Of variables that each body has for itself."""
 
@@ -42,7 +40,7 @@ def _is_shared_by_both(one: Statement) -> bool:
     return isinstance(one, Variable) and one.space not in _OWN_SPACES
 
 
-def halves(original: Function, instrumented: Function, prefix: str, shape: Set[str]) -> Function:
+def halves(original: Function, instrumented: Function, prefix: str, sampling: Sampling) -> Function:
     """One kernel from both; `instrumented` must not run off its end."""
     assert original.body is not None
     assert instrumented.body is not None
@@ -50,7 +48,7 @@ def halves(original: Function, instrumented: Function, prefix: str, shape: Set[s
     label = f"${prefix}original"
     body = (
         *declared,
-        *statements(_decide(prefix, shape, label)),
+        *statements(_decide(prefix, sampling, label)),
         Block(tuple(one for one in instrumented.body.statements if not _is_shared_by_both(one))),
         Label(label),
         *(one for one in original.body.statements if not _is_shared_by_both(one)),
@@ -58,22 +56,26 @@ def halves(original: Function, instrumented: Function, prefix: str, shape: Set[s
     return replace(original, body=Block(body))
 
 
-def _decide(prefix: str, shape: Set[str], label: str) -> str:
+def _decide(prefix: str, sampling: Sampling, label: str) -> str:
     """PTX that goes to `label` unless the warp is to be traced."""
-    r = f"%{prefix}"
-    wanted = [name for name in ("blocks", "warps", "sms", "every") if name in shape]
-    tests = "".join(_TESTS[name](r) if name in _TESTS else _inside(r, name) for name in wanted)
-    numbers = [_linear(r, "blocks", "%ctaid", "%nctaid")] if {"blocks", "every"} & shape else []
-    if {"warps", "every"} & shape:
-        numbers.append(_linear(r, "warps", "%tid", "%ntid") + f"shr.u32 {r}in_warps, {r}in_warps, 5;\n")
-    numbers += [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in shape else []
-    together = "".join(f"and.pred {r}chosen, {r}chosen, {r}is_{name};\n" for name in wanted[1:])
+    r, windows, draw = f"%{prefix}", sampling.windows - {"executions"}, sampling.draw
+    of_warps = "warps" in windows or (draw is not None and not draw.whole_blocks)
+    numbers = [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in windows else []
+    numbers += [_linear(r, "blocks", "%ctaid", "%nctaid")] if "blocks" in windows or draw else []
+    numbers += [_linear(r, "warps", "%tid", "%ntid") + f"shr.u32 {r}in_warps, {r}in_warps, 5;\n"] if of_warps else []
+    tests: dict[str, str] = {name: _inside(r, name) for name in ("blocks", "warps", "sms") if name in windows}
+    if draw is not None:
+        tests["drawn"] = ("" if draw.whole_blocks else _through_launch(r)) + draw.decide(
+            f"{r}in_blocks", f"{r}is_drawn", (f"{r}x", f"{r}y")
+        )
+    first, *others = tests
+    together = "".join(f"and.pred {r}chosen, {r}chosen, {r}is_{name};\n" for name in others)
     return f"""\
 .reg .pred {r}chosen;
 {{
 .reg .b32 {r}in_blocks, {r}in_warps, {r}in_sms, {r}width, {r}height, {r}depth, {r}x, {r}y, {r}word;
-.reg .pred {", ".join(f"{r}is_{name}" for name in wanted)};
-{"".join(numbers)}{tests}mov.pred {r}chosen, {r}is_{wanted[0]};
+.reg .pred {", ".join(f"{r}is_{name}" for name in tests)};
+{"".join(numbers)}{"".join(tests.values())}mov.pred {r}chosen, {r}is_{first};
 {together}}}
 @!{r}chosen bra.uni {label};
 """
@@ -104,30 +106,15 @@ def _inside(r: str, name: str) -> str:
     return "".join(lines)
 
 
-def _every(r: str) -> str:
-    """Whether the warp is the one of its group. The group is the number of the warp over `every`, by the multiplication of
-    `sampling._division`."""
-    word = {name: _word(r, offset(WORDS_DTYPE, name)) for name in ("every", "magic", "first_shift", "second_shift", "seed")}
+def _through_launch(r: str) -> str:
+    """Behind the number of the warp in its block, whose extents are still there: that in the launch, in `in_blocks`."""
     return f"""\
 mov.u32 {r}depth, %ntid.z;
 mul.lo.u32 {r}width, {r}width, {r}height;
 mad.lo.u32 {r}width, {r}width, {r}depth, 31;
 shr.u32 {r}width, {r}width, 5;
-mad.lo.u32 {r}width, {r}in_blocks, {r}width, {r}in_warps;
-{word["magic"]}mul.hi.u32 {r}y, {r}width, {r}word;
-sub.u32 {r}x, {r}width, {r}y;
-{word["first_shift"]}shr.u32 {r}x, {r}x, {r}word;
-add.u32 {r}x, {r}x, {r}y;
-{word["second_shift"]}shr.u32 {r}x, {r}x, {r}word;
-{word["every"]}mul.lo.u32 {r}y, {r}x, {r}word;
-sub.u32 {r}width, {r}width, {r}y;
-{word["seed"]}xor.b32 {r}x, {r}x, {r}word;
-{mix(f"{r}x", f"{r}y")}{word["every"]}mul.hi.u32 {r}x, {r}x, {r}word;
-setp.eq.u32 {r}is_every, {r}width, {r}x;
+mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}width, {r}in_warps;
 """
-
-
-_TESTS = {"every": _every}
 
 
 def _word(r: str, at: int) -> str:

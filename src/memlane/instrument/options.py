@@ -94,17 +94,20 @@ class TraceOptions:
         executions: Ranges | None = None,
         every: int = 1,
         seed: int = 0,
+        whole_blocks: bool = False,
         stores: str = "issued",
         staging: str = "auto",
     ) -> TraceOptions:
         """With windows and samples as a user writes them; see `Sampling.of`."""
-        sampling = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+        sampling = Sampling.of(
+            blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks
+        )
         return cls(scheme, selection or Selection(), sampling, stores, staging)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
         """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
-        mine, theirs = ((one.scheme, one.selection, one.sampling.shape, one.stores, one.stages) for one in (self, other))
-        return mine == theirs
+        mine, theirs = ((one.scheme, one.selection, one.stores, one.stages) for one in (self, other))
+        return mine == theirs and self.sampling.makes_the_same(other.sampling)
 
     @property
     def stages(self) -> bool:

@@ -1,8 +1,11 @@
 """Which warps of a launch are traced, and which executions of a site: the user says it, the kernel decides it, the host knows beforehand.
 
-Warps are numbered through the launch: `block * warps of a block + warp`, modulo 2^32. Of each `every` consecutive numbers exactly one is
-taken, at a place that is hashed from the number of the group and the seed. So the sample is spread evenly, cannot fall into step with the
-kernel's own period, and the host knows which warps it has without asking.
+A sample draws warps, numbered through the launch as `block * warps of a block + warp`, or whole blocks. Of each `every` consecutive numbers
+exactly one is drawn, at a place that is hashed from the number of the group and the seed. So the sample is spread evenly, cannot fall into
+step with the kernel's own period, and the host knows what it has without asking.
+
+What is drawn stands in the kernel's code, because every warp that is left out runs it; windows are few words in constant memory, so that
+another window is no other kernel.
 """
 
 from __future__ import annotations
@@ -26,18 +29,17 @@ SPANS = 4
 
 WORDS_DTYPE = np.dtype(
     [
-        *((name, "<u4") for name in ("every", "magic", "first_shift", "second_shift", "seed")),
         *((name, "<u4", (SPANS, 2)) for name in ("blocks", "warps", "sms")),
         ("executions", "<u4", (2,)),
     ]
 )
-"""What a kernel reads to decide. Windows are (first, length); those that are not used have length 0. `magic` and the shifts divide by
-`every`."""
+"""The windows, as a kernel reads them: (first, length); those that are not used have length 0."""
 
 _MOST = (1 << 32) - 1
-_PHASES_AT_ONCE = 1 << 20
-_MIX = ((16, 0x85EBCA6B), (13, 0xC2B2AE35))
-"""Shifts and factors of the finaliser of MurmurHash3 (public domain), 32 bits; a shift by 16 follows."""
+_GROUPS_AT_ONCE = 1 << 20
+_SPREAD, _SHIFT, _MIX = 0x9E3779B1, 15, 0x85EBCA6B
+"""Of the hash: a prime near 2^32 over the golden ratio, as Knuth advises (The Art of Computer Programming, 6.4), which a shift and a second
+factor keep from drawing lines through a grid. Of what comes out only the upper bits count."""
 _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -51,6 +53,61 @@ class Chosen:
     """Of those, the ones that are taken; where SMs are chosen as well, no more than that."""
     extent: tuple[int, int]
     """The highest block and the highest warp of a block among them, each plus one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One of each `every` consecutive numbers, of warps or of blocks, below 2^32."""
+
+    every: int
+    """2 or more."""
+    seed: int
+    """32 bits."""
+    whole_blocks: bool
+
+    def among(self, low: int, high: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The numbers drawn from `low` to below `high`, ascending, a part at a time."""
+        groups = range(low // self.every, -(-high // self.every))
+        for start in range(groups.start, groups.stop, _GROUPS_AT_ONCE):
+            group = np.arange(start, min(start + _GROUPS_AT_ONCE, groups.stop), dtype=np.uint64)
+            drawn = group.astype(np.int64) * self.every + self.place(group)
+            yield drawn[(drawn >= low) & (drawn < high)]
+
+    def place(self, group: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Which number of each group is drawn, from 0."""
+        hashed = _hashed(group ^ np.uint64(self.seed))
+        return ((hashed * np.uint64(self.every)) >> np.uint64(32)).astype(np.int64)
+
+    def decide(self, number: str, drawn: str, spare: tuple[str, str]) -> str:
+        """PTX that says in the predicate `drawn` whether the register `number` is drawn; `number` and two spare registers change.
+
+        The assembler divides by numbers that it knows as by any other, so the arithmetic is written out.
+        """
+        group, place = spare
+        if self.every & (self.every - 1) == 0:
+            shift = self.every.bit_length() - 1
+            divide = f"shr.u32 {group}, {number}, {shift};\nand.b32 {number}, {number}, {self.every - 1:#x};\n"
+            scale = f"shr.u32 {place}, {place}, {32 - shift};\n"
+        else:
+            magic, first, second = _division(self.every)
+            divide = f"""\
+mul.hi.u32 {place}, {number}, {magic:#x};
+sub.u32 {group}, {number}, {place};
+shr.u32 {group}, {group}, {first};
+add.u32 {group}, {group}, {place};
+shr.u32 {group}, {group}, {second};
+mul.lo.u32 {place}, {group}, {self.every};
+sub.u32 {number}, {number}, {place};
+"""
+            scale = f"mul.hi.u32 {place}, {place}, {self.every};\n"
+        return f"""\
+{divide}xor.b32 {group}, {group}, {self.seed:#x};
+mul.lo.u32 {group}, {group}, {_SPREAD:#x};
+shr.u32 {place}, {group}, {_SHIFT};
+xor.b32 {place}, {place}, {group};
+mul.lo.u32 {place}, {place}, {_MIX:#x};
+{scale}setp.eq.u32 {drawn}, {number}, {place};
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +125,12 @@ class Sampling:
     executions: Span | None = None
     """The executions of each site that are recorded, counted from 0 by each thread; the lowest active one of a warp decides."""
     every: int = 1
-    """Trace one in so many warps."""
+    """Trace one in so many warps, or blocks."""
     seed: int = 0
     """Which ones; another seed takes others."""
+    whole_blocks: bool = False
+    """Draw blocks, and trace all their warps. A block waits for its warps, at barriers and at its end: so warps drawn one by one may delay
+    most blocks, whole blocks only themselves."""
 
     def __post_init__(self) -> None:
         for name, spans in (("block", self.blocks), ("warp", self.warps), ("SM", self.sms)):
@@ -78,9 +138,11 @@ class Sampling:
         if self.executions is not None:
             _check_spans("execution", (self.executions,))
         if not 1 <= self.every <= 1 << 31:
-            raise MemlaneError(f"a sample takes 1 in N warps, with N from 1 to 2^31, got {self.every}")
+            raise MemlaneError(f"a sample takes 1 in N warps or blocks, with N from 1 to 2^31, got {self.every}")
         if not 0 <= self.seed < 1 << 64:
             raise MemlaneError(f"the seed of a sample is a number from 0 to below 2^64, got {self.seed}")
+        if self.whole_blocks and self.every == 1:
+            raise MemlaneError("whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced")
 
     @classmethod
     def of(
@@ -92,58 +154,61 @@ class Sampling:
         executions: Ranges | None = None,
         every: int = 1,
         seed: int = 0,
+        whole_blocks: bool = False,
     ) -> Sampling:
         """From what a user wrote: `"0-3,17"` (both ends included), `5`, `range(0, 4)`, or a list of numbers and ranges; None is all."""
         window = _spans("execution", executions)
         if len(window) > 1:
             raise MemlaneError(f"the executions to trace are one window, such as 10-20, got {span_text(window)}")
         spans = (_spans("block", blocks), _spans("warp", warps), _spans("SM", sms))
-        return cls(*spans, window[0] if window else None, every, seed)
+        return cls(*spans, window[0] if window else None, every, seed, whole_blocks)
 
     @property
-    def shape(self) -> frozenset[str]:
-        """The conditions that there are. What they say is read by the kernel when it runs: only another shape is another kernel."""
+    def windows(self) -> frozenset[str]:
+        """The kinds of windows there are. What they say is read by the kernel when it runs: only other kinds are another kernel."""
         spans = {"blocks": self.blocks, "warps": self.warps, "sms": self.sms, "executions": self.executions}
-        return frozenset(name for name, said in spans.items() if said) | ({"every"} if self.every > 1 else set())
+        return frozenset(name for name, said in spans.items() if said)
+
+    @property
+    def draw(self) -> Draw | None:
+        """The sample; None if there is none."""
+        return Draw(self.every, _folded(self.seed), self.whole_blocks) if self.every > 1 else None
+
+    @property
+    def chooses_warps(self) -> bool:
+        """Whether some warps are left out."""
+        return self.every > 1 or bool(self.windows - {"executions"})
+
+    def makes_the_same(self, other: Sampling) -> bool:
+        """Whether kernels decide by the same code."""
+        return (self.windows, self.draw) == (other.windows, other.draw)
 
     def chosen(self, blocks: int, warps_per_block: int) -> Chosen:
         """What is taken of a launch of so many blocks. Raises BadLaunch for one of more than 2^32 warps."""
         total = blocks * warps_per_block
-        if total > _MOST and self.shape:
+        if total > _MOST and (self.windows or self.draw):
             raise BadLaunch(f"a launch of {total:,} warps is too large for a sample, which numbers up to 2^32 of them; trace it without")
         of_blocks, of_warps = _clipped(self.blocks, blocks), _clipped(self.warps, warps_per_block)
         in_window = _length(of_blocks) * _length(of_warps)
-        if self.every == 1 or not in_window:
+        if self.draw is None or not in_window:
             return Chosen(in_window, in_window, (of_blocks[-1][1], of_warps[-1][1]) if in_window else (0, 0))
-        count, extent = 0, (0, 0)
-        for taken in self._taken(of_blocks, warps_per_block):
-            block, warp = np.divmod(taken, warps_per_block)
-            inside = np.logical_or.reduce([(warp >= first) & (warp < stop) for first, stop in of_warps])
-            if inside.any():
-                count += int(inside.sum())
-                extent = max(extent[0], int(block[inside].max()) + 1), max(extent[1], int(warp[inside].max()) + 1)
+        count, extent, size = 0, (0, 0), 1 if self.whole_blocks else warps_per_block
+        for first, stop in of_blocks:
+            for drawn in self.draw.among(first * size, stop * size):
+                block, warp = np.divmod(drawn, size)
+                if self.whole_blocks:
+                    found, last = _length(of_warps) * len(drawn), of_warps[-1][1] - 1
+                else:
+                    inside = np.logical_or.reduce([(warp >= low) & (warp < high) for low, high in of_warps])
+                    block, found, last = block[inside], int(inside.sum()), int(warp[inside].max(initial=0))
+                if found:
+                    count += found
+                    extent = max(extent[0], int(block.max()) + 1), max(extent[1], last + 1)
         return Chosen(in_window, count, extent)
 
-    def _taken(self, blocks: Sequence[Span], warps_per_block: int) -> Iterator[npt.NDArray[np.int64]]:
-        """The numbers of the warps that the sample takes in these blocks, a part at a time."""
-        for first, stop in blocks:
-            low, high = first * warps_per_block, stop * warps_per_block
-            groups = range(low // self.every, -(-high // self.every))
-            for start in range(groups.start, groups.stop, _PHASES_AT_ONCE):
-                group = np.arange(start, min(start + _PHASES_AT_ONCE, groups.stop), dtype=np.int64)
-                taken = group * self.every + self._place(group)
-                yield taken[(taken >= low) & (taken < high)]
-
-    def _place(self, group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Which warp of each group is taken, from 0."""
-        mixed = _mixed(group.astype(np.uint64) ^ np.uint64(_folded(self.seed)))
-        return ((mixed * np.uint64(self.every)) >> np.uint64(32)).astype(np.int64)
-
     def words(self) -> npt.NDArray[np.uint8]:
-        """What the kernel reads, in `WORDS_DTYPE`, as bytes."""
+        """The windows that the kernel reads, in `WORDS_DTYPE`, as bytes."""
         words = np.zeros(1, WORDS_DTYPE)
-        words["every"], words["seed"] = self.every, _folded(self.seed)
-        words["magic"], words["first_shift"], words["second_shift"] = _division(self.every)
         for name, spans in (("blocks", self.blocks), ("warps", self.warps), ("sms", self.sms)):
             for number, (first, stop) in enumerate(spans):
                 words[name][0, number] = first, stop - first
@@ -154,9 +219,10 @@ class Sampling:
 
     def sample(self, chosen: Chosen) -> Sample | None:
         """For the record of a launch; None if all of it is traced."""
-        if not self.shape:
+        if not self.windows and self.draw is None:
             return None
-        return Sample(chosen.in_window, chosen.warps, self.blocks, self.warps, self.sms, self.executions, self.every, self.seed)
+        windows = self.blocks, self.warps, self.sms, self.executions
+        return Sample(chosen.in_window, chosen.warps, *windows, self.every, self.seed, self.whole_blocks)
 
 
 # -- what a user writes ----------------------------------------------------------------------------------------------------------
@@ -235,24 +301,13 @@ def _division(divisor: int) -> tuple[int, int, int]:
     return ((1 << 32) * ((1 << bits) - divisor)) // divisor + 1, min(bits, 1), max(bits - 1, 0)
 
 
-def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A hash of 32 bits."""
-    mixed = numbers & np.uint64(_MOST)
-    for shift, factor in _MIX:
-        mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(_MOST)
-    return mixed ^ (mixed >> np.uint64(16))
-
-
-def mix(one: str, spare: str) -> str:
-    """PTX that puts the hash of the register `one` into it."""
-    lines = [
-        f"shr.u32 {spare}, {one}, {shift};\nxor.b32 {one}, {one}, {spare};\nmul.lo.u32 {one}, {one}, {factor:#x};\n"
-        for shift, factor in _MIX
-    ]
-    return "".join(lines) + f"shr.u32 {spare}, {one}, 16;\nxor.b32 {one}, {one}, {spare};\n"
+def _hashed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """32 bits, as `Draw.decide` makes them."""
+    spread = (numbers * np.uint64(_SPREAD)) & np.uint64(_MOST)
+    return ((spread ^ (spread >> np.uint64(_SHIFT))) * np.uint64(_MIX)) & np.uint64(_MOST)
 
 
 def _folded(seed: int) -> int:
     """32 bits of the seed, such that neighbouring ones are far apart."""
     low, high = (np.array([part], np.uint64) for part in (seed & _MOST, seed >> 32))
-    return int(_mixed(_mixed(high) ^ low)[0])
+    return int(_hashed(_hashed(high) ^ low)[0])

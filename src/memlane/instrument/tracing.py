@@ -20,7 +20,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument.apart import ApartWindows, ClosingLines
 from memlane.instrument.asking import asked, first_questions
 from memlane.instrument.fragments import gathered
-from memlane.instrument.halves import WARP_CONDITIONS, halves, with_plain_variables
+from memlane.instrument.halves import halves, with_plain_variables
 from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
@@ -80,7 +80,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     scheme = SCHEMES[options.scheme]
     table = site_table(module)
     module = table.module
-    space = entry_space(module, WORDS_DTYPE.itemsize if options.sampling.shape else 0)
+    space = entry_space(module, WORDS_DTYPE.itemsize if options.sampling.windows else 0)
     kernels = [
         _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
         for index, kernel in enumerate(module.kernels.values())
@@ -134,10 +134,10 @@ def _trace_kernel(
 ) -> _TracedKernel:
     """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites; `space`: where the kernel
     finds the buffer."""
-    chosen, shape = _chosen(known, kernel.name, options), options.sampling.shape
+    chosen, sampling = _chosen(known, kernel.name, options), options.sampling
     if not chosen:
         return _TracedKernel(kernel)
-    counted, apart, staged = "executions" in shape, bool(shape & WARP_CONDITIONS), options.stages
+    counted, apart, staged = sampling.executions is not None, sampling.chooses_warps, options.stages
     kernel = with_plain_variables(kernel) if apart else kernel
     prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
     windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
@@ -173,7 +173,7 @@ def _trace_kernel(
         function = together(function, prefix, staged)
     plain: dict[int, int] = {}
     if apart:
-        function = halves(kernel, function, prefix, shape)
+        function = halves(kernel, function, prefix, sampling)
         plain = _plain_positions(kernel, function, chosen)
     positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
     return _TracedKernel(function, tuple(sites), positions, plain, windows.lines(function), windows.consumers)
@@ -252,7 +252,7 @@ def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix:
 def _variables(module: Module, scheme: Scheme, options: TraceOptions, space: str) -> list[Variable]:
     """What the probes refer to; `space`: where they find the buffer."""
     own = [entry_variable(space)]
-    if options.sampling.shape:
+    if options.sampling.windows:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
     if not scheme.extra_shared_bytes and not options.stages:
@@ -265,7 +265,7 @@ def _check_constant_memory(module: Module) -> None:
     used = constants_of(module)
     if used + WORDS_DTYPE.itemsize > CONSTANT_BYTES:
         raise MemlaneError(
-            f"windows and samples need {WORDS_DTYPE.itemsize} bytes of constant memory, and {module.name} leaves "
+            f"windows need {WORDS_DTYPE.itemsize} bytes of constant memory, and {module.name} leaves "
             f"{CONSTANT_BYTES - used} of {CONSTANT_BYTES}; trace it without them"
         )
 

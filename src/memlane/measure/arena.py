@@ -62,7 +62,7 @@ class Arena:
         self._records_per_warp = records_per_warp
         self._buffer: _Buffer | None = None
         self._collected: list[Decoded] = []
-        if probed.sampling.shape:
+        if probed.sampling.windows:
             probed.twin.set_words(WINDOW, probed.sampling.words())
 
     def plan(self, launch: Launch) -> LaunchPlan:

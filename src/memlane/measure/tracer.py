@@ -152,6 +152,7 @@ def trace(
     executions: Ranges | None = None,
     every: int = 1,
     seed: int = 0,
+    whole_blocks: bool = False,
     stores: str = "issued",
     staging: str = "auto",
 ) -> Trace:
@@ -161,15 +162,16 @@ def trace(
     `counts` and `perturbation` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
 
     A part of the launch is traced with `blocks` (linear indices), `warps` (numbers in their block), `sms`, all such as `"0-3,17"`,
-    `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, which `seed`
-    chooses. Other warps run the original code. MemlaneError for windows that overlap or are empty.
+    `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, or with
+    `whole_blocks` all warps of one in `every` blocks, which `seed` chooses. Other warps run the original code. MemlaneError for windows
+    that overlap or are empty.
 
     Stores are timed until they are `issued`; with `stores="block"` or `"device"` until every thread of their block, or of the device, sees
     them, which costs a load or a fence for each.
 
     With `staging="shared"` records go into shared memory first, where a launch has some to spare without fewer blocks on a multiprocessor.
     """
-    window = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed)
+    window = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks)
     options = TraceOptions(scheme, selection or Selection(), window, stores, staging)
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
     launch = call.bind(*args)

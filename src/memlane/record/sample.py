@@ -27,6 +27,8 @@ class Sample:
     """Of so many warps with consecutive numbers, counted through all blocks, one was taken."""
     seed: int = 0
     """What decided which one."""
+    whole_blocks: bool = False
+    """Blocks were drawn and not warps, and all warps of these were traced."""
 
     @property
     def weight(self) -> float:
@@ -35,10 +37,11 @@ class Sample:
         return self.warps_in_window / self.warps_chosen if self.warps_chosen else 0.0
 
     def __str__(self) -> str:
-        """Such as `1 in 32 warps (seed 0) of blocks 0-3,17, executions 10-20`."""
+        """Such as `1 in 32 warps (seed 0) of blocks 0-3,17, executions 10-20`, or `1 in 32 blocks (seed 0)`."""
         spans = (("block", self.blocks), ("warp", self.warps), ("SM", self.sms))
         where = [f"{name}{'s' if _several(chosen) else ''} {span_text(chosen)}" for name, chosen in spans if chosen]
-        taken = f"1 in {self.every:,} warps (seed {self.seed})" if self.every > 1 else ""
+        drawn = "blocks" if self.whole_blocks else "warps"
+        taken = f"1 in {self.every:,} {drawn} (seed {self.seed})" if self.every > 1 else ""
         parts = [" of ".join(part for part in (taken, ", ".join(where)) if part)]
         if self.executions is not None:
             parts.append(f"execution{'s' if _several((self.executions,)) else ''} {span_text((self.executions,))}")
