@@ -2,12 +2,21 @@
 
     import memlane as ml
 
-    module = ml.cuda("transpose.cu")
-    target = ml.target()
+    module = ml.cuda("examples/transpose.cu")             # or ml.parse, ml.numba, ml.triton
+    target = ml.target()                                  # the first GPU, else the emulator
     naive = target.load(module)["naive"]
+    a, out = target.array(host), target.empty((1024, 1024), "f4")
     trace = ml.trace(naive[(32, 32), (32, 32)], out, a, 1024)
     for finding in ml.explain(trace):
         print(finding)
+
+Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`; `target(...)` names a `Target`, which loads it and gives a `Kernel`
+Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each launches once and leaves memory as the plain launch would
+             (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
+Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
+Changing     `relayout` moves an array in shared memory
+Data         `DeviceArray`; `Launch`, `Copy`, `Step` and `Schedule`, for several launches in order
+Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
 """

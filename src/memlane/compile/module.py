@@ -30,6 +30,8 @@ def cuda(
 ) -> Module:
     """Compiles CUDA C++ to a module. Neither a GPU nor a driver is needed; host code in the file does not disturb.
 
+    module = ml.cuda("transpose.cu", define=["TILE=32"], instantiate=["reduce<float, 256>"])
+
     `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program; `name` is how it is called in messages and in
     the line table. `arch` is the architecture, `std` the language, `include` directories of headers, `define` macros as `NAME` or
     `NAME=VALUE`. `instantiate` names template kernels with their arguments, `"reduce<float, 256>"`; what the file itself launches with

@@ -72,6 +72,9 @@ class Findings(list[Finding]):
 def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], sources: Mapping[str, str] | None = None) -> Findings:
     """What is wrong with the memory accesses, the costliest first; empty where no rule finds anything.
 
+    for finding in ml.explain(trace):           # or ml.explain("transpose.parquet"), ml.explain(counts)
+        print(finding)
+
     `subject` is a trace, the path of its record file, or counts. `sources` gives the text of source files by name; a trace brings its own.
     Launches of one kernel are taken together. A rule that lacks something (counts have no times, a trace of a GPU has counts only where
     they were asked for) is named in the result's `unexamined`, with what to do. RecordError for a trace that holds neither times nor

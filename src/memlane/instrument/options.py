@@ -55,7 +55,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How to trace."""
+    """How to trace, for `Tracer`; `TraceOptions.of` takes the same words as `ml.trace`.
+
+    options = ml.TraceOptions.of(scheme="exposed", blocks="0-3", every=32)
+
+    Schemes: `dependent` waits for the value of each access, `exposed` lets loads overlap and times what their first consumer waited,
+    `consume` waits by storing the value to shared memory; `simple` and `paper` do not wait and are there to compare. MemlaneError for a
+    scheme, a way of staging or a moment of stores that does not exist.
+    """
 
     scheme: str = "dependent"
     """`dependent`, `exposed`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """A C-contiguous array in the memory of a target. Pass it to a kernel where the kernel takes a pointer."""
+    """A C-contiguous array in the memory of a target. Pass it to a kernel where the kernel takes a pointer.
+
+    a = target.array(host)                    # a copy; target.empty(shape, dtype), target.zeros(shape, dtype)
+    kernel[grid, block](a, a.size)
+    host = a.numpy()                          # a copy back; waits for the launch
+    a.copy_from(host)
+
+    `shape` and `dtype` are as in NumPy, `nbytes` is its size, `address` that of its first element on the device.
+    """
 
     target: Target = field(repr=False)
     address: int

@@ -99,7 +99,16 @@ def _compact(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One kernel of a loaded module. `kernel[grid, block]`, with `stream`, `shared_bytes` and `cluster` behind them, makes it callable."""
+    """One kernel of a loaded module. `kernel[grid, block]`, with `stream`, `shared_bytes` and `cluster` behind them, makes it callable.
+
+    kernel = target.load(module)["naive"]               # by its name in the source, or the full name where several share that
+    kernel[(32, 32), (32, 32)](out, a, 1024)            # asynchronous; `target.sync()` waits, and so does reading an array
+    kernel[64, 256, None, 4096](out, a, n)              # default stream, 4096 bytes of dynamic shared memory
+    launch = kernel[64, 256].bind(out, a, n)            # a Launch, as data
+
+    `grid` and `block` are numbers or tuples of up to three. Arguments are arrays of the target (or of CuPy or PyTorch on the same GPU) and
+    numbers. BadLaunch for arguments, sizes or streams that do not fit.
+    """
 
     loaded: LoadedModule = field(repr=False)
     function: Function

@@ -195,7 +195,7 @@ def _both(first: Callable[_P, None] | None, second: Callable[_P, None] | None) -
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Built by `kernel[grid, block](...)`, rewritten by observers, executed by a target."""
+    """One kernel launch as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target executes it."""
 
     kernel: Kernel
     grid: Dim3
@@ -241,7 +241,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Launches and copies with their order, as data: it can be printed, emulated, captured in a CUDA graph, or run."""
+    """Launches and copies with their order, as data: it can be printed, emulated, captured in a CUDA graph, or run.
+
+    schedule = ml.Schedule((ml.Step(launch), ml.Step(ml.Copy(b.address, a.address, a.nbytes), lane=1, after=(0,))))
+    timeline = target.run(schedule)             # start_ns and end_ns of each step
+    target.graph(schedule).replay()             # prepared once, to be started many times
+    """
 
     steps: tuple[Step, ...]
 

@@ -32,7 +32,16 @@ class Graph(Protocol):
 
 
 class Target(ABC):
-    """Something that runs kernels. Subclasses give the primitives; what can be said in terms of those is here."""
+    """Something that runs kernels: the emulator, or a GPU; `ml.target` gives it.
+
+    target = ml.target()
+    a, out = target.array(host), target.empty((1024, 1024), "f4")
+    kernels = target.load(ml.cuda("transpose.cu"))
+    kernels["naive"][(32, 32), (32, 32)](out, a, 1024)
+    target.sync()                                       # raises what went wrong in the launches before
+
+    Subclasses give the primitives; what can be said in terms of those is here.
+    """
 
     name: str
     """For example `emulator:h200` or `cuda:0`."""

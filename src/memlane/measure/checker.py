@@ -24,6 +24,11 @@ class CheckedLaunch:
 class Checker(Watching):
     """An observer (see `memlane.launch.observing`) that checks the launches made while it watches, on the emulator.
 
+    with ml.Checker() as checker:
+        ...                         # launches
+    for report in checker.reports:
+        print(report)
+
     With `stop` the first finding ends its launch with CheckFailed; otherwise launches go on, without the accesses that would do harm. A
     `seed` shuffles the order in which the warps of a block take their turns.
     """

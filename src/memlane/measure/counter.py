@@ -19,6 +19,11 @@ from memlane.record import Counts, SiteCounts
 class Counter(Watching):
     """An observer (see `memlane.launch.observing`) that counts the transactions of the launches made while it watches.
 
+    with ml.Counter() as counter:
+        ...                         # launches
+    for counts in counter.finish():     # a Counts for each launch
+        print(counts)
+
     On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of
     each access to its transactions; that is slow, and its time means nothing.
     """
@@ -97,6 +102,9 @@ def counts_of(observation: Observation) -> Counts:
 
 def count(call: KernelCall, *args: object, merged: bool = False) -> Counts:
     """Launch `call(*args)` once, counting: the sectors, wavefronts and lanes of each memory access, and the least that would do.
+
+    counts = ml.count(kernel[grid, block], out, a, n)
+    counts.total().sectors, [(site.site.line, site.conflicts) for site in counts.sites]
 
     Memory is left as the plain launch would leave it. `merged` as for `Counter`.
     """

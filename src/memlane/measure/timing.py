@@ -40,10 +40,13 @@ class Timing:
 
 
 def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
-    """How long `call(*args)` takes on its target. The arrays among `args` are as before when it returns.
+    """How long `call(*args)` takes on its target, without probes. The arrays among `args` are as before when it returns.
+
+    timing = ml.time(kernel[grid, block], out, a, n)
+    timing.median_ns, timing.spread_ns, timing.modelled
 
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
-    modelled, which finds the caches empty.
+    modelled, which finds the caches empty. BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
     """
     if repeats < 1:
         raise BadLaunch(f"repeats must be at least 1, got {repeats}")

@@ -28,9 +28,9 @@ def gone(error: MemlaneError) -> MemlaneError:
 class Tracer(Watching):
     """An observer (see `memlane.launch.observing`) that traces the launches made while it watches.
 
-    with Tracer() as tracer:
+    with ml.Tracer(ml.TraceOptions.of(every=32)) as tracer:
         ...                         # launches, on any streams, alone, in schedules and in graphs
-    trace = tracer.finish()
+    trace = tracer.finish()         # one Trace of all of them
 
     The traced launches compute what the plain ones would. One tracer serves one target.
     """

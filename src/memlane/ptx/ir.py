@@ -290,7 +290,11 @@ Item = Directive | Variable | Function
 
 @dataclass(frozen=True)
 class Module:
-    """A PTX module. `version` is (9, 0) for `.version 9.0`, `target` the list behind `.target`, the first of them the architecture."""
+    """A PTX module, as `ml.parse`, `ml.cuda`, `ml.numba` and `ml.triton` make it: an immutable tree. `target.load(module)` runs it,
+    `memlane.ptx.print_module(module)` gives its text, `kernels` has its kernels by name.
+
+    `version` is (9, 0) for `.version 9.0`, `target` the list behind `.target`, the first of them the architecture.
+    """
 
     version: tuple[int, int]
     target: tuple[str, ...]

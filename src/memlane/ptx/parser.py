@@ -46,7 +46,9 @@ _ENDS_WITH_SEMICOLON = frozenset({".pragma", ".alias", ".branchtargets", ".callt
 
 
 def parse(text: str, name: str = "<ptx>") -> Module:
-    """Read a module. `name` stands in error messages, usually the name of the file.
+    """Read a module from its text. `name` stands in error messages, usually the name of the file.
+
+    module = ml.parse(Path("kernel.ptx").read_text(), "kernel.ptx")
 
     Raises `PtxSyntaxError`, `UnsupportedPtx` for an instruction that is not in the table, and `PtxTypeError` for one with the wrong
     operands; each points at its place.

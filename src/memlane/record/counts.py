@@ -263,7 +263,18 @@ class Totals(_Derived):
 
 @dataclass(frozen=True, repr=False)
 class Counts:
-    """What one launch cost. `how` says where the numbers come from: `emulated`, or `counted on the device`."""
+    """What the memory accesses of one launch cost in transactions, by site (one memory instruction of the PTX).
+
+    counts = ml.count(kernel[grid, block], out, a, n)
+    counts.total().sectors                              # 32-byte sectors of global and local memory, of the whole launch
+    for line in counts.by_line():
+        print(line.site.line, line.site.op, line.requests, line.sectors, line.ideal_sectors, line.conflicts)
+    pandas.DataFrame(counts.to_table())
+
+    `how` says where the numbers come from: `emulated`, or `counted on the device`; `chip` by whose rules. Numbers are sums over the launch;
+    None where one has no meaning, as sectors of shared memory. `checked` compares with the assembled code, and `exact_share` says how much
+    of it agrees.
+    """
 
     chip: str
     target: str

@@ -19,7 +19,20 @@ from memlane.titles import kernel_label
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """The memory accesses of one or more launches, each from start to end."""
+    """The memory accesses of one or more launches, each from start to end.
+
+    trace = ml.trace(kernel[grid, block], out, a, n)            # or ml.load("transpose.parquet")
+    frame = trace.table.to_pandas()                             # one row for each access of a warp
+    loads = frame[frame.completeness == "complete"]
+    (loads.end - loads.start).groupby(loads.line).median()      # cycles
+    trace.save("transpose.parquet")
+
+    `table` (PyArrow) has a row for each access that a warp made: `launch`, `kernel`, `file`, `line`, `op`, `space`, `site`; `bytes` of each
+    lane; `block` (linear), `sm`, `warp` (in its block), `active_mask`, `execution` (how many times this warp came here before); `start`
+    and `end` in cycles of the SM's own clock, so that only differences on one SM mean something; `completeness`, what `end` stands for;
+    `sectors` (32 bytes), `wavefronts` and `exposed` (cycles), null where unknown. `sites` describes the instructions, `launches` the
+    launches. `modelled` tells whether the times are the emulator's. `lost` is how many records found no room.
+    """
 
     table: pa.Table = field(repr=False)
     """Rows in `ACCESS_SCHEMA`."""
@@ -71,5 +84,8 @@ class Trace:
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """The trace in the record file `path`; the same as `Trace.load`."""
+    """The trace in the record file `path`, as `Trace.save` or `memlane trace` wrote it; the same as `Trace.load`.
+
+    RecordError if it is missing, damaged, no record file, or of a newer format.
+    """
     return Trace.load(path)
