@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -19,8 +19,8 @@ SWIZZLE_ROWS = {"none": (1, 1), "32B": (4, 2), "64B": (2, 4), "128B": (1, 8)}
 """How many rows of a box lie in one line of 128 bytes, and after how many lines the pattern is the same again."""
 
 TILE_BYTES = 32 << 10
-"""For the largest box, in a variable of fixed size: behind another such variable a GPU aligns dynamic shared memory to 16 bytes, whatever
-it is declared to need, and boxes need 128."""
+"""For the largest box, in a variable of fixed size: there are assemblers that align dynamic shared memory behind another such variable to
+16 bytes, whatever it is declared to need, and boxes need 128."""
 
 REDUCED = [
     ("add", "u4"),
@@ -183,6 +183,21 @@ def loaded_box(case: Case, host: npt.NDArray[Any], outside: Any = 0) -> npt.NDAr
     return placed(np.where(case.inside(), host[case.clipped()], np.array(outside, host.dtype)), case.swizzle)
 
 
+def stored_array(case: Case, host: npt.NDArray[Any], box: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array after a box was stored: whole pieces of 16 bytes are, and so what is behind a row up to the next one, if it is there."""
+    left, rows = host.reshape(-1).copy(), box.reshape(-1, box.shape[-1])
+    per_piece, pitch = 16 // host.dtype.itemsize, host.shape[-1]
+    for row, values in enumerate(rows):
+        where = np.unravel_index(row, case.taken[:-1]) if len(case.shape) > 1 else ()
+        *outer, start = (index[at] for index, at in zip(case.indices(), (*where, 0), strict=True))
+        if all(at < extent for at, extent in zip(outer, case.shape, strict=False)) and start < case.shape[-1]:
+            count = min(len(values), -(-(case.shape[-1] - start) // per_piece) * per_piece)
+            begin = (int(np.ravel_multi_index(outer, host.shape[:-1])) * pitch if outer else 0) + start
+            count = min(count, left.size - begin)
+            left[begin : begin + count] = values[:count]
+    return left.reshape(host.shape)
+
+
 def run_load(target: Target, case: Case, space: str = "shared::cluster") -> npt.NDArray[np.uint8]:
     """What `load` writes on a target."""
     array = target.array(case.host())
@@ -203,33 +218,36 @@ def run_store(target: Target, case: Case, box: npt.NDArray[Any], operation: str 
     return array.numpy()
 
 
+def stored(case: Case) -> Case:
+    """The case as a store can have it, which may not begin in front of the array."""
+    return replace(case, at=tuple(max(0, start) for start in case.at))
+
+
 def cases() -> Sequence[Case]:
-    """Boxes inside, at and beyond the edges; all swizzles; 1 to 5 dimensions; steps; types."""
+    """Boxes inside, at and beyond the edges; all swizzles; 1 to 5 dimensions; steps; types. They begin at multiples of 16 bytes."""
     found = [
         Case((1000,), (64,), (0,)),
-        Case((1000,), (256,), (900,), "u1"),
+        Case((1000,), (256,), (896,), "u1"),
         Case((1000,), (64,), (-20,), "f8"),
         Case((1000,), (64,), (2000,)),
-        Case((64, 40), (8, 16), (60, 30)),
-        Case((64, 40), (8, 16), (-3, -5), "i4"),
-        Case((64, 40), (8, 4), (10, 37), "f8"),
-        Case((50, 48), (16, 32), (45, 39), "u2", "64B", element="bf16"),
-        Case((50, 48), (16, 64), (3, 1), "f2", "128B", fill="nan"),
-        Case((50, 48), (32, 32), (-7, 20), "u1", "32B"),
-        Case((50, 48), (32, 32), (31, -9), "f4", "128B", fill="nan"),
-        Case((50, 48), (20, 16), (2, 5), "u4", "64B"),
-        Case((50, 47), (9, 8), (44, 41), "f4", "32B", padding=5),
-        Case((50, 48), (21, 16), (1, 3), "f4", steps=(4, 1)),
-        Case((7, 9, 24), (3, 4, 16), (5, -2, 12), "u2", "32B"),
-        Case((7, 9, 24), (5, 8, 16), (-1, 3, 2), "f4", "64B", steps=(2, 3, 1)),
-        Case((4, 5, 6, 16), (2, 3, 4, 8), (3, -1, 4, 9)),
-        Case((4, 5, 6, 16), (4, 1, 6, 16), (0, 4, -3, -1), "u8", "128B"),
-        Case((3, 4, 5, 6, 16), (2, 2, 3, 4, 16), (1, 3, -1, 4, 3), "i2", "32B"),
-        Case((3, 4, 5, 6, 16), (3, 2, 2, 2, 4), (-1, 2, 1, 0, 13), "f4", steps=(1, 2, 1, 2, 1)),
+        Case((64, 40), (8, 16), (60, 28)),
+        Case((64, 40), (8, 16), (-3, -8), "i4"),
+        Case((64, 40), (8, 4), (10, 38), "f8"),
+        Case((50, 48), (16, 32), (45, 40), "u2", "64B", element="bf16"),
+        Case((50, 48), (16, 64), (3, 8), "f2", "128B", fill="nan"),
+        Case((50, 48), (32, 32), (-7, 16), "u1", "32B"),
+        Case((50, 48), (32, 32), (31, -12), "f4", "128B", fill="nan"),
+        Case((50, 48), (20, 16), (2, 4), "u4", "64B"),
+        Case((50, 47), (9, 8), (44, 40), "f4", "32B", padding=5),
+        Case((50, 48), (21, 16), (1, 4), "f4", steps=(4, 1)),
+        Case((7, 9, 24), (3, 4, 16), (5, -2, 16), "u2", "32B"),
+        Case((7, 9, 24), (5, 8, 16), (-1, 3, 4), "f4", "64B", steps=(2, 3, 1)),
+        Case((4, 5, 6, 16), (2, 3, 4, 8), (3, -1, 4, 12)),
+        Case((4, 5, 6, 16), (4, 1, 6, 16), (0, 4, -3, -2), "u8", "128B"),
+        Case((3, 4, 5, 6, 16), (2, 2, 3, 4, 16), (1, 3, -1, 4, 8), "i2", "32B"),
+        Case((3, 4, 5, 6, 16), (3, 2, 2, 2, 4), (-1, 2, 1, 0, 12), "f4", steps=(1, 2, 1, 2, 1)),
     ]
-    return [
-        Case(**{**{name: getattr(case, name) for name in case.__dataclass_fields__}, "seed": number}) for number, case in enumerate(found)
-    ]
+    return [replace(case, seed=number) for number, case in enumerate(found)]
 
 
 @cache
@@ -318,7 +336,7 @@ MADE = f"""{HEAD}
     .shared .align 1024 .b8 tile[512]; .shared .align 128 .b8 map[128]; .shared .align 8 .b64 full;
     ld.param.u64 a, [array]; ld.param.u64 g, [room]; ld.param.u64 o, [flat]; ld.param.u64 s, [pitch];
     ld.param.u32 w, [width]; ld.param.u32 h, [height];
-    mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; mov.u32 x, 3; mov.u32 y, 2;
+    mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; mov.u32 x, 4; mov.u32 y, 2;
     mov.u32 v, map; mad.lo.u32 v, t, 4, v; st.shared.u32 [v], 0; mov.u64 m, map;
     bar.warp.sync -1;
     @!p bra ready;
@@ -352,8 +370,8 @@ again:
     ld.shared.v4.u32 {{e0, e1, e2, e3}}, [v]; st.global.v4.u32 [o], {{e0, e1, e2, e3}};
     ret;
 }}""".replace(".version 8.0\n.target sm_90\n", ".version 8.3\n.target sm_90a\n")
-"""A warp makes a tensor map in shared memory, copies it to global memory, and fetches every second of 15 rows of 16 floats from (3, 2)."""
-MADE_CASE = Case((12, 24), (15, 16), (2, 3), swizzle="64B", steps=(2, 1))
+"""A warp makes a tensor map in shared memory, copies it to global memory, and fetches every second of 15 rows of 16 floats from (4, 2)."""
+MADE_CASE = Case((12, 24), (15, 16), (2, 4), swizzle="64B", steps=(2, 1))
 
 
 def run_made(target: Target) -> npt.NDArray[np.uint8]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from memlane.compile import toolkit
 from memlane.compile.cubin import KernelUsage, kernel_usage
+from memlane.compile.placement import check_dynamic_shared
 from memlane.errors import BadLaunch, CompileError
 from memlane.ptx import Module, print_module, verify
 
@@ -36,14 +37,18 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
     `fmad=False` forbids the assembler to fuse multiplications with additions, as bit-for-bit comparisons need. `options` go to nvJitLink
     as they are, for example `"-Xptxas=-O0"`.
 
-    Raises CompileError with the assembler's log, whose lines are those of the text, PtxTypeError for a module that makes no sense (some of
-    those would bring the assembler down, and this process with it), and MissingDependency.
+    Raises CompileError with the assembler's log, whose lines are those of the text, or if the dynamic shared memory of a module does not
+    begin where it is declared to, PtxTypeError for a module that makes no sense (some of those would bring the assembler down, and this
+    process with it), and MissingDependency.
     """
     if isinstance(module, Module):
         verify(module)
     text, name = (module, "<ptx>") if isinstance(module, str) else (print_module(module), module.name)
     contraction = [] if fmad else ["-Xptxas=-fmad=false"]
-    return _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))
+    cubin = _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))
+    if isinstance(module, Module):
+        check_dynamic_shared(module, cubin.kernels)
+    return cubin
 
 
 def architecture(module: Module, compute_capability: tuple[int, int]) -> str:

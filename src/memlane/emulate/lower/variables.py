@@ -25,7 +25,8 @@ from memlane.ptx import (
 )
 
 DYNAMIC_ALIGNMENT = 16
-"""The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for."""
+"""The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for: the least of
+them, where a kernel uses several, because assemblers take the one or the other then."""
 WORKSPACE = "%workspace"
 """The memory in which the blocks of a cooperative launch count who has arrived."""
 STACK_BYTES = 1 << 14
@@ -76,7 +77,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
     static = _lay_out("shared", [variable for variable in shared if not _is_dynamic(variable)], offsets)
     dynamic = [variable for variable in shared if _is_dynamic(variable)]
     if dynamic:
-        static = _align(static, max(DYNAMIC_ALIGNMENT, *(variable.alignment for variable in dynamic)))
+        static = _align(static, max(DYNAMIC_ALIGNMENT, min(variable.alignment for variable in dynamic)))
         offsets.update({variable.name: ("shared", static) for variable in dynamic})
     local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))

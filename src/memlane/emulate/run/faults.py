@@ -39,7 +39,7 @@ from memlane.emulate.layout import (
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import STACK_BYTES
 from memlane.emulate.run.memory import Allocation
-from memlane.emulate.run.tensor_maps import map_trouble
+from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
@@ -102,6 +102,8 @@ def raise_fault(
         words = [int(context[name]) for name in ("fault_address", "fault_space", "fault_bytes")]
         trouble = surface_trouble(emulator.textures, fault.instruction, kind == MISALIGNED, *words)
         raise BadAccess(f"{fault.where()}: {fault.who()} {trouble}")
+    if kind == MISALIGNED and fault.instruction.has("tensor"):
+        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {fault.crooked_box()}")
     if kind in (NOT_ARRIVED, ARRIVED_TWICE):
         raise BadAccess(f"{fault.where()}: {fault.who()} {_OUT_OF_TURN[kind]}")
     raise BadAccess(fault.bad_access(kind == MISALIGNED, kind == GONE))
@@ -145,6 +147,14 @@ class _Fault:
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
         return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
+
+    def crooked_box(self) -> str:
+        """Where in shared memory a box lies that is not aligned, for the end of a sentence."""
+        address, offsets = int(self._context["fault_address"]) & RANK_MASK, self._compiled.frame.offsets
+        below = [(at, name) for name, (space, at) in offsets.items() if space == "shared" and at <= address]
+        begin, name = max(below, default=(0, "shared memory"))
+        variable = self._launch.kernel.module.variables.get(name)
+        return place_trouble(address, name, begin, variable is not None and "extern" in variable.linkage)
 
     def _gone(self, address: int) -> str:
         block = self._position_of_rank(self._rank_in(address))

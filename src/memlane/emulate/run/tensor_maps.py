@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from memlane.emulate.layout import TENSOR_MAP, TENSOR_MAP_MARK
-from memlane.emulate.runtime.tensor_copies import ELEMENT_NUMBERS, NO_MAP, NOT_MODELLED, OTHER_ELEMENT, OTHER_RANK
+from memlane.emulate.runtime.tensor_copies import (
+    BOX_ALIGNMENT,
+    CROOKED,
+    DETAIL,
+    ELEMENT_NUMBERS,
+    IN_FRONT,
+    NO_MAP,
+    NOT_MODELLED,
+    OTHER_ELEMENT,
+    OTHER_RANK,
+    PIECE,
+)
 from memlane.launch import FILLS, SWIZZLES, Tiling
 
 
@@ -29,5 +40,32 @@ _TROUBLES = {
 
 
 def map_trouble(address: int, reason: int) -> str:
-    """What is wrong with what an instruction takes for a tensor map, for the end of a sentence."""
-    return f"what lies at {address:#x}, {_TROUBLES[reason]}"
+    """What is wrong with what an instruction takes for a tensor map, or with where its box begins, for the end of a sentence."""
+    reason, detail = reason % (1 << DETAIL), reason >> DETAIL
+    if reason in _TROUBLES:
+        return f"what lies at {address:#x}, {_TROUBLES[reason]}"
+    start = address - (1 << 64) if address >> 63 else address
+    if reason == IN_FRONT:
+        return (
+            f"a box that begins at {start} along {_AXES[detail]}, in front of the array: only loads may; begin at 0, and store through a "
+            "tensor map with a smaller box"
+        )
+    assert reason == CROOKED
+    return (
+        f"a box that begins {start << detail} bytes into a row (x is {start}), where a GPU stops with an illegal instruction: begin at a "
+        f"multiple of {PIECE} bytes, that is with an x that is a multiple of {PIECE >> detail}, and take a wider box"
+    )
+
+
+_AXES = ("x", "y", "z", "the fourth axis", "the fifth axis")
+
+
+def place_trouble(address: int, variable: str, begin: int, is_dynamic: bool) -> str:
+    """What is wrong with a box at an address in shared memory, which lies in a variable that begins at `begin`."""
+    remedy = "declare it with alignas(128), and begin at a multiple of 128 bytes in it"
+    if is_dynamic and begin % BOX_ALIGNMENT:
+        remedy = "round its address up to one, as dynamic shared memory lies close behind static, or make it static"
+    return (
+        f"a box at {address:#x} in shared memory, {address - begin} bytes into {variable}, which begins at {begin:#x}: a box begins at a "
+        f"multiple of {BOX_ALIGNMENT} bytes; {remedy}"
+    )

@@ -1,8 +1,9 @@
 """Copies of a box of an array between global and shared memory, by a tensor map (see `layout.TENSOR_MAP`).
 
 A box lies in shared memory row behind row, in pieces of 16 bytes; with a swizzle the lowest bits of a piece's number within its line of 128
-bytes are changed by those of the line's number (the exclusive or of both), as they stand in the address. Coordinates may be anything: what
-lies outside the array is filled by loads, and left alone by stores.
+bytes are changed by those of the line's number (the exclusive or of both), as they stand in the address. A box begins at a multiple of 16
+bytes in its row, and one that is stored not in front of the array. What lies outside the array is filled by loads and left alone by stores,
+which however write whole pieces: what is behind a row, up to a multiple of 16 bytes, is overwritten.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from memlane.emulate.layout import (
 from memlane.emulate.runtime.atomics import reduce_element
 from memlane.emulate.runtime.faults import fault, has_failed
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.runtime.window import Window, address_of_lane
+from memlane.emulate.runtime.window import Places, Window, address_of_lane
 
 PIECE = 16
 BOX_ALIGNMENT = 128
@@ -61,8 +62,11 @@ _SIZES = sum(
 """Two bits for each number: to which power of two their bytes are."""
 _NANS = {"f16": 0x7FFF_7FFF_7FFF_7FFF, "bf16": 0x7FFF_7FFF_7FFF_7FFF, "f32": 0x7FFF_FFFF_7FFF_FFFF, "f64": 0x7FFF_FFFF_FFFF_FFFF}
 _MOST_SWIZZLE = 3
-NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED = range(1, 5)
-"""What can be wrong with a tensor map: told in the place of the number of bytes."""
+NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
+"""What can be wrong with a tensor map, or with where its box begins: told in the place of the number of bytes. The last two have that
+coordinate for the address, and in `DETAIL` which power of two the bytes of an element are, or the number of the axis."""
+DETAIL = 4
+"""From which bit on."""
 MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
 """Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, and how many bytes of those are the
 array's."""
@@ -139,8 +143,8 @@ class _Box:
         zero = constant(I64, 0)
         self.moved, self.sectors, self.touched = e.variable(zero), e.variable(zero), e.variable(zero)
         number = e.and_(self._field("element"), constant(I64, 15))
-        size = e.and_(e.lshr(constant(I64, _SIZES), e.shl(number, constant(I64, 1))), constant(I64, 3))
-        self._size = e.shl(constant(I64, 1), size)
+        self._size_shift = e.and_(e.lshr(constant(I64, _SIZES), e.shl(number, constant(I64, 1))), constant(I64, 3))
+        self._size = e.shl(constant(I64, 1), self._size_shift)
         self._taken = [self._field("box"), *(self._steps_of(axis) for axis in range(1, way.dimensions))]
         self._filling = self._number_outside()
         self._row_bytes = e.mul(self._taken[0], self._size)
@@ -186,19 +190,30 @@ class _Box:
                 known = e.or_(known, self._is_element(name))
             self._refuse_if(e.not_(known), OTHER_ELEMENT)
         crooked = e.icmp_unsigned("!=", e.and_(self._place, constant(I64, BOX_ALIGNMENT - 1)), constant(I64, 0))
-        self._fail_if(crooked, MISALIGNED, self._place, BOX_ALIGNMENT, "shared")
+        self._fail_if(crooked, MISALIGNED, self._place, constant(I32, BOX_ALIGNMENT), "shared")
+        self._inspect_start()
+
+    def _inspect_start(self) -> None:
+        """A GPU takes boxes that do not begin at a multiple of 16 bytes for illegal instructions, and so stores in front of the array."""
+        e = self._e
+        reason = e.or_(constant(I32, CROOKED), e.shl(e.trunc(self._size_shift, I32), constant(I32, DETAIL)))
+        crooked = e.icmp_unsigned("!=", e.and_(e.mul(self._starts[0], self._size), constant(I64, PIECE - 1)), constant(I64, 0))
+        self._fail_if(crooked, BAD_TENSOR_MAP, self._starts[0], reason, "generic")
+        if self._way.operation != "load":
+            for axis, start in enumerate(self._starts):
+                in_front = e.icmp_signed("<", start, constant(I64, 0))
+                self._fail_if(in_front, BAD_TENSOR_MAP, start, constant(I32, IN_FRONT | axis << DETAIL), "generic")
 
     def _is_element(self, name: str) -> Value:
         return self._e.icmp_unsigned("==", self._field("element"), constant(I64, ELEMENT_NUMBERS[name]))
 
     def _refuse_if(self, wrong: Value, reason: int) -> None:
-        self._fail_if(wrong, BAD_TENSOR_MAP, self._address, reason, "generic")
+        self._fail_if(wrong, BAD_TENSOR_MAP, self._address, constant(I32, reason), "generic")
 
-    def _fail_if(self, wrong: Value, kind: int, address: Value, nbytes: int, space: str) -> None:
+    def _fail_if(self, wrong: Value, kind: int, address: Value, nbytes: Value, space: str) -> None:
         e = self._e
         with e.if_then(wrong, likely=False):
-            numbers = (constant(I32, nbytes), constant(I32, SPACE_NUMBERS[space]))
-            invoke(e, fault, self._warp, constant(I32, kind), self._site, self._lane, address, *numbers)
+            invoke(e, fault, self._warp, constant(I32, kind), self._site, self._lane, address, nbytes, constant(I32, SPACE_NUMBERS[space]))
             e.ret_void()
 
     # -- rows --------------------------------------------------------------------------------------------------------------------
@@ -282,9 +297,17 @@ class _Box:
                 with entire:
                     for half in (0, 8):
                         e.store(e.load(e.at(source, half), typ=I64, align=1), e.at(target, half), align=1)
-                with part, e.count(nbytes) as byte:
+                with part, e.count(nbytes if is_load else self._with_tail(start, nbytes)) as byte:
                     e.store(e.load(e.at(source, byte), typ=I8), e.at(target, byte))
         return None
+
+    def _with_tail(self, start: Value, nbytes: Value) -> Value:
+        """How many bytes a store writes for the last `nbytes` of a row: a whole piece, as far as the allocation goes. Behind it a GPU has
+        nothing of anybody's."""
+        e = self._e
+        low, length, _, _ = Places(e, self._warp, self._site).bounds(e, "global")
+        left = e.sub(e.add(low, length), start)
+        return e.intrinsic("umax", [nbytes, e.intrinsic("umin", [constant(I64, PIECE), left])])
 
     @contextmanager
     def _span(self, start: Value, nbytes: Value) -> Iterator[Value]:
@@ -292,7 +315,7 @@ class _Box:
         e, further = self._e, self._e.sub(nbytes, constant(I64, 1))
         with self._array.lane(self._lane, e.add(start, further)) as last, self._array.lane(self._lane, start) as first:
             torn = e.icmp_unsigned("!=", e.sub(e.ptrtoint(last, I64), e.ptrtoint(first, I64)), further)
-            self._fail_if(torn, OUTSIDE, start, 1, "global")
+            self._fail_if(torn, OUTSIDE, start, constant(I32, 1), "global")
             yield first
 
     def _reduce(self, here: Value, there: Value, nbytes: Value) -> None:

@@ -1,0 +1,39 @@
+"""Whether an assembler put dynamic shared memory where it is declared to begin.
+
+nvJitLink 13.0 puts it 16 bytes behind the static variables at best, whatever `.align` says; later ones obey. A cubin does not say where the
+dynamic part begins, but that is where its section of shared memory ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlane.compile.cubin import KernelUsage
+from memlane.errors import CompileError
+from memlane.ptx import Function, Module, called_functions, names_in
+
+_ALWAYS, _MOST = 16, 1024
+"""Alignments in bytes: what every assembler gives, and what a GPU can give, whose shared memory begins with 1024 bytes of the system's."""
+
+
+def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> None:
+    """Raises CompileError if a kernel was assembled with a dynamic variable of shared memory at an address that is less aligned than its
+    declaration says. Where a kernel has several, any may be meant, and nothing is said."""
+    dynamic = {name: one for name, one in module.variables.items() if one.space == "shared" and "extern" in one.linkage and not one.nbytes}
+    if all(variable.alignment <= _ALWAYS for variable in dynamic.values()):
+        return
+    for name, usage in kernels.items():
+        used = _named(module, module.kernels[name]) & dynamic.keys() if name in module.kernels else frozenset()
+        for variable in [dynamic[one] for one in used] if len(used) == 1 else ():
+            if usage.shared_bytes % min(variable.alignment, _MOST):
+                raise CompileError(
+                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} at byte {usage.shared_bytes}, behind "
+                    f"the static, and it is declared to be at a multiple of {variable.alignment}: install a newer one with: "
+                    "pip install --upgrade nvidia-nvjitlink"
+                )
+
+
+def _named(module: Module, kernel: Function) -> set[str]:
+    """The variables that a kernel and what it calls name."""
+    functions = (kernel, *called_functions(module, kernel))
+    return {name for function in functions for one in function.instructions() for operand in one.operands for name in names_in(operand)}
