@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # in faults too they are those of the rows
+
 LANES = 32
 FULL = 0xFFFFFFFF
 NONE = 0xFFFFFFFF
@@ -49,9 +51,6 @@ BAD_TEXTURE, BEYOND, BAD_TENSOR_MAP = 13, 14, 18
 NO_WARPGROUP = 19
 GONE, NOT_ARRIVED, ARRIVED_TWICE = 15, 16, 17
 """Of clusters: a block whose shared memory is reached has ended; a thread waits and has not arrived, or arrives again before it waits."""
-
-SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
-"""Numbers of state spaces in faults and access rows."""
 
 BACK_EDGE_BUDGET = 1 << 20
 POLL_COST = 1 << 12

@@ -1,31 +1,18 @@
 """The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
 
-Order inside: schedule <- array <- texture, tensor_map <- arguments <- checked <- observe <- prepared <- cluster <- kernel <- target.
+Order inside: observation <- schedule <- reports, progress, array <- texture, tensor_map <- arguments; checked <- observe <- prepared;
+cluster <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
 from memlane.launch.cluster import cluster_of
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel
+from memlane.launch.observation import ACCESS_DTYPE, COUNT_FIELDS, EXAMPLE_DTYPE, SPACE_NUMBERS, ExampleOf, Layers, Observation
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, tell_progress
 from memlane.launch.reports import Actor, Report
-from memlane.launch.schedule import (
-    ACCESS_DTYPE,
-    COUNT_FIELDS,
-    EXAMPLE_DTYPE,
-    Argument,
-    Copy,
-    Dim3,
-    ExampleOf,
-    Launch,
-    Layers,
-    Observation,
-    Schedule,
-    Step,
-    Stream,
-    Timeline,
-)
+from memlane.launch.schedule import Argument, Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.launch.target import Graph, Target
 from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, Tiling
 from memlane.launch.texture import Sampling, Surface, Texels, Texture
@@ -37,6 +24,7 @@ __all__ = [
     "ELEMENTS",
     "EXAMPLE_DTYPE",
     "FILLS",
+    "SPACE_NUMBERS",
     "SWIZZLES",
     "Actor",
     "Argument",

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from memlane.errors import MemlaneError
+from memlane.launch.observation import NO_LAYERS, Layers
 
 if TYPE_CHECKING:
     from memlane.launch.kernel import Kernel
-    from memlane.launch.reports import Report
 
 Dim3 = tuple[int, int, int]
-_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True)
@@ -41,159 +35,6 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
-
-    Instructions are named by their index in `kernel.inlined.body.instructions()`. Those of the functions that even this kernel calls
-    (`ptx.called_functions`) follow, function by function; one whose text ends without a return has a `ret` more.
-    """
-
-    launch: Launch
-    counts: dict[int, npt.NDArray[np.int64]]
-    """By instruction: the fields of `COUNT_FIELDS`, summed over the launch. Memory instructions and branches that were executed."""
-    accesses: npt.NDArray[Any] | None = None
-    """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless asked for."""
-    accesses_not_kept: int = 0
-    """How many more there were than the launch was to keep (`Layers.max_accesses`)."""
-    cycles: int | None = None
-    """Modelled duration of the launch, where the clock layer ran."""
-    thread_instructions: int | None = None
-    """PTX instructions executed by active lanes whose guard was true, where counts were taken; of a function that is inlined its calls and
-    returns are none."""
-    reports: tuple[Report, ...] | None = None
-    """What the checker found; None unless asked for."""
-    examples: npt.NDArray[Any] | None = None
-    """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were asked for."""
-
-
-COUNT_FIELDS = (
-    "requests",
-    "lanes",
-    "sectors",
-    "ideal_sectors",
-    "wavefronts",
-    "ideal_wavefronts",
-    "bytes",
-    "divergent",
-    "addresses",
-    "most_lanes",
-)
-"""`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
-them. `sectors` and `ideal_sectors`: of accesses to global and local memory and of generic ones that lead there; `wavefronts` and
-`ideal_wavefronts`: of shared ones that stay in the block. `addresses`: of atomics, the different addresses of each request, summed;
-`most_lanes`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions whose active
-lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
-
-ACCESS_DTYPE = np.dtype(
-    [
-        ("instruction", "u4"),
-        ("block", "u4"),
-        ("warp", "u2"),
-        ("space", "u1"),
-        ("mask", "u4"),
-        ("issue", "i8"),
-        ("complete", "i8"),
-        ("sectors", "u2"),
-        ("wavefronts", "u2"),
-    ],
-    align=True,
-)
-"""`issue` and `complete` in cycles of `%clock64` on the block's SM (0 without the clock layer): when the access left the warp and when
-its value was there.
-`space`: 0 global, 1 shared, 2 local, 3 const, 4 param, 7 shared::cluster (of another block)."""
-
-EXAMPLE_DTYPE = np.dtype(
-    [
-        ("instruction", "u4"),
-        ("worst", "u1"),
-        ("space", "u1"),
-        ("kind", "u1"),
-        ("nbytes", "u1"),
-        ("block", "u4"),
-        ("warp", "u4"),
-        ("mask", "u4"),
-        ("transactions", "u4"),
-        ("ideal", "u4"),
-        ("seen", "u8"),
-        ("row", "i8"),
-        ("addresses", "u8", 32),
-    ],
-    align=True,
-)
-"""One access with the addresses of its 32 lanes, byte addresses in `space` (as in `ACCESS_DTYPE`); those of inactive lanes mean nothing.
-Of each instruction and space (global and local, or shared) two are kept: the first (`worst` 0), or the one that `Layers.example` asks for,
-and that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions` and `ideal`: sectors, or
-wavefronts of shared memory, as they were counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: of
-`Observation.accesses`, -1 where that was not kept. `seen`: accesses of the same sort so far."""
-
-
-@dataclass(frozen=True)
-class ExampleOf:
-    """Which accesses are to be kept as examples with their addresses."""
-
-    block: int | None = None
-    """Linear index of the block; None: any."""
-    warp: int | None = None
-    """Number in its block; None: any."""
-    execution: int = 0
-    """Of the accesses of these warps at an instruction, the number of the one that is kept besides the worst, from 0."""
-
-
-@dataclass(frozen=True)
-class Layers:
-    """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
-
-    counts: bool = False
-    """Count transactions per instruction."""
-    clock: bool = False
-    """Model time; on by itself for kernels that read a clock."""
-    accesses: bool = False
-    """Keep one row per access; implies counts."""
-    max_accesses: int | None = None
-    """Stop keeping rows when there are so many; None: keep all. Counts go on."""
-    example: ExampleOf | None = None
-    """With `accesses`: which ones to keep with their addresses; None: the first and the worst of all warps."""
-    check: bool = False
-    """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
-    stop: bool = False
-    """Let the first thing that the checker finds end the launch, with CheckFailed."""
-    seed: int | None = None
-    """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
-    a clock go by time."""
-    report: Callable[[Observation], None] | None = field(default=None, compare=False)
-    """Called with the observation when the launch has finished."""
-    failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
-    """Called with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
-
-    def merged(self, other: Layers) -> Layers:
-        """What both ask for; both get the observation. Where they contradict each other, `other` decides."""
-        limits = [one.max_accesses for one in (self, other) if one.accesses]
-        return Layers(
-            counts=self.counts or other.counts,
-            clock=self.clock or other.clock,
-            accesses=self.accesses or other.accesses,
-            max_accesses=None if None in limits else max((limit for limit in limits if limit is not None), default=None),
-            example=other.example or self.example,
-            check=self.check or other.check,
-            stop=other.stop if other.check else self.stop,
-            seed=self.seed if other.seed is None else other.seed,
-            report=_both(self.report, other.report),
-            failed=_both(self.failed, other.failed),
-        )
-
-
-def _both(first: Callable[_P, None] | None, second: Callable[_P, None] | None) -> Callable[_P, None] | None:
-    if first is None or second is None:
-        return first or second
-
-    def both(*args: _P.args, **named: _P.kwargs) -> None:
-        first(*args, **named)
-        second(*args, **named)
-
-    return both
-
-
-@dataclass(frozen=True)
 class Launch:
     """One kernel launch as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target executes it."""
 
@@ -204,7 +45,7 @@ class Launch:
     shared_bytes: int = 0
     """Dynamic shared memory per block."""
     stream: Stream = Stream(0)
-    layers: Layers = Layers()
+    layers: Layers = NO_LAYERS
     cluster: Dim3 | None = None
     """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
 

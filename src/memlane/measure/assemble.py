@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import Target, cluster_of
+from memlane.launch import SPACE_NUMBERS, Target, cluster_of
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
@@ -20,8 +20,8 @@ from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
-_GLOBAL, _SHARED, _NOWHERE = 0, 1, 255
-"""Numbers of spaces in `memlane.launch.ACCESS_DTYPE`, and one that is none."""
+_GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 255
+"""Of rows of accesses; the last is none."""
 
 
 def assemble_trace(

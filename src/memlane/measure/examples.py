@@ -10,11 +10,10 @@ import numpy as np
 
 from memlane.chip import ACCESS_KINDS
 from memlane.chip.access import WIDTHS
-from memlane.launch import Observation
+from memlane.launch import SPACE_NUMBERS, Observation
 from memlane.record import AccessExample
 
-_SPACES = {0: "global", 1: "shared", 2: "local"}
-"""Numbers of spaces in `memlane.launch.EXAMPLE_DTYPE`."""
+_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 
 @dataclass(frozen=True)

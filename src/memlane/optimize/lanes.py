@@ -16,7 +16,7 @@ LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
 
 Examples = npt.NDArray[Any]
-"""In `memlane.launch.schedule.EXAMPLE_DTYPE`."""
+"""In `memlane.launch.EXAMPLE_DTYPE`."""
 
 
 def examples(launch: Launch) -> Examples | None:
