@@ -36,9 +36,9 @@ def counts_of_sites(counts: Mapping[int, npt.NDArray[np.int64]], sites: Mapping[
     return tuple(_of_site(sites[number], fields) for number, fields in sorted(counts.items()))
 
 
-def _of_site(site: Site, fields: object) -> SiteCounts:
+def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
     def field(name: str) -> int:
-        return int(fields[_FIELD[name]])  # type: ignore[index]
+        return int(fields[_FIELD[name]])
 
     return SiteCounts(
         site=site,
@@ -70,8 +70,7 @@ def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCount
 
 def _branches(function: Function) -> list[tuple[int, Instruction]]:
     """With their indices among the instructions."""
-    assert function.body is not None
-    return [(index, one) for index, one in enumerate(function.body.instructions()) if one.form.effect == "branch"]
+    return [(index, one) for index, one in enumerate(function.instructions()) if one.form.effect == "branch"]
 
 
 def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, int]]:

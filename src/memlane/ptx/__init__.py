@@ -14,9 +14,10 @@ Inside the package imports go one way, from the last to the first:
     registers, access   what an instruction reads and writes: registers, memory
     scopes              inner blocks taken out of a function
     calls, cooperative  which function calls which; which kernels synchronise their grid
-    parameters, passing, embedding, inlining    what kernels call, put in the place of the calls
+    parameters, passing, embedding, statics, inlining   what kernels call, put in the place of the calls
     cfg, liveness       basic blocks, dominators, loops; live registers
     copies              which moves the assembler has to make an instruction of
+    divergence          which branches may send the lanes of a warp two ways
     verify              the rules that a module keeps
 """
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
-from memlane.ptx.calls import addressed_functions, called_functions, called_name
+from memlane.ptx.calls import addressed_functions, called_functions, called_name, special_registers
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
 from memlane.ptx.convention import Convention, Single, SpreadArray, SpreadTensorMap
 from memlane.ptx.cooperative import GRID_WORKSPACE, is_cooperative
@@ -57,6 +58,7 @@ from memlane.ptx.ir import (
     TextureAddress,
     Variable,
     Vector,
+    elements,
 )
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.ops import TABLE
@@ -126,6 +128,7 @@ __all__ = [
     "called_functions",
     "called_name",
     "demangle",
+    "elements",
     "flatten_scopes",
     "inline_calls",
     "instruction",
@@ -145,6 +148,7 @@ __all__ = [
     "registers_written",
     "rename_instruction",
     "rename_operand",
+    "special_registers",
     "statements",
     "variable_text",
     "verify",

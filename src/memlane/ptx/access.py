@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memlane.chip import AccessKind
-from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector
+from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, elements
 from memlane.ptx.types import SCALAR_TYPES
 
 MATRIX_ROW_BYTES = 16
@@ -51,7 +51,7 @@ def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
     """What the access of a memory instruction is for a chip's rules; `read`: the registers that any instruction of its function reads."""
     effect = instruction.form.effect
     if effect in ("atomic", "reduction"):
-        results = [one.name for one in _items(instruction.operand("d")) if isinstance(one, Register)]
+        results = [one.name for one in elements(instruction.operand("d")) if isinstance(one, Register)]
         one = instruction.operand("b")
         is_one = isinstance(one, Immediate) and one.value == 1 and instruction.form.types.get("b") in ("u32", "s32")
         if instruction.has("add") and is_one and not any(name in read for name in results):
@@ -99,8 +99,8 @@ def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
         type=scalar,
         vector=vector,
         nbytes=SCALAR_TYPES[scalar].nbytes * vector if scalar else None,
-        results=_items(instruction.operand("d")),
-        values=(*_items(instruction.operand("b")), *_items(instruction.operand("c"))),
+        results=elements(instruction.operand("d")),
+        values=(*elements(instruction.operand("b")), *elements(instruction.operand("c"))),
         read_only=space == "const" or "nc" in instruction.modifiers or instruction.opcode == "ldu",
     )
 
@@ -121,8 +121,8 @@ def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
         type=scalar,
         vector=vector,
         nbytes=SCALAR_TYPES[scalar].nbytes * vector if scalar else None,
-        results=_items(instruction.operand("d")),
-        values=_items(instruction.operand("v")),
+        results=elements(instruction.operand("d")),
+        values=elements(instruction.operand("v")),
         read_only=form.effect == "texture",
     )
 
@@ -137,8 +137,8 @@ def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
         type=form.types.get("d") or form.types.get("b") or form.slots.get("type", ""),
         vector=int(form.slots.get("num", "x1")[1:]),
         nbytes=MATRIX_ROW_BYTES if by_rows else None,
-        results=_items(instruction.operand("d")),
-        values=_items(instruction.operand("b")),
+        results=elements(instruction.operand("d")),
+        values=elements(instruction.operand("b")),
     )
 
 
@@ -170,9 +170,3 @@ def _address(instruction: Instruction, letter: str) -> Address | TextureAddress:
     operand = instruction.operand(letter)
     assert isinstance(operand, (Address, TextureAddress))
     return operand
-
-
-def _items(operand: Operand | None) -> tuple[Operand, ...]:
-    if operand is None:
-        return ()
-    return operand.items if isinstance(operand, Vector) else (operand,)

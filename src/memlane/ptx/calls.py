@@ -1,11 +1,11 @@
-"""Who calls whom."""
+"""Who calls whom, and what is asked of a function and all that it calls."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from memlane.ptx.ir import Function, Instruction, Module, Symbol
+from memlane.ptx.ir import Function, Instruction, Module, Special, Symbol
 from memlane.ptx.registers import names_in
 
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
@@ -22,8 +22,7 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
     pointer may reach. In the order of the module."""
     names: set[str] = set()
     for function in module.functions.values():
-        assert function.body is not None
-        for instruction in function.body.instructions():
+        for instruction in function.instructions():
             if instruction.opcode == "mov":
                 names.update(name for operand in instruction.operands for name in names_in(operand))
     for variable in module.variables.values():
@@ -44,9 +43,14 @@ def called_functions(module: Module, function: Function) -> tuple[Function, ...]
     return tuple(one for name, one in module.functions.items() if name in found)
 
 
+def special_registers(module: Module, function: Function) -> frozenset[str]:
+    """The special registers that a function reads, itself or in functions that it calls."""
+    instructions = (one for each in (function, *called_functions(module, function)) for one in each.instructions())
+    return frozenset(operand.name for one in instructions for operand in one.operands if isinstance(operand, Special))
+
+
 def _callees(module: Module, function: Function) -> Iterator[Function]:
-    assert function.body is not None
-    names = {called_name(call) for call in function.body.instructions() if call.form.effect == "call"}
+    names = {called_name(call) for call in function.instructions() if call.form.effect == "call"}
     for name in names:
         if name is None:
             yield from addressed_functions(module)

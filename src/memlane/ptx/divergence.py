@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memlane.ptx.cfg import ControlFlow
-from memlane.ptx.ir import Address, Instruction, Operand, Special, Symbol, Vector
+from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.registers import registers_read, registers_written
 
@@ -62,7 +62,8 @@ def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> 
     """Whether what an instruction writes may differ between lanes."""
     if not varying.isdisjoint(registers_read(one)) or one.opcode in _CARRIES:
         return True
-    if any(isinstance(item, Special) and item.name.strip("%").partition(".")[0] not in _OF_THE_WARP for item in _items(one)):
+    specials = (item.name for operand in one.operands for item in elements(operand) if isinstance(item, Special))
+    if any(name.strip("%").partition(".")[0] not in _OF_THE_WARP for name in specials):
         return True
     if one.form.effect == "load":
         address = one.operand("a")
@@ -70,11 +71,6 @@ def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> 
             return not (isinstance(address, Address) and isinstance(address.base, Symbol) and address.base.name in parameters)
         return one.slot("ss") not in _SHARED_BY_LANES or one.has("volatile")
     return one.form.effect not in ("", "branch")
-
-
-def _items(one: Instruction) -> Iterable[Operand]:
-    for operand in one.operands:
-        yield from operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _brought_along(flow: ControlFlow, live: Liveness, number: int) -> set[str]:

@@ -22,6 +22,7 @@ from memlane.ptx.ir import (
     Statement,
     Symbol,
     Variable,
+    with_instructions,
 )
 from memlane.ptx.parameters import Unit, cut, items_of, parameter_accesses
 from memlane.ptx.passing import Passed, loaded, moves, stored
@@ -217,12 +218,7 @@ def _all_from(statements: Sequence[Statement] | Iterator[Statement], origin: Ori
 
 
 def _placed(statements: Sequence[Statement], at: Location | None) -> list[Statement]:
-    def placed(one: Statement) -> Statement:
-        if isinstance(one, Block):
-            return Block(tuple(map(placed, one.statements)))
-        return replace(one, location=at) if isinstance(one, Instruction) else one
-
-    return list(map(placed, statements))
+    return [with_instructions(one, lambda inner: replace(inner, location=at)) for one in statements]
 
 
 # -- line information --------------------------------------------------------------------------------------------------------------

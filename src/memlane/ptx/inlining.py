@@ -21,7 +21,7 @@ So are those that cannot be inlined, with the reason. A second run finds nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from memlane.ptx.access import memory_accesses
@@ -73,23 +73,18 @@ class Inlined:
 
 def inline_calls(module: Module) -> Inlined:
     """The module with the functions that access memory in the place of their calls, as far as that can be."""
-    if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in _instructions(kernel)):
+    if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in kernel.instructions()):
         return Inlined(module, {}, {})
     found = _Inliner(statics_outside(module)).inlined()
     return found if found.origins else replace(found, module=module)
-
-
-def _instructions(function: Function) -> Iterator[Instruction]:
-    assert function.body is not None
-    return function.body.instructions()
 
 
 class _Inliner:
     def __init__(self, module: Module) -> None:
         self._module = module
         functions = module.functions.values()
-        self._calls = {one.name: {called_name(call) for call in _instructions(one) if call.form.effect == "call"} for one in functions}
-        self._accessing = {one.name for one in functions if any(map(_accesses_memory, _instructions(one)))}
+        self._calls = {one.name: {called_name(call) for call in one.instructions() if call.form.effect == "call"} for one in functions}
+        self._accessing = {one.name for one in functions if any(map(_accesses_memory, one.instructions()))}
         self._names = Names(_free_stem(module))
         self._bodies: dict[str, Body] = {}
         self._left: dict[str, str] = {}
@@ -195,7 +190,7 @@ class _Inliner:
         gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}
         while True:
             staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in gone]
-            called = {called_name(call) for one in staying for call in _instructions(one) if call.form.effect == "call"}
+            called = {called_name(call) for one in staying for call in one.instructions() if call.form.effect == "call"}
             if gone.isdisjoint(called):
                 return gone
             gone = {name for name in gone if name not in called}
@@ -282,15 +277,9 @@ def _labels_of(function: Function) -> set[str]:
 
 def _free_stem(module: Module) -> str:
     """`arg`, or `arg_`, ...: the first with which no name of the module begins, its `%` or `$` left out."""
-
-    def names(statements: Iterable[Statement]) -> Iterator[str]:
-        for one in statements:
-            if isinstance(one, Block):
-                yield from names(one.statements)
-            elif isinstance(one, RegisterDecl | Variable | Label):
-                yield one.name
-
-    taken = {name.lstrip("%$") for one in module.functions.values() if one.body is not None for name in names(one.body.statements)}
+    bodies = (one.body for one in module.functions.values() if one.body is not None)
+    statements = (one for body in bodies for one in body.walk())
+    taken = {one.name.lstrip("%$") for one in statements if isinstance(one, RegisterDecl | Variable | Label)}
     stem = "arg"
     while any(name.startswith(stem) for name in taken):
         stem += "_"
@@ -300,7 +289,11 @@ def _free_stem(module: Module) -> str:
 def _with_strings(items: list[Item], strings: Mapping[str, str]) -> tuple[Item, ...]:
     """The items of a module with the names of functions among the strings that its line table refers to."""
     used = " ".join(
-        one.text for item in items if isinstance(item, Function) and item.body for one in _directives(item.body) if "inlined_at" in one.text
+        one.text
+        for item in items
+        if isinstance(item, Function) and item.body is not None
+        for one in item.body.walk()
+        if isinstance(one, Directive) and "inlined_at" in one.text
     )
     wanted = {label: function for function, label in strings.items() if re.search(rf"{re.escape(label)}\b", used)}
     if not wanted:
@@ -311,11 +304,3 @@ def _with_strings(items: list[Item], strings: Mapping[str, str]) -> tuple[Item, 
             head, brace, rest = item.text.rpartition("}")
             return (*items[:place], Directive(f"{head.rstrip()}\n{text}{brace}{rest}"), *items[place + 1 :])
     return (*items, Directive(f".section\t.debug_str\n{{\n{text}}}"))
-
-
-def _directives(block: Block) -> Iterator[Directive]:
-    for one in block.statements:
-        if isinstance(one, Block):
-            yield from _directives(one)
-        elif isinstance(one, Directive):
-            yield one

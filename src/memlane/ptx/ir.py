@@ -13,7 +13,7 @@ Positions (`span`) take no part in comparison: a module equals itself printed an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -105,6 +105,13 @@ class Sink:
 
 
 Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair | TextureAddress | Arguments | Sink
+
+
+def elements(operand: Operand | None) -> tuple[Operand, ...]:
+    """The elements of a vector operand; one that is no vector is its own, and one that was left out has none."""
+    if operand is None:
+        return ()
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 # -- statements ----------------------------------------------------------------------------------------------------------------
@@ -247,8 +254,23 @@ class Block:
             elif isinstance(statement, Block):
                 yield from statement.instructions()
 
+    def walk(self) -> Iterator[Statement]:
+        """Every statement in the order of the text, those of inner blocks in the place of these."""
+        for statement in self.statements:
+            if isinstance(statement, Block):
+                yield from statement.walk()
+            else:
+                yield statement
+
 
 Statement = Instruction | Label | RegisterDecl | Variable | Directive | Block
+
+
+def with_instructions(one: Statement, change: Callable[[Instruction], Instruction]) -> Statement:
+    """A statement with `change` made to it, or to every instruction in it if it is a block; others stay as they are."""
+    if isinstance(one, Block):
+        return Block(tuple(with_instructions(inner, change) for inner in one.statements))
+    return change(one) if isinstance(one, Instruction) else one
 
 
 # -- module --------------------------------------------------------------------------------------------------------------------
@@ -269,6 +291,10 @@ class Function:
     span: Span | None = field(default=None, compare=False, repr=False)
     convention: Convention | None = field(default=None, compare=False, repr=False)
     """How it is called, where its parameters alone do not tell."""
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction of the body in the order of the text; none of a declaration."""
+        return iter(()) if self.body is None else self.body.instructions()
 
     @property
     def title(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from memlane.ptx.build import statements
-from memlane.ptx.ir import Block, Immediate, Instruction, Operand, Register, RegisterDecl, Sink, Statement, Vector
+from memlane.ptx.ir import Immediate, Instruction, Operand, Register, RegisterDecl, Sink, Statement, elements, with_instructions
 from memlane.ptx.parameters import Unit, parameter_accesses, value_letter
 from memlane.ptx.types import SCALAR_TYPES
 
@@ -54,8 +54,7 @@ def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> It
     ((_, offset, nbytes, _),) = parameter_accesses(one)
     letter = value_letter(one)
     value, kind = one.operand(letter), one.form.types[letter]
-    assert value is not None
-    for number, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
+    for number, item in enumerate(elements(value)):
         at = offset + number * nbytes
         if not isinstance(item, Sink):
             found = (stored if one.form.effect == "store" else loaded)(item, kind, at, passed, type_of)
@@ -76,24 +75,17 @@ def loaded(target: Operand, kind: str, offset: int, passed: Passed, type_of: Cal
 
 def _with_value(one: Statement, value: Operand) -> Statement:
     """A statement with an operand of the function in the place of `_VALUE`: without a `%` only its declaration tells a register."""
-    if isinstance(one, Block):
-        return Block(tuple(_with_value(inner, value) for inner in one.statements))
-    if isinstance(one, Instruction):
-        return replace(one, operands=tuple(value if operand == Register(_VALUE) else operand for operand in one.operands))
-    return one
+
+    def put(inner: Instruction) -> Instruction:
+        return replace(inner, operands=tuple(value if operand == Register(_VALUE) else operand for operand in inner.operands))
+
+    return with_instructions(one, put)
 
 
 def _like(like: Instruction, found: tuple[Statement, ...]) -> Iterator[Statement]:
     """Statements under the guard and at the place of the instruction that they replace."""
-
-    def placed(one: Statement) -> Statement:
-        if isinstance(one, Block):
-            return Block(tuple(map(placed, one.statements)))
-        if isinstance(one, Instruction):
-            return replace(one, guard=like.guard, location=like.location, span=like.span)
-        return one
-
-    return map(placed, found)
+    for one in found:
+        yield with_instructions(one, lambda inner: replace(inner, guard=like.guard, location=like.location, span=like.span))
 
 
 def _width(operand: Operand, kind: str, type_of: Callable[[str], str]) -> int:

@@ -18,6 +18,7 @@ from memlane.ptx.ir import (
     TextureAddress,
     Variable,
     Vector,
+    elements,
 )
 
 
@@ -64,8 +65,7 @@ def overwrites(instruction: Instruction) -> tuple[str, ...]:
     form = instruction.form
     partial: set[str] = set()
     for letter in form.writes:
-        operand = instruction.operands[form.operands[letter]]
-        items = operand.items if isinstance(operand, Vector) else (operand,)
+        items = elements(instruction.operands[form.operands[letter]])
         partial.update(item.name.partition(".")[0] for item in items if isinstance(item, Register) and "." in item.name)
     return tuple(name for name in registers_written(instruction) if name not in partial)
 

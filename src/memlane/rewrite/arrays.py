@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane.errors import RelayoutError
-from memlane.ptx import Address, Block, Function, Module, Symbol, Variable, called_functions, demangle, names_in
+from memlane.ptx import Address, Function, Module, Symbol, Variable, called_functions, demangle, names_in
 
 DYNAMIC = "dynamic"
 """How the dynamic part of shared memory is called, whatever names its declarations have: all of them begin at one place."""
@@ -144,21 +144,13 @@ def _extern(module: Module, functions: tuple[Function, ...]) -> Iterator[Variabl
 
 
 def _declared(function: Function) -> Iterator[Variable]:
-    def inside(block: Block) -> Iterator[Variable]:
-        for statement in block.statements:
-            if isinstance(statement, Variable):
-                yield statement
-            elif isinstance(statement, Block):
-                yield from inside(statement)
-
     assert function.body is not None
-    return inside(function.body)
+    return (one for one in function.body.walk() if isinstance(one, Variable))
 
 
 def _names(function: Function) -> Iterator[str]:
     """The symbols that its instructions name."""
-    assert function.body is not None
-    for instruction in function.body.instructions():
+    for instruction in function.instructions():
         for operand in instruction.operands:
             if isinstance(operand, Symbol) or (isinstance(operand, Address) and isinstance(operand.base, Symbol)):
                 yield from names_in(operand)

@@ -78,7 +78,7 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
     flow = ControlFlow(flat)
     analysis = _Analysis(visible)
     ends = _fixpoint(flow, analysis)
-    numbers = {id(one): index for index, one in enumerate(flat.body.instructions())} if flat.body else {}
+    numbers = {id(one): index for index, one in enumerate(flat.instructions())}
     accesses: list[ArrayAccess] = []
     problems: list[Problem] = []
     for block in flow.order:
@@ -89,9 +89,7 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
             accesses += found
             problems += told
             analysis.step(one, state)
-    key = {id(one): place for place, one in enumerate(accesses)}
-    accesses.sort(key=lambda one: (one.index, key[id(one)]))
-    return Provenance(tuple(accesses), tuple(sorted(problems, key=lambda one: one.index)))
+    return Provenance(tuple(sorted(accesses, key=lambda one: one.index)), tuple(sorted(problems, key=lambda one: one.index)))
 
 
 def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:
@@ -131,10 +129,6 @@ class _Analysis:
         number = constant(operand)
         return ANY if number is None else Number(power_of(number))
 
-    def _is_other(self, operand: Address) -> bool:
-        """Whether an address names a variable of its own, such as a parameter."""
-        return isinstance(operand.base, Symbol)
-
     def step(self, one: Instruction, state: State) -> None:
         """The state behind an instruction."""
         written = registers_written(one)
@@ -171,7 +165,8 @@ class _Analysis:
                 accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
             elif isinstance(value, Pointer):
                 problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that is not followed"))
-            elif access is not None and access.space in ("shared", "shared::cluster") and not self._is_other(operand):
+            elif access is not None and access.space in ("shared", "shared::cluster") and not isinstance(operand.base, Symbol):
+                # A symbol would be another variable, such as a parameter.
                 told = "the address here comes from somewhere else, and may lead to it"
                 problems.append(Problem(index, frozenset(self._visible.values()), told))
         return accesses, problems

@@ -163,7 +163,7 @@ def _placement(array: SharedArray, layout: Layout, element: int | None, scalar: 
 
 
 def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], array: SharedArray, placement: Placement) -> None:
-    instructions = list(function.body.instructions()) if function.body else []
+    instructions = list(function.instructions())
     torn = {nbytes: placement.torn_at(nbytes) for nbytes in {one.nbytes for one in accesses}}
     for one in accesses:
         instruction = instructions[one.index]
@@ -198,8 +198,7 @@ def _check_room(before: Module, after: Module, array: SharedArray, placement: Pl
 
 
 def _refusal(module: Module, function: Function, index: int, message: str) -> RelayoutError:
-    assert function.body is not None
-    instruction = list(function.body.instructions())[index]
+    instruction = list(function.instructions())[index]
     return RelayoutError(message, instruction.span, _origin(module, instruction.location))
 
 

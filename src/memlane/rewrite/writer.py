@@ -290,17 +290,9 @@ def _placed(text: str, names: Mapping[str, str], location: Location | None) -> t
 def _free_prefix(function: Function) -> str:
     """`at_`, or `at2_`, ...: the first with which no name of the function begins."""
     assert function.body is not None
-    taken = set(_names_of(function.body))
+    taken = {one.name for one in function.body.walk() if isinstance(one, RegisterDecl | Variable | Label)}
     for number in count(1):
         prefix = f"at{number if number > 1 else ''}_"
         if not any(re.match(rf"[%$]?{prefix}", name) for name in taken):
             return prefix
     raise AssertionError
-
-
-def _names_of(block: Block) -> Iterator[str]:
-    for one in block.statements:
-        if isinstance(one, Block):
-            yield from _names_of(one)
-        elif isinstance(one, RegisterDecl | Variable | Label):
-            yield one.name
