@@ -125,7 +125,7 @@ def size(document: Document) -> str:
         lines.append(
             [
                 row["case"],
-                number(row["value"], row["unit"]),
+                number(row["value"], row["unit"]) + (" a record" if row["metric"] == "time per record" else ""),
                 parts,
                 "" if held is None else number(held["value"], "GB"),
                 number(row["peer"]["file, MB"], "MB") if "file, MB" in row["peer"] else "",
