@@ -17,7 +17,11 @@ _FAULTS: dict[str, tuple[type[LaunchError], str]] = {
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": (BadAccess, "an access to one memory space was given an address in another"),
     "CUDA_ERROR_HARDWARE_STACK_ERROR": (BadAccess, "a thread ran out of its stack, or destroyed it"),
     "CUDA_ERROR_INVALID_PC": (LaunchError, "a thread jumped to an address without code"),
-    "CUDA_ERROR_ILLEGAL_INSTRUCTION": (KernelTrap, "a thread stopped itself, or executed an instruction that this GPU does not have"),
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
+        KernelTrap,
+        "a thread stopped itself, executed an instruction that this GPU does not have, or copied a box (cp.async.bulk.tensor) that begins "
+        "where none may",
+    ),
     "CUDA_ERROR_LAUNCH_FAILED": (KernelTrap, "a thread executed `trap`, or reached outside the shared memory of its block"),
     "CUDA_ERROR_ASSERT": (KernelTrap, "an assertion in the kernel failed"),
     "CUDA_ERROR_LAUNCH_TIMEOUT": (LaunchError, "the kernel ran longer than this system lets a kernel run"),
