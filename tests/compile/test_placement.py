@@ -41,6 +41,6 @@ def test_the_assembler_here_obeys(alignment: int) -> None:
 def test_another_that_does_not_is_refused() -> None:
     usage = {name: KernelUsage(registers=8, shared_bytes=nbytes, local_bytes=0) for name, nbytes in (("both", 16), ("barrier", 8))}
     check_dynamic_shared(module(16), usage)
-    told = r"puts the dynamic shared memory tile of kernel both at byte 16, .* at a multiple of 128: install .* --upgrade nvidia-nvjitlink"
+    told = r"dynamic shared memory tile of kernel both 16 bytes behind a multiple of the 128 .*: install .* --upgrade nvidia-nvjitlink"
     with pytest.raises(CompileError, match=told):
         check_dynamic_shared(module(128), usage)

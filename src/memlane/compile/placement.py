@@ -25,10 +25,10 @@ def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> 
     for name, usage in kernels.items():
         used = _named(module, module.kernels[name]) & dynamic.keys() if name in module.kernels else frozenset()
         for variable in [dynamic[one] for one in used] if len(used) == 1 else ():
-            if usage.shared_bytes % min(variable.alignment, _MOST):
+            if beyond := usage.shared_bytes % min(variable.alignment, _MOST):
                 raise CompileError(
-                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} at byte {usage.shared_bytes}, behind "
-                    f"the static, and it is declared to be at a multiple of {variable.alignment}: install a newer one with: "
+                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {beyond} bytes behind a multiple of the "
+                    f"{variable.alignment} that it is declared to be aligned to: install a newer one with: "
                     "pip install --upgrade nvidia-nvjitlink"
                 )
 
