@@ -27,8 +27,8 @@ def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> 
         for variable in [dynamic[one] for one in used] if len(used) == 1 else ():
             if beyond := usage.shared_bytes % min(variable.alignment, _MOST):
                 raise CompileError(
-                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {beyond} bytes behind a multiple of the "
-                    f"{variable.alignment} that it is declared to be aligned to: install a newer one with: "
+                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {beyond} bytes behind a multiple of "
+                    f"the {variable.alignment} that it is declared to be aligned to: install a newer one with: "
                     "pip install --upgrade nvidia-nvjitlink"
                 )
 
