@@ -115,6 +115,15 @@ def _flags(target: Target, random: np.random.Generator) -> tuple[object, ...]:
     return target.zeros(THREADS), floats(target, 16 * THREADS // 8), target.array(flags), 16
 
 
+def _narrow(kind: str, rows: int) -> Arguments:
+    """`(out, in, rows)`, where rows are as many elements as there are threads."""
+    return lambda target, random: (target.zeros(THREADS, "i4" if kind == "u1" else kind), _integers(target, random, kind, rows), rows)
+
+
+def _integers(target: Target, random: np.random.Generator, kind: str, rows: int) -> object:
+    return target.array(random.integers(0, 200, rows * THREADS).astype(kind))
+
+
 def _counters(*more: object, size: int = THREADS) -> Arguments:
     return lambda target, _: (*(target.zeros(1, "i4") if one is None else one for one in more[:1]), *_rest(target, more[1:], size))
 
@@ -292,6 +301,16 @@ PLANTED = (
         lambda target, _: (target.zeros(33792, "i4"), whole(target, 1 << 20, 33792), 16),
         "local-memory",
     ),
+    Case(
+        "narrow",
+        "inverted_bytes",
+        *FLAT,
+        lambda target, random: (target.zeros(THREADS, "u1"), _integers(target, random, "u1", 1)),
+        "narrow-access",
+        frozen=True,
+    ),
+    Case("narrow", "summed_frames", *FLAT, _narrow("u1", 16), "narrow-access", frozen=True),
+    Case("narrow", "loudest_sample", *FLAT, _narrow("i2", 16), "narrow-access", frozen=True),
 )
 
 CLEAN = (

@@ -42,3 +42,9 @@ def test_lanes_that_walk_through_sectors_of_their_own_are_another_finding() -> N
 def test_what_is_nothing_in_the_life_of_the_warps_is_no_finding() -> None:
     cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
     assert found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=1_000_000), "latency-outliers") == []
+
+
+@pytest.mark.parametrize("op", ["ld.shared.f32", "ld.const.f32"])
+def test_where_there_are_no_levels_nothing_is_far_away(op: str) -> None:
+    cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
+    assert found(trace([accesses(site(0, op), cycles, (4, 2, 40))], lives=5000), "latency-outliers") == []

@@ -34,6 +34,21 @@ def test_a_small_array_is_loaded_ten_times_from_l1() -> None:
     assert found(loads(60, 320, SMALL), "cache-thrashing") == []
 
 
+def test_what_is_certain_of_several_multiprocessors_is_what_l1_serves() -> None:
+    """80 requests by each of four, 640 cycles for every tenth: 10 loads of each sector in all, 2.5 by each if all of them load the whole
+    array. Likely are 1 - 1 / sqrt(25) of the loads, and the quickest nine tenths are those of L1."""
+    cycles = np.where(np.arange(80) % 10 == 0, 640, 60)
+    made = replace(
+        loads(60, 320, SMALL, blocks=4),
+        table=trace([accesses(LOAD, cycles, (4, 1, 80))], arguments=(SMALL, SMALL, "64")).table,
+    )
+    (one,) = found(made, "sectors-reloaded")
+    assert np.isclose(one.cost_cycles, (60 - 23.7) * 320 * 0.9)
+    assert one.cost_low == one.cost_cycles
+    (other,) = found(loads(60, 320, SMALL, blocks=4), "sectors-reloaded")
+    assert np.isclose(other.cost_cycles, (60 - 23.7) * 320 * 0.9)
+
+
 def test_a_large_array_is_loaded_three_times_from_beyond_l1() -> None:
     """By hand: 3 x 4096 requests of 4 sectors, 16384 sectors."""
     (one,) = found(loads(283, 3 * 4096, LARGE), "cache-thrashing")

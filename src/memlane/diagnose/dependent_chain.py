@@ -12,7 +12,7 @@ from memlane.record import Place, Site
 
 MIN_LENGTH = 4.0
 """Accesses that follow each other in the mean warp."""
-MIN_SHARE = 0.1
+MIN_SHARE = 0.02
 """Cost over the lifetimes of the kernel's warps."""
 
 

@@ -173,6 +173,11 @@ class Evidence:
         (width,) = widths
         return self.lanes_per_warp() // width if width < WARP_LANES and width * nbytes % SECTOR_BYTES == 0 else 1
 
+    def row_bytes(self, nbytes: int) -> int | None:
+        """Bytes that the threads of one row of a block access, so many each; None where blocks have one row, or rows of several lengths."""
+        widths = {launch.block[0] for launch in self.launches if int(np.prod(launch.block[1:])) > 1}
+        return nbytes * widths.pop() if len(widths) == 1 else None
+
     def warps_per_block(self) -> float:
         """Of the mean launch."""
         return float(np.mean([-(-int(np.prod(launch.block)) // 32) for launch in self.launches]))

@@ -12,7 +12,8 @@ from memlane.diagnose.evidence import TIMES, WHOLE, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 
 MIN_RATIO = 1.5
-"""Accesses of the busiest over the mean, so that noise of the times alone is no finding."""
+"""Accesses of the busiest over the mean, so that noise of the times alone is no finding. Of multiprocessors also those of the busiest
+block: where blocks do the same, some get one more because the last wave is not full; how they are handed out is not up to the kernel."""
 MIN_SHARE = 0.15
 """Cost over the lifetimes of the kernel's warps."""
 
@@ -79,7 +80,7 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
     warps = np.array([float((lives["sm"] == sm).sum()) for sm in sms.tolist()])
     resident = np.minimum(warps, (evidence.resident_warps() or (np.inf, False))[0])
     excess = float(((lasted.max() - lasted) * resident).sum())
-    if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.life:
+    if min(ratio, _of_busiest_block(rows, lives)) < MIN_RATIO or excess < MIN_SHARE * evidence.life:
         return None
     return _verdict(
         evidence,
@@ -91,6 +92,13 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
         "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
         ratio,
     )
+
+
+def _of_busiest_block(rows: Rows, lives: npt.NDArray[np.void]) -> float:
+    """Its accesses over those of the mean block."""
+    block = rows.launch * (int(rows.block.max()) + 1) + rows.block
+    blocks = len(np.unique(lives[["launch", "block"]]))
+    return float(np.unique_counts(block).counts.max() * blocks / len(block))
 
 
 def _lasted(lives: npt.NDArray[np.void]) -> float:

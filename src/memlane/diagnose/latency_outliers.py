@@ -15,6 +15,9 @@ from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.diagnose.uncoalesced import wasteful
 
+CACHED = ("global", "local", "generic")
+"""Spaces with levels of which the calibration knows the latencies. Who waits for shared memory waits for other warps, and what a probe
+makes a load of constants is an operand without it."""
 MIN_ACCESSES = 64
 TIMES_THE_MEDIAN = 4.0
 """From which on an access is an outlier."""
@@ -31,7 +34,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     rows, chip = evidence.rows, evidence.chip
     if rows is None or chip is None:
         return
-    for place in dict.fromkeys(one.place for one in evidence.own_sites if one.kind == "load"):
+    for place in dict.fromkeys(one.place for one in evidence.own_sites if one.kind == "load" and one.space in CACHED):
         if place in evidence.by_place and wasteful(evidence.by_place[place], evidence):
             continue
         chosen = rows.of(evidence.numbers(place), complete=True)

@@ -17,8 +17,9 @@ MIN_PER_REQUEST, MAX_PER_REQUEST = 0.4, 1.0
 """Excess sectors of the mean request, for each row of a block that the warp consists of."""
 MIN_SHARE = 0.02
 """Excess over all sectors of the kernel."""
-MIN_LANES = 16
-"""Of the mean request: single lanes at the edge of a tile are no rows."""
+MIN_LANES = 24
+"""Of the mean request: single lanes at the edge of a tile are no rows, and where the lanes of a warp take two ways, those of one way may
+reach over more than a sector, wherever it begins."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:

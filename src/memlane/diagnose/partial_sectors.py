@@ -8,25 +8,39 @@ from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.diagnose.uncoalesced import shares_sectors, wasteful
+from memlane.record import SECTOR_BYTES
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     for entry in evidence.by_place.values():
-        if not wasteful(entry, evidence) or not shares_sectors(entry):
+        if not wasteful(entry, evidence) or not shares_sectors(entry, evidence):
             continue
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
         used = ideal / sectors
+        cause, remedy = _cause_and_remedy(evidence.row_bytes(entry.site.nbytes))
         touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
         yield of_sectors(
             entry,
             cost.of_sectors(evidence, entry),
             f"of the sectors that move {100 * used:.0f} % is used: each request touches {touched} where {enough} would do",
-            "its lanes skip over what lies between the elements that they ask for",
-            "Put what is used together side by side (an array for each field instead of an array of structures), or let each thread use "
-            "all of what it skips over.",
+            cause,
+            remedy,
             **{"used share": used},
         )
+
+
+def _cause_and_remedy(row_bytes: int | None) -> tuple[str, str]:
+    if row_bytes is not None and row_bytes < SECTOR_BYTES:
+        return (
+            f"a row of its block has no more than {row_bytes} bytes side by side, and a sector has {SECTOR_BYTES}",
+            "Make the block wider and lower, so that its rows fill sectors.",
+        )
+    return (
+        "its lanes skip over what lies between the elements that they ask for",
+        "Put what is used together side by side (an array for each field instead of an array of structures), or let each thread use all of "
+        "what it skips over.",
+    )
 
 
 RULE = Rule("partial-sectors", "partly used sectors", examine, (COUNTS,))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
 from memlane.diagnose.reuse import reuses
@@ -13,7 +15,7 @@ MIN_TIMES = 4.0
 """Loads of each sector from which on it is worth a word."""
 MIN_FROM_L1 = 0.5
 """Share of the accesses that L1 serves; where it is less, `cache-thrashing` looks."""
-MIN_SHARE = 0.02
+MIN_SHARE = 0.01
 """Cost over the lifetimes of the kernel's warps."""
 
 
@@ -25,8 +27,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     for found in reuses(evidence):
         if found.times < MIN_TIMES or found.from_l1 < MIN_FROM_L1:
             continue
-        again = 1 - 1 / found.times
-        staged = max(0.0, found.mean - chip.latency.shared) * found.requests * again
+        beyond = np.maximum(found.again - chip.latency.shared, 0.0)
+        staged = float(beyond.sum())
         if staged < MIN_SHARE * evidence.life:
             continue
         yield in_cycles(
@@ -34,10 +36,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found.cycles,
             Cost(
                 staged,
-                0.0,
-                found.cycles * again,
-                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.shared:.0f} of shared memory, for the loads beyond the first "
-                "of each sector; registers would save all of it",
+                float(beyond[: found.certain].sum()),
+                found.cycles * (1 - 1 / found.times),
+                f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
+                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them; registers would save all of it",
             ),
             f"each sector of its array is loaded {found.times:.3g} times or more, {100 * found.from_l1:.0f} % of the loads from L1",
             "threads of a multiprocessor load the same data over and over",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memlane.diagnose.cost import between_l1_and_l2
-from memlane.diagnose.evidence import Evidence
+from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.record import SECTOR_BYTES, Place, Site
 
 AT_LEAST_TWICE = 2.0
@@ -35,6 +35,11 @@ class Reuse:
     sectors that one multiprocessor moves."""
     from_l1: float
     """Share of the accesses that are as quick as L1."""
+    again: Numbers
+    """Net cycles of the accesses that load what their multiprocessor has loaded before. They are taken to be the quickest, for the first
+    load of a sector is a slow one; how many they are lies between two bounds, see `_again`."""
+    certain: int
+    """How many of `again` are certain: the first of them."""
     cycles: float
     """Net, of all of them."""
     mean: float
@@ -59,16 +64,33 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         if not whole or not loaded or not chosen.any():
             continue
         cycles = rows.cycles[chosen]
+        times = loaded / whole
+        times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
+        from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
+        certain, likely = _again(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
             sum(one.requests for one in counted),
-            loaded / whole,
-            max(loaded / whole / sms, min(loaded / whole, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0),
+            times,
+            times_per_sm,
             held,
-            float((cycles < between_l1_and_l2(chip)).mean()),
+            from_l1,
+            np.sort(cycles)[: round(len(cycles) * likely)],
+            round(len(cycles) * certain),
             rows.total(chosen),
             float(cycles.mean()),
         )
+
+
+def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
+    """Shares of the accesses that load what their multiprocessor has loaded before: what is certain, and what is likely.
+
+    Certain is what L1 serves, for it has been loaded, and what is left when every multiprocessor has loaded the whole array once. If each
+    loads a part of its own, it is what is left when the launch has loaded it once; likely is the geometric mean of both.
+    """
+    whole, part = max(times_per_sm, 1.0), max(times, 1.0)
+    certain = max(1 - 1 / whole, min(from_l1, 1 - 1 / part))
+    return certain, max(certain, 1 - 1 / math.sqrt(whole * part))
 
 
 def _held_by_busiest(evidence: Evidence) -> float:

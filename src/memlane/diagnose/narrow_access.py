@@ -1,0 +1,82 @@
+"""Narrow access: the lanes lie side by side from a sector's beginning on, but each asks for one byte or two.
+
+A request costs its warp the same wait whether it moves 32 bytes or 128, so a thread that takes two or four neighbours at once (`short2`,
+`uchar4`) waits a half or a quarter as often for the same data. A row that does not begin at a sector is `misaligned-base` first: what is
+wide has to be aligned. A byte that a whole warp asks for fills a sector in the counts as 32 bytes side by side do; it is told by how often
+the array is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlane.diagnose.cost import Cost, unknown
+from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
+from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
+from memlane.record import SECTOR_BYTES, SiteCounts
+
+WIDTH = 4
+"""Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
+MIN_FULL = 0.9
+"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors."""
+MAX_TIMES = 2.0
+"""Loads or stores of each sector of the array in a launch, below which lanes must lie side by side: at one address they would be more."""
+MIN_SHARE = 0.02
+"""Cost over the lifetimes of the kernel's warps, and of counts alone requests over all of the kernel."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    for entry in evidence.by_place.values():
+        if not _side_by_side(entry, evidence):
+            continue
+        site = entry.site
+        fewer = 1 - site.nbytes / WIDTH
+        found = _cost(evidence, entry, fewer)
+        if found.cycles < MIN_SHARE * (evidence.life if found.measured else evidence.requests):
+            continue
+        width = "a byte" if site.nbytes == 1 else f"{site.nbytes} bytes"
+        yield in_cycles(
+            site,
+            found.cycles / fewer,
+            found,
+            f"each lane of {entry.requests:,} requests asks for {width}, so that a request moves {entry.bytes / entry.requests:.3g} bytes "
+            f"of {WIDTH * evidence.lanes_per_warp()}",
+            f"a thread {_does(site.kind)} one element at a time",
+            f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more (`uchar4`, `short2`, `int4`), with so "
+            "much fewer threads or turns.",
+            entry.requests,
+            **{"bytes of a lane": float(site.nbytes), "bytes of a request": entry.bytes / entry.requests},
+        )
+
+
+def _does(kind: str) -> str:
+    return "stores" if kind == "store" else "loads"
+
+
+def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
+    """Whether a place of global memory loads or stores narrow rows that fill the sectors that they touch."""
+    site = entry.site
+    if site.kind not in ("load", "store") or site.space != "global" or not 0 < site.nbytes < WIDTH or not entry.requests:
+        return False
+    sectors, array = entry.sectors or 0, evidence.array_sectors(site)
+    full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * SECTOR_BYTES
+    return full and bool(array) and sectors < MAX_TIMES * (array or 0.0) * max(len(evidence.launches), 1)
+
+
+def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
+    """Of the accesses that would not be made; issue alone where no completion is known."""
+    net = evidence.cycles(entry.site.place)
+    least = entry.requests * fewer
+    if not len(net):
+        return Cost(least, least, None, f"one cycle for each request that would not be made; {unknown(evidence.chip)}", measured=False)
+    cycles = float(net.mean()) * least
+    return Cost(
+        max(cycles, least),
+        least,
+        max(cycles, least),
+        f"the mean of {net.mean():.0f} cycles for the {100 * fewer:.0f} % of the accesses that would not be made",
+    )
+
+
+RULE = Rule("narrow-access", "narrow accesses", examine, (COUNTS, ORIGINS))

@@ -1,0 +1,66 @@
+// Kernels at which `explain` was once wrong, each as small as it may be; `test_kernels.py` says what is right.
+
+// Gathers from a row of 1 KiB: its lanes lie apart, and what L1 serves takes little longer than shared memory would.
+__global__ void gathered_rows(float* out, const float* rows, int turns) {
+    int t = threadIdx.x;
+    for (int k = 0; k < turns; k++) {
+        float sum = 0;
+        for (int m = 0; m < 8; m++) {
+            unsigned place = ((t + m * blockDim.x) * 2654435761u) >> 24;
+            sum += rows[(blockIdx.x * turns + k) * 256 + place];
+        }
+        out[k * blockDim.x + t] = sum;
+    }
+}
+
+// Bytes by half of the lanes on each way: from the first to the last of them is more than a sector, wherever it begins.
+__global__ void interleaved_bytes(unsigned char* yes, unsigned char* no, const int* flags) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, shift = i / 8;
+    if (flags[i]) {
+        yes[i + shift] = 1;
+    } else {
+        no[i + shift] = 1;
+    }
+}
+
+// One of four fields by all lanes of a warp but its last.
+__global__ void all_but_one(float* out, const float* boxes) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i % 32 != 31) out[i] = boxes[4 * i];
+}
+
+// A column, beside what all lanes read of it: that is one sector for all, and the column has one for each.
+__global__ void scaled_column(float* out, const float* in, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = in[i * n] * in[1] + in[2];
+}
+
+// All blocks do the same, but there is room for all but a few of them.
+__global__ void a_few_blocks_more(float* out, const float* in) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = in[i];
+}
+
+// Each step leads to the next, with enough warps to fill the better part of the wait, and not all of it.
+__global__ void crowded_walk(int* out, const int* next, int steps) {
+    int t = threadIdx.x, lane = t % 32, at = t / 32;
+    float busy = t;
+    for (int k = 0; k < steps; k++) {
+        at = next[at * 32 + lane];
+        for (int m = 0; m < 4; m++) busy = __sinf(busy) + at;
+    }
+    out[blockIdx.x * blockDim.x + t] = at + (busy == 0.5f);
+}
+
+// Rows of a block are four floats wide, half a sector.
+__global__ void narrow_rows(float* out, const float* in, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    out[y * n + x] = in[y * n + x];
+}
+
+// A table of bytes that whole warps read at one place.
+__global__ void looked_up(int* out, const unsigned char* table, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+    for (int k = 0; k < n; k++) sum += table[k];
+    out[i] = sum;
+}

@@ -1,0 +1,89 @@
+"""Kernels at which `explain` was once wrong, on the emulator: what is first now, and what is not said any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlane.compile import cuda
+from memlane.diagnose import Findings, explain
+from memlane.launch import LoadedModule, Target
+from memlane.measure import trace
+from memlane.targets import target as named
+
+FILE = Path(__file__).parent / "judged.cu"
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return named("emulator:h200")
+
+
+@pytest.fixture(scope="module")
+def kernels(target: Target) -> LoadedModule:
+    return target.load(cuda(FILE))
+
+
+def said(
+    kernels: LoadedModule, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: object, shared_bytes: int = 0
+) -> Findings:
+    """Of one launch, traced and counted. The line of a finding is told by the text, so nothing here depends on its number."""
+    return explain(trace(kernels[name][grid, block, None, shared_bytes], *arguments, counts=True))
+
+
+def rules(found: Findings) -> list[str]:
+    return [one.rule for one in found]
+
+
+def test_gathered_rows_are_apart_before_they_are_loaded_again(target: Target, kernels: LoadedModule) -> None:
+    """A row is read by all eight warps of its block: most loads come from L1 at 60 cycles, of which shared memory would save a half."""
+    found = said(kernels, "gathered_rows", (4,), (256,), target.zeros((8, 256)), target.zeros((4, 8, 256)), 8)
+    assert found[0].rule == "uncoalesced-global"
+    assert "rows[(blockIdx.x" in found[0].source
+
+
+def test_half_of_the_lanes_are_no_row(target: Target, kernels: LoadedModule) -> None:
+    flags = target.array((np.arange(2048) * 2654435761 >> 7 & 1).astype(np.int32))
+    found = said(kernels, "interleaved_bytes", (8,), (256,), *(target.zeros(2304, "u1") for _ in range(2)), flags)
+    assert "misaligned-base" not in rules(found)
+
+
+def test_a_missing_lane_does_not_make_them_lie_apart(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "all_but_one", (8,), (256,), target.zeros(2048), target.zeros((2048, 4)))
+    assert rules(found) == ["partial-sectors"]
+
+
+def test_what_all_lanes_read_does_not_make_a_column_share_sectors(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "scaled_column", (8,), (256,), target.zeros(2048), target.zeros((2048, 16)), 16)
+    assert [one.rule for one in found if one.unit == "sectors"] == ["uncoalesced-global"]
+
+
+def test_equal_blocks_in_a_last_wave_are_no_imbalance(target: Target, kernels: LoadedModule) -> None:
+    """A multiprocessor holds one block of so much shared memory: 28 of 132 get a second one, 2 / 1.21 times the mean."""
+    blocks = 160
+    found = said(kernels, "a_few_blocks_more", (blocks,), (32,), target.zeros(32 * blocks), target.zeros(32 * blocks), shared_bytes=200_000)
+    assert "imbalance" not in rules(found)
+
+
+def test_a_chain_among_many_warps_costs_what_they_do_not_fill(target: Target, kernels: LoadedModule) -> None:
+    order = np.random.default_rng(2).permutation(2048).astype(np.int32)
+    follow = np.empty(2048, np.int32)
+    follow[order] = np.roll(order, -1)
+    found = said(kernels, "crowded_walk", (2,), (1024,), target.zeros(2048, "i4"), target.array(np.repeat(follow, 32)), 8)
+    chain = next(one for one in found if one.rule == "dependent-chain")
+    assert "next[at * 32 + lane]" in chain.source
+    assert 0.02 <= (chain.cost_share or 0) < 0.1
+
+
+def test_rows_of_a_narrow_block_are_to_be_made_wider(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "narrow_rows", (16, 16), (4, 4), target.zeros((64, 64)), target.zeros((64, 64)), 64)
+    assert rules(found) == ["partial-sectors"] * 2
+    assert found[0].cause == "a row of its block has no more than 16 bytes side by side, and a sector has 32"
+    assert found[0].remedy == "Make the block wider and lower, so that its rows fill sectors."
+
+
+def test_a_byte_for_all_lanes_is_not_narrow(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "looked_up", (8,), (256,), target.zeros(2048, "i4"), target.zeros(64, "u1"), 64)
+    assert "narrow-access" not in rules(found)

@@ -1,0 +1,51 @@
+"""The rule for lanes side by side that ask for a byte or two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memlane.record import Trace
+from tests.diagnose.made import accesses, counted, found, site, trace
+
+
+def rows_of(op: str, nbytes: int, cycles: int = 700, array: str = "u1[6400]", **per_request: float) -> Trace:
+    """200 requests of one warp; an array of 6,400 bytes is what they load when each byte is loaded once."""
+    load = site(0, op, nbytes=nbytes)
+    counts: dict[str, Any] = {"sectors": nbytes, "ideal_sectors": nbytes, **per_request}
+    return trace(
+        [accesses(load, cycles, (1, 1, 200))],
+        [counted(load, 200, **counts)],
+        arguments=("f4[1024]", array, "64"),
+        lives=400 * cycles,
+    )
+
+
+@pytest.mark.parametrize(("op", "nbytes", "array", "saved"), [("ld.global.u8", 1, "u1[6400]", 0.75), ("ld.global.s16", 2, "i2[6400]", 0.5)])
+def test_bytes_one_at_a_time_wait_four_times_as_often(op: str, nbytes: int, array: str, saved: float) -> None:
+    (one,) = found(rows_of(op, nbytes, array=array), "narrow-access")
+    assert one.cost_cycles == pytest.approx(200 * 700 * saved)
+    assert one.cost_low == 200 * saved
+    assert f"a request moves {32 * nbytes} bytes of 128" in one.what
+    assert f"read {4 // nbytes} neighbours at once" in one.remedy
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(rows_of("ld.global.f32", 4, array="f4[6400]"), id="words"),
+        pytest.param(rows_of("ld.global.u8", 1, sectors=2), id="misaligned"),
+        pytest.param(rows_of("ld.global.u8", 1, array="u1[64]"), id="one byte for all lanes, of a small table"),
+        pytest.param(rows_of("ld.global.u8", 1, lanes=16), id="half of the lanes"),
+        pytest.param(rows_of("ld.shared.u8", 1), id="shared memory"),
+    ],
+)
+def test_what_is_not_narrow(made: Trace) -> None:
+    assert found(made, "narrow-access") == []
+
+
+def test_stores_cost_their_issue_at_least() -> None:
+    (one,) = found(rows_of("st.global.u8", 1), "narrow-access")
+    assert (one.cost_cycles, one.cost_measured) == (150, False)
+    assert "store to 4 neighbours at once" in one.remedy
