@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from memlane.compile import assemble
@@ -9,6 +10,7 @@ from memlane.compile.cubin import KernelUsage
 from memlane.compile.placement import check_dynamic_shared
 from memlane.errors import CompileError
 from memlane.ptx import Module, parse
+from tests.emulate.running import emulator
 
 
 def module(alignment: int) -> Module:
@@ -36,6 +38,17 @@ def test_the_assembler_here_obeys(alignment: int) -> None:
     kernels = assemble(module(alignment)).kernels
     assert kernels["both"].shared_bytes == alignment
     assert kernels["barrier"].shared_bytes == 8
+
+
+@pytest.mark.parametrize("alignment", [4, 16, 128, 1024])
+def test_the_emulator_puts_it_there_too(alignment: int) -> None:
+    target, cubin = emulator(), assemble(module(alignment)).kernels
+    kernels = target.load(module(alignment))
+    out = target.zeros(2, np.uint32)
+    kernels["both"][1, 1, target.default_stream, 64](out)
+    assert out.numpy().tolist() == [cubin["both"].shared_bytes, 0]
+    for name, usage in cubin.items():
+        assert target.max_shared_bytes(kernels[name]) == target.chip.launch_limits.max_shared_bytes - usage.shared_bytes
 
 
 def test_another_that_does_not_is_refused() -> None:

@@ -74,11 +74,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
     params = _lay_out("param", function.params, offsets)
     outer = [variable for name, variable in module.variables.items() if name in used]
     shared = [variable for variable in (*outer, *body.variables) if variable.space == "shared"]
-    static = _lay_out("shared", [variable for variable in shared if not _is_dynamic(variable)], offsets)
-    dynamic = [variable for variable in shared if _is_dynamic(variable)]
-    if dynamic:
-        static = _align(static, max(DYNAMIC_ALIGNMENT, min(variable.alignment for variable in dynamic)))
-        offsets.update({variable.name: ("shared", static) for variable in dynamic})
+    static = _lay_out_shared(shared, offsets)
     local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
     if WORKSPACE in used:
@@ -101,12 +97,12 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
 
 @once
 def static_shared_bytes(module: Module, function: Function) -> int:
-    """Static shared memory of a kernel, without the padding before a dynamic part: a bound that needs no compilation."""
+    """Static shared memory of a kernel, with the padding before a dynamic part: what `place_variables` finds, without a compilation."""
     functions = (function, *called_functions(module, function))
     names = _symbols(one for called in functions if called.body is not None for one in called.body.instructions())
     own = [variable for called in functions for variable in _declared(called) if variable.space == "shared"]
     outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]
-    return _lay_out("shared", [variable for variable in (*outer, *own) if not _is_dynamic(variable)], {})
+    return _lay_out_shared([*outer, *own], {})
 
 
 def _declared(function: Function) -> list[Variable]:
@@ -137,6 +133,17 @@ def _lay_out(space: str, variables: Iterable[Variable], offsets: dict[str, tuple
         offsets[variable.name] = (space, start)
         end = start + variable.nbytes
     return end
+
+
+def _lay_out_shared(variables: Iterable[Variable], offsets: dict[str, tuple[str, int]]) -> int:
+    """Where shared memory of the kernel's own ends: the static variables, and the padding before the dynamic ones if there are any."""
+    shared = list(variables)
+    static = _lay_out("shared", [variable for variable in shared if not _is_dynamic(variable)], offsets)
+    dynamic = [variable for variable in shared if _is_dynamic(variable)]
+    if dynamic:
+        static = _align(static, max(DYNAMIC_ALIGNMENT, min(variable.alignment for variable in dynamic)))
+        offsets.update({variable.name: ("shared", static) for variable in dynamic})
+    return static
 
 
 def _symbols(instructions: Iterable[Instruction]) -> set[str]:
