@@ -257,7 +257,7 @@ def test_what_was_left_out_of_a_program_is_told(memlane: Command, written: Write
 
 def test_kernel_name_that_does_not_exist(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, "--kernel", "naif", "--grid", 1, "--block", 32)
-    refused(answer, "no kernel 'naif'", "it has: naive(float*, float const*, int), tiled(", "padded(")
+    refused(answer, "no kernel 'naif'", "it has: naive(float*, float const*, int), tiled(", "padded(", code=2)
 
 
 @pytest.mark.parametrize("option", ["--grid", "--block"])
@@ -268,20 +268,25 @@ def test_launch_without_its_shape(memlane: Command, written: Write, option: str)
 
 def test_wrong_argument_count(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]")
-    refused(answer, "kernel fill takes 2 arguments (u64, u32), 1 given")
+    refused(answer, "kernel fill takes 2 arguments (u64, u32), 1 given", code=2)
 
 
 def test_wrong_argument_type(memlane: Command, written: Write) -> None:
     path = written("fill.ptx", FILL)
-    refused(memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "u4[32]"), "argument 2 of fill is an array", "u32, a number")
     refused(
-        memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "1.5:f4"), "argument 2 of fill is the float 1.5", "pass an integer"
+        memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "u4[32]"), "argument 2 of fill is an array", "u32, a number", code=2
+    )
+    refused(
+        memlane("trace", path, *ONE_WARP, "--arg", "u4[32]", "--arg", "1.5:f4"),
+        "argument 2 of fill is the float 1.5",
+        "pass an integer",
+        code=2,
     )
 
 
 def test_wrong_argument_size(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u8")
-    refused(answer, "argument 2 of fill is uint64, 8 bytes, but the parameter is u32, 4 bytes")
+    refused(answer, "argument 2 of fill is uint64, 8 bytes, but the parameter is u32, 4 bytes", code=2)
 
 
 def test_argument_that_says_nothing(memlane: Command, written: Write) -> None:
@@ -292,14 +297,14 @@ def test_argument_that_says_nothing(memlane: Command, written: Write) -> None:
 
 def test_block_larger_than_the_chip_allows(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "64,32", *ARGUMENTS)
-    refused(answer, "a block of 64x32x1 has 2048 threads; h200 allows at most 1024")
+    refused(answer, "a block of 64x32x1 has 2048 threads; h200 allows at most 1024", code=2)
     answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "1,1,128", *ARGUMENTS)
-    refused(answer, "block.z is 128; h200 allows at most 64")
+    refused(answer, "block.z is 128; h200 allows at most 64", code=2)
 
 
 def test_more_shared_memory_than_the_chip_has(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "--shared", 1 << 20)
-    refused(answer, "asks for 1048576 bytes of dynamic shared memory; h200 has room for 232448")
+    refused(answer, "asks for 1048576 bytes of dynamic shared memory; h200 has room for 232448", code=2)
 
 
 # -- what goes wrong while it runs -----------------------------------------------------------------------------------------------
@@ -381,7 +386,7 @@ def test_script_that_launches_nothing(memlane: Command, written: Write, command:
 @pytest.mark.parametrize("command", ["trace", "count"])
 def test_launch_number_that_does_not_exist(memlane: Command, command: str) -> None:
     answer = memlane(command, EXAMPLES / "matmul.py", "--launch", 7, "--", 16)
-    refused(answer, "made 1 launches, numbered from 0; there is no launch 7")
+    refused(answer, "made one launch, number 0; there is no launch 7")
 
 
 def test_script_that_fails(memlane: Command, written: Write) -> None:
@@ -449,7 +454,8 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
 )
 def test_unknown_value_names_the_choices(memlane: Command, option: str, value: str, choices: str) -> None:
     answer = memlane("trace", CUDA, *NAIVE, *ARGUMENTS, option, value)
-    refused(answer, choices, quoted=option in ("--arch", "--std"))
+    compiled = option in ("--arch", "--std")
+    refused(answer, choices, quoted=compiled, code=1 if compiled else 2)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +516,7 @@ def test_foreign_record_file(memlane: Command, command: str) -> None:
     refused(memlane(command, "notes.parquet", *options), "notes.parquet is no Parquet file, so no memlane record")
     pq.write_table(pa.table({"x": [1]}), "other.parquet")
     refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but no memlane record")
-    refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file")
+    refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file", code=2)
 
 
 @pytest.mark.parametrize("command", ["explain", "export"])
@@ -523,9 +529,9 @@ def test_record_file_of_another_version(memlane: Command, record: Path, command:
 
 def test_output_file_that_exists(memlane: Command, record: Path) -> None:
     before = record.read_bytes()
-    refused(memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", record), "exists; give --force")
+    refused(memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", record), "exists; give --force", code=2)
     Path("made.csv").write_text("mine")
-    refused(memlane("export", record, "--to", "csv"), "made.csv exists; give --force")
+    refused(memlane("export", record, "--to", "csv"), "made.csv exists; give --force", code=2)
     assert record.read_bytes() == before
     assert Path("made.csv").read_text() == "mine"
 
@@ -547,19 +553,19 @@ def test_input_that_is_missing_is_told_before_an_output_that_exists(memlane: Com
     Path("nowhere.parquet").write_text("old")
     Path("gone.csv").write_text("old")
     refused(memlane("trace", "nowhere.ptx"), "no file nowhere.ptx", code=2)
-    refused(memlane("export", "gone.parquet", "--to", "csv"), "gone.parquet: there is no such file")
+    refused(memlane("export", "gone.parquet", "--to", "csv"), "gone.parquet: there is no such file", code=2)
 
 
 def test_output_file_that_exists_is_found_before_anything_runs(memlane: Command, written: Write) -> None:
     written("slow.parquet", "old")
     answer = memlane("trace", written("slow.py", "print('ran')\n"))
-    refused(answer, "slow.parquet exists; give --force")
+    refused(answer, "slow.parquet exists; give --force", code=2)
     assert answer.out == ""
 
 
 def test_output_directory_that_does_not_exist(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", "nowhere/out.parquet")
-    refused(answer, "nowhere/out.parquet cannot be written: there is no directory nowhere")
+    refused(answer, "nowhere/out.parquet cannot be written: there is no directory nowhere", code=2)
 
 
 @pytest.mark.parametrize("command", ["trace", "export"])

@@ -41,7 +41,7 @@ def test_one_kernel_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [
         (["--columns", "0"], "--columns 0: it must be at least 1"),
-        (["--launch", "3"], "made 1 launches, numbered from 0; there is no launch 3"),
+        (["--launch", "3"], "made one launch, number 0; there is no launch 3"),
         (["--array", "rows"], "no shared array 'rows' in tiled(float*, float const*, int); it has: tiled(float*, float const*, int)::tile"),
     ],
 )

@@ -83,7 +83,7 @@ def test_export_writes_every_access_as_a_line(memlane: Command, record: str) -> 
 
 def test_export_goes_where_it_is_told_and_replaces_only_with_force(memlane: Command, record: str) -> None:
     assert memlane("export", record, "--to", "csv", "-o", "rows.csv").lines == ["Wrote rows.csv"]
-    assert memlane("export", record, "--to", "csv", "-o", "rows.csv").code == 1
+    assert memlane("export", record, "--to", "csv", "-o", "rows.csv").code == 2
     assert memlane("export", record, "--to", "csv", "-o", "rows.csv", "--force").code == 0
 
 

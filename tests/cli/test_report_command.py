@@ -24,7 +24,7 @@ def test_an_older_page_is_replaced_only_when_asked(memlane: Command) -> None:
     transpose().save("a.parquet")
     assert memlane("report", "a.parquet", "-o", "b.html").code == 0
     refused = memlane("report", "a.parquet", "-o", "b.html")
-    assert (refused.code, refused.err) == (1, "memlane: b.html exists; give --force (force=True in Python) to replace it\n")
+    assert (refused.code, refused.err) == (2, "memlane: b.html exists; give --force (force=True in Python) to replace it\n")
     assert memlane("report", "a.parquet", "-o", "b.html", "--force").code == 0
 
 

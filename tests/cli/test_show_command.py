@@ -36,7 +36,7 @@ def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
     assert answer.lines[-2:] == ["Other accesses of this line, with --op: ld.global.f32", "Wrote naive.svg"]
     assert ElementTree.parse("naive.svg").getroot().get("aria-label", "").startswith("32 lanes x 4 B touch 32 sectors where 4 would do.")
     again = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
-    assert (again.code, again.err) == (1, "memlane: naive.svg exists; give --force (force=True in Python) to replace it\n")
+    assert (again.code, again.err) == (2, "memlane: naive.svg exists; give --force (force=True in Python) to replace it\n")
 
 
 def test_a_line_is_drawn_from_a_record_and_by_the_rules_of_another_chip(memlane: Command, recorded: Path) -> None:

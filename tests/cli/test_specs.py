@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from memlane.cli.arguments import ArgumentSpec, StructureSpec
 from memlane.cli.specs import parse_argument, parse_extent
 from memlane.errors import CommandError
+from memlane.launch import DeviceArray, Target
+from memlane.launch.tensor_map import TensorMap
+from memlane.launch.texture import Sampling, Surface, Texture
+from memlane.targets import target
+
+
+def host_of(text: str) -> Any:
+    spec = parse_argument(text)
+    assert isinstance(spec, ArgumentSpec)
+    return spec.host
 
 
 def test_array_is_zeros_unless_told_otherwise() -> None:
-    host = parse_argument("out:f4[4,3]").host
+    host = host_of("out:f4[4,3]")
     assert host.dtype == np.float32
     assert np.array_equal(host, np.zeros((4, 3)))
 
 
 def test_arange_counts_in_row_major_order() -> None:
-    assert np.array_equal(parse_argument("i8[2,3]=arange").host, np.arange(6).reshape(2, 3))
+    assert np.array_equal(host_of("i8[2,3]=arange"), np.arange(6).reshape(2, 3))
 
 
 def test_random_is_reproducible_by_its_seed() -> None:
-    first, again, other = (parse_argument(f"x:f4[100]=random:{seed}").host for seed in (7, 7, 8))
+    first, again, other = (host_of(f"x:f4[100]=random:{seed}") for seed in (7, 7, 8))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     assert 0 <= first.min() < first.max() < 1
 
 
 def test_random_integers_fit_the_type() -> None:
-    host = parse_argument("i1[1000]=random:1").host
+    host = host_of("i1[1000]=random:1")
     assert host.dtype == np.int8
     assert 0 <= host.min() < host.max() <= 127
 
@@ -37,16 +50,16 @@ def test_random_integers_fit_the_type() -> None:
 def test_file_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "values.npy"
     np.save(path, np.arange(5, dtype=np.int32))
-    assert np.array_equal(parse_argument(f"x:i4[5]={path}").host, np.arange(5))
-    assert np.array_equal(parse_argument(f"x:i4[]={path}").host, np.arange(5))
+    assert np.array_equal(host_of(f"x:i4[5]={path}"), np.arange(5))
+    assert np.array_equal(host_of(f"x:i4[]={path}"), np.arange(5))
 
 
 def test_number_keeps_its_type() -> None:
-    value = parse_argument("1024:i4").host
+    value = host_of("1024:i4")
     assert isinstance(value, np.int32)
     assert value == 1024
-    assert parse_argument("-0.5:f8").host == -0.5
-    assert parse_argument("0x10:u8").host == 16
+    assert host_of("-0.5:f8") == -0.5
+    assert host_of("0x10:u8") == 16
 
 
 @pytest.mark.parametrize(
@@ -77,3 +90,84 @@ def test_extents() -> None:
         parse_extent("--grid", "a,2")
     with pytest.raises(CommandError, match="--block is missing"):
         parse_extent("--block", "")
+
+
+# -- structures, textures and tensor maps ------------------------------------------------------------------------------------------
+
+
+class Sample(ctypes.Structure):
+    """What C makes of `{ char tag; double weight; float* x; short n; }`."""
+
+    _fields_ = (("tag", ctypes.c_int8), ("weight", ctypes.c_double), ("x", ctypes.c_void_p), ("n", ctypes.c_int16))
+
+
+class Outer(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_int32), ("inner", Sample), ("last", ctypes.c_uint8))
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Target:
+    return target("emulator:h200")
+
+
+def test_members_lie_where_c_puts_them(emulator: Target) -> None:
+    spec = parse_argument("{-3:i1, 2.5:f8, x:f4[8]=arange, 7:i2}")
+    assert isinstance(spec, StructureSpec)
+    assert (spec.nbytes, spec.alignment) == (ctypes.sizeof(Sample), ctypes.alignment(Sample))
+    made = spec.on(emulator)
+    read = Sample.from_buffer_copy(made)
+    array = made.members[2]
+    assert isinstance(array, DeviceArray)
+    assert (read.tag, read.weight, read.x, read.n) == (-3, 2.5, array.address, 7)
+    assert np.array_equal(array.numpy(), np.arange(8))
+
+
+def test_structures_in_structures(emulator: Target) -> None:
+    spec = parse_argument("p:{1:i4, {2:i1, 0.5:f8, 0:u8, 3:i2}, 255:u1}")
+    assert isinstance(spec, StructureSpec)
+    assert spec.offsets == (Outer.first.offset, Outer.inner.offset, Outer.last.offset)
+    read = Outer.from_buffer_copy(spec.on(emulator))
+    assert (read.first, read.inner.tag, read.inner.weight, read.inner.n, read.last) == (1, 2, 0.5, 3, 255)
+
+
+def test_alignment_that_a_type_says_itself() -> None:
+    vector = parse_argument("{1:i4, {1:f4, 2:f4, 3:f4, 4:f4}@16}")
+    assert isinstance(vector, StructureSpec)
+    assert (vector.offsets, vector.nbytes, vector.alignment) == ((0, 16), 32, 16)
+
+
+def test_textures_have_the_options_of_the_target(emulator: Target) -> None:
+    made = parse_argument("texture(f4[4,8]=arange, filter=linear, address=wrap, normalized)").on(emulator)
+    assert isinstance(made, Texture)
+    assert (str(made.texels), made.sampling) == ("2d image of f4, 8 x 4", Sampling("linear", ("wrap", "wrap", "clamp"), True))
+    surface = parse_argument("s:surface(u1[4,8,4]=random:1, channels=4)").on(emulator)
+    assert isinstance(surface, Surface)
+    assert str(surface.texels) == "2d image of u1 x 4, 8 x 4"
+    tiles = parse_argument("tensor_map(f4[64,64], box=16x8, swizzle=32B)").on(emulator)
+    assert isinstance(tiles, TensorMap)
+    assert tiles.tiling.box == (8, 16)  # innermost first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", r"--arg {}: a structure is its members with commas between them, for example '{f4\[1024\]=arange, 1024:i4}'"),
+        ("{1:i4,}", "a structure is its members with commas between them"),
+        ("{1:i4, 5}", r"--arg 5: write .* or a structure as '{f4\[1024\], 1024:i4}'"),
+        ("{1:i4}@3", "a structure is aligned to a power of two up to 128 bytes, not to 3"),
+        ("texture(5:i4)", r"a texture is made of an array, for example 'texture\(f4\[64,64\]=random:7, filter=linear\)'"),
+        ("texture(f4[8], filtr=linear)", "a texture has no 'filtr'; it has channels, filter, address, normalized"),
+        ("texture(f4[8], normalized=maybe)", "normalized is true or false, not 'maybe'"),
+        ("surface(f4[8], channels=many)", "channels is a number, not 'many'"),
+        ("tensor_map(f4[8,8])", "a tensor map needs the box that is copied, as in 'tensor_map"),
+        ("tensor_map(f4[8,8], box=8by8)", "a box is written as 64x32, not '8by8'"),
+    ],
+)
+def test_wrong_structure_or_image_is_told_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        parse_argument(text)
+
+
+def test_image_that_the_target_refuses_is_an_error_of_the_command_line(emulator: Target) -> None:
+    with pytest.raises(CommandError, match=r"--arg texture\(f8\[8\]\): a texture cannot hold float64"):
+        parse_argument("texture(f8[8])").on(emulator)

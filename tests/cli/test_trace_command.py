@@ -204,7 +204,7 @@ def test_result_stays_where_the_command_was_given(memlane: Command, script: Path
 def test_result_is_replaced_only_with_force(memlane: Command, script: Path) -> None:
     assert memlane("trace", script, "-o", "out.parquet").lines[-2] == "Wrote out.parquet"
     first = Path("out.parquet").read_bytes()
-    assert memlane("trace", script, "-o", "out.parquet", "--launch", 0).code == 1
+    assert memlane("trace", script, "-o", "out.parquet", "--launch", 0).code == 2
     assert Path("out.parquet").read_bytes() == first
     assert memlane("trace", script, "-o", "out.parquet", "--launch", 0, "--force").code == 0
     assert load("out.parquet").table.num_rows == 1

@@ -57,7 +57,7 @@ def test_windows_of_all_kinds(memlane: Command) -> None:
 )
 def test_windows_that_make_no_sense_are_refused_before_anything_runs(memlane: Command, options: tuple[str, ...], message: str) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, *options)
-    assert (answer.code, answer.err, answer.out) == (1, message, "")
+    assert (answer.code, answer.err, answer.out) == (2, message, "")
 
 
 def test_stores_are_timed_until_others_see_them(memlane: Command) -> None:
@@ -73,7 +73,7 @@ def test_stores_are_timed_until_others_see_them(memlane: Command) -> None:
 
 def test_stores_that_nobody_can_wait_for_are_refused(memlane: Command) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--stores", "device", "--scheme", "simple")
-    assert answer.code == 1
+    assert answer.code == 2
     assert "the scheme simple does not wait for anything, so it cannot time stores until device; choose among dependent" in answer.err
 
 

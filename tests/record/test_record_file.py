@@ -130,6 +130,25 @@ def test_a_flipped_bit_in_the_rows_is_noticed(saved: Path) -> None:
         load(saved)
 
 
+def test_a_flipped_byte_anywhere_is_one_sentence_with_a_remedy(saved: Path) -> None:
+    """Where it is not noticed, nothing that is read depends on it."""
+    data, before, refused = saved.read_bytes(), transpose(), 0
+    for place in range(4, len(data) - 4, len(data) // 60):
+        saved.write_bytes(data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :])
+        try:
+            after = load(saved)
+        except RecordError as error:
+            refused += 1
+            text = str(error)
+            assert text.startswith(str(saved)), text
+            assert "\n" not in text, text
+            assert text.endswith(("; record it again, or take another copy of it", "`memlane trace` writes records")), text
+        else:
+            assert after.table.equals(before.table)
+            assert (after.sites, after.launches, after.sources) == (before.sites, before.launches, before.sources)
+    assert refused > 30
+
+
 def rewrite(path: Path, **metadata: str | None) -> None:
     """The same rows with other metadata."""
     kept = {key.decode(): value.decode() for key, value in pq.read_metadata(path).metadata.items() if key.startswith(b"memlane")}
@@ -282,9 +301,9 @@ def test_rows_that_name_an_unknown_site(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("line", pa.scalar(7, pa.uint32()), "row 3 has line 7, but its site 1 has 4; record again"),
-        ("op", pa.scalar("ld.param.u64"), "row 3 has op ld.param.u64, but its site 1 has st.global.f32; record again"),
-        ("completeness", pa.scalar("complete"), "row 3 has completeness complete, but its site 1 has issue-only; record again"),
+        ("line", pa.scalar(7, pa.uint32()), "row 3 has line 7, but its site 1 has 4; record it again"),
+        ("op", pa.scalar("ld.param.u64"), "row 3 has op ld.param.u64, but its site 1 has st.global.f32; record it again"),
+        ("completeness", pa.scalar("complete"), "row 3 has completeness complete, but its site 1 has issue-only; record it again"),
     ],
 )
 def test_rows_that_disagree_with_their_site(tmp_path: Path, name: str, value: pa.Scalar, message: str) -> None:

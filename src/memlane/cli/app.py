@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-from memlane.cli import INTERRUPTED
+from memlane.cli import INTERRUPTED, stream
+from memlane.cli.help import HelpfulCommand, examples
 from memlane.errors import CommandError, MemlaneError
 
 COMMANDS = {
@@ -33,34 +36,59 @@ GROUPS = {
     "lab": ("Experiments on this machine, each one command.", ("latency", "reduction", "shift", "volume")),
 }
 """By module: its help, and the functions that are its commands."""
+EPILOG = """\
+Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line asks for what cannot be;
+130, interrupted. `memlane COMMAND --help` has examples."""
+_COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+"""Where shells leave the line that is to be completed."""
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
     """The command line with all commands, of which only that which `arguments` ask for is loaded. It is the first word: options in front of
     it end the program."""
-    asked = next((word for word in arguments if not word.startswith("-")), None)
+    line = " ".join(os.environ.get(name, "") for name in _COMPLETED).split()[1:] if "_MEMLANE_COMPLETE" in os.environ else arguments
+    asked = next((word for word in line if not word.startswith("-")), None)
     app = typer.Typer(
         name="memlane",
         help="See, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.",
+        epilog=EPILOG,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     app.callback()(_root)
     for name, said in COMMANDS.items():
-        app.command(name, help=None if name == asked else said)(_loaded(name, name) if name == asked else _not_loaded)
+        command = _loaded(name, name) if name == asked else _not_loaded
+        app.command(name, help=None if name == asked else said, short_help=said, cls=HelpfulCommand, epilog=examples(name))(command)
     for name, (said, functions) in GROUPS.items():
         group = typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
         for function in functions if name == asked else ():
-            group.command(function)(_loaded(name, function))
+            command = _loaded(name, function)
+            said = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
+            group.command(function, short_help=said, cls=HelpfulCommand, epilog=examples(f"{name} {function}"))(command)
         group.callback()(_group)
-        app.add_typer(group, name=name, help=said)
+        app.add_typer(group, name=name, help=said, short_help=said)
     return app
 
 
 def run(application: typer.Typer, arguments: Sequence[str]) -> int:
     """What `memlane.cli.main` says."""
+    stream.replace_what_has_no_code()
+    try:
+        code = _run(application, arguments)
+        stream.flush()
+    except OSError as error:
+        said = stream.refusal(error)
+        if said is None:
+            raise
+        with suppress(OSError):
+            stream.flush()
+        print(f"memlane: {said}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
     try:
         # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
         application(args=list(arguments), prog_name="memlane")
@@ -68,7 +96,10 @@ def run(application: typer.Typer, arguments: Sequence[str]) -> int:
         print(f"memlane: {error}", file=sys.stderr)
         return error.exit_code
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
+        code = stop.code if isinstance(stop.code, int) else 0
+        if code == INTERRUPTED:  # Typer met Ctrl-C outside a command, and says nothing.
+            print("memlane: interrupted", file=sys.stderr)
+        return code
     except KeyboardInterrupt:  # Before a command began, or while its error was printed.
         print("memlane: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -8,15 +8,15 @@ from itertools import product
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from memlane.chip import AccessKind, load
 from memlane.cli import options as o
+from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 from memlane.layout import Layout, Spec, Wavefronts, count, count_drawn, pattern, read_spec, split_names
-from memlane.report import document_head, to_json
+from memlane.report import document_head
 
 _Cell = tuple[Spec, Wavefronts]
 
@@ -25,23 +25,27 @@ def banks(
     patterns: Annotated[
         str,
         typer.Option(
+            metavar="NAMES",
             help="Patterns with commas between them: contiguous (row), stride (column), strideN, diagonal, antidiagonal, xordiagonal, "
-            "blockRxC, anyblockRxC, random, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'."
+            "blockRxC, anyblockRxC, random, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'.",
         ),
     ] = "contiguous,stride,diagonal,antidiagonal,xordiagonal,block8x4,random",
     layouts: Annotated[
         str,
         typer.Option(
+            metavar="NAMES",
             help="Layouts with commas between them: row-major, column-major, pad(1), strided(33, 1), skewed(1), tiled(8, 4), morton, "
-            "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) has the seed 7."
+            "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) has the seed 7.",
         ),
     ] = "row-major,pad(1),xor,ras,rap",
-    width: Annotated[str, typer.Option(help="Bytes that a lane asks for; several with commas between them.")] = "4",
+    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes that a lane asks for; several with commas between them.")] = "4",
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    chip: Annotated[str, typer.Option(help="Chips whose rules count, with commas between them.")] = "h200",
+    chip: Annotated[str, typer.Option(metavar="NAMES", help="Chips whose rules count, with commas between them.")] = "h200",
     access: o.AccessKinds = "load",
-    draws: Annotated[int, typer.Option(min=1, max=100_000, help="Random layouts that the mean of `ras` and `rap` is taken over.")] = 1000,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Random layouts that the mean of `ras` and `rap` is taken over.")
+    ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile."""
@@ -53,14 +57,12 @@ def banks(
         found.append(((name, nbytes, kind), cells))
     if as_json:
         entries = [_entry(spec, cell) for _, cells in found for row in cells for spec, cell in row]
-        typer.echo(to_json({**document_head("banks"), "rows": rows, "columns": columns, "entries": entries}))
+        show_json({**document_head("banks"), "rows": rows, "columns": columns, "entries": entries})
         return
-    console = Console()
     for (name, nbytes, kind), cells in found:
-        console.print(Text(f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}", style="bold"))
-        console.print(_table(words, specs, cells))
-        console.print()
-    console.print(Text(_NOTE, style="dim"))
+        head = f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}"
+        show(Text(head, style="bold"), _table(words, specs, cells), Text())
+    show(Text(_NOTE, style="dim"))
 
 
 _NOTE = (

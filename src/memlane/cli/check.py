@@ -6,15 +6,15 @@ import os
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
-from memlane.cli.programs import Program
+from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
-from memlane.errors import CommandError, LaunchError
+from memlane.cli.terminal import show, show_json
+from memlane.errors import LaunchError
 from memlane.measure import Checker
-from memlane.report import render_reports, reports_document, to_json
+from memlane.report import render_reports, reports_document
 from memlane.targets import ENVIRONMENT
 
 
@@ -22,13 +22,26 @@ from memlane.targets import ENVIRONMENT
 def check(
     program: Program,
     launch: o.LaunchNumber = None,
-    target: Annotated[str, typer.Option("--target", "-t", help="The emulator to run on, for example `emulator:a100`.")] = "",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="NAME",
+            autocompletion=o.TARGETS,
+            help="The emulator to run on, for example emulator:a100.",
+            rich_help_panel=o.RUN,
+        ),
+    ] = "",
     deterministic: o.Deterministic = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop at the first finding.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop at the first finding.", rich_help_panel=o.RUN)] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Shuffle the order in which the warps of a block take their turns.")
+        int | None,
+        typer.Option(
+            "--seed", metavar="N", help="Shuffle the order in which the warps of a block take their turns.", rich_help_panel=o.RUN
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: o.Json = False,
 ) -> None:
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
     checker = Checker(only_launch=launch, stop=stop, seed=seed)
@@ -39,10 +52,7 @@ def check(
         if checker.reports:
             _print(checker, as_json)
         raise
-    if not checker.seen:
-        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to check", exit_code=1)
-    if not checker.checked:
-        raise CommandError(f"{program.path} made {checker.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    check_launched(program, checker.seen, bool(checker.checked), launch, "check")
     _print(checker, as_json)
     if checker.reports:
         raise typer.Exit(1)
@@ -57,6 +67,6 @@ def _emulator() -> str:
 def _print(checker: Checker, as_json: bool) -> None:
     kernels = [checked.launch.kernel.title for checked in checker.checked]
     if as_json:
-        typer.echo(to_json(reports_document(checker.reports, len(kernels), kernels)))
+        show_json(reports_document(checker.reports, len(kernels), kernels))
     else:
-        Console().print(render_reports(checker.reports, len(kernels), kernels, checker.sources))
+        show(render_reports(checker.reports, len(kernels), kernels, checker.sources))

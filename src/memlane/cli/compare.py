@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from memlane.cli import options as o
+from memlane.cli.terminal import show, show_json
 from memlane.diagnose.comparison import compare as compared
 from memlane.errors import CommandError
 from memlane.report.comparison import comparison_document, render_comparison
-from memlane.report.json import to_json
 
 
 def compare(
@@ -23,7 +23,7 @@ def compare(
             "--kernel", "-k", metavar="A=B", help="Compare the kernel A of the one with B of the other; or name one. Repeat for several."
         ),
     ] = [],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: o.Json = False,
 ) -> None:
     """Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is more than noise."""
     pairs: dict[str, str] = {}
@@ -37,6 +37,6 @@ def compare(
             raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
     found = compared(before, after, pairs or None)
     if as_json:
-        typer.echo(to_json(comparison_document(found)))
+        show_json(comparison_document(found))
     else:
-        Console().print(render_comparison(found))
+        show(render_comparison(found))

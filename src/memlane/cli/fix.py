@@ -6,19 +6,19 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
-from memlane.cli.programs import Program
+from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
+from memlane.cli.terminal import columns, on_terminal, show, show_json
 from memlane.errors import CommandError
 from memlane.launch import Launch
 from memlane.optimize import Fix, Measured, fix_launch
 from memlane.record import kernel_label
-from memlane.report import document_head, to_json
+from memlane.report import document_head
 
 _FUNCTION = "place"
 
@@ -49,17 +49,36 @@ class _Fixer:
 def fix(
     program: Program,
     launch: Annotated[
-        int | None, typer.Option("--launch", metavar="N", help="The N-th launch of the script, from 0; default: the first of each kernel.")
+        int | None,
+        typer.Option(
+            "--launch",
+            metavar="N",
+            min=0,
+            help="The N-th launch of the script, from 0; default: the first of each kernel.",
+            rich_help_panel=o.WHAT,
+        ),
     ] = None,
     target: o.TargetName = "",
     array: Annotated[
-        str, typer.Option("--array", help="The array in shared memory, by name or as 'dynamic[0:4096]'; default: all with bank conflicts.")
+        str,
+        typer.Option(
+            "--array",
+            metavar="NAME",
+            rich_help_panel=o.WHAT,
+            help="The array in shared memory, by name or as 'dynamic[0:4096]'; default: all with bank conflicts.",
+        ),
     ] = "",
-    rows: Annotated[int | None, typer.Option("--rows", help="Rows of the array; default: what follows from its columns.")] = None,
-    columns: Annotated[
-        int | None, typer.Option("--columns", help="Elements in a row of the array; default: concluded from the accesses.")
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", rich_help_panel=o.WHAT, help="Rows of the array; default: what follows from its columns."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    columns: Annotated[
+        int | None,
+        typer.Option(
+            "--columns", metavar="N", rich_help_panel=o.WHAT, help="Elements in a row of the array; default: concluded from the accesses."
+        ),
+    ] = None,
+    as_json: o.Json = False,
 ) -> None:
     """Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker."""
     for option, extent in (("--rows", rows), ("--columns", columns)):
@@ -68,38 +87,38 @@ def fix(
     fixer = _Fixer(launch, array, rows, columns)
     with progress("trying layouts for"):
         program.run(target, fixer)
-    if not fixer.seen:
-        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to fix", exit_code=1)
-    if not fixer.looked_at:
-        raise CommandError(f"{program.path} made {fixer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    check_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
     if as_json:
-        typer.echo(to_json({**document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]}))
+        show_json({**document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]})
         return
-    console = Console()
     for one in fixer.found:
-        _print(console, one)
+        _print(one)
     others = [name for name in fixer.looked_at if name not in {kernel_label(one.kernel) for one in fixer.found}]
     if others:
-        console.print(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
+        show(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
 
 
-def _print(console: Console, fix: Fix) -> None:
-    console.print(Text(f"{kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", style="bold"), Text(f"on {fix.target}"))
+def _print(fix: Fix) -> None:
+    show(Text.assemble((f"{kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
+    names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM")
+    tried = (fix.original, *fix.tried)
+    # On a terminal that is too narrow for it a long name goes on in the next line; in a file nothing keeps it from being whole.
+    room = 24 if on_terminal() else max(len(_cells(one)[0]) for one in tried)
+    widths = [max(8, *map(len, name.split())) for name in names]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("layout", overflow="fold", width=24)
-    for name in ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM"):
-        table.add_column(name, justify="right", width=max(8, *map(len, name.split())))
-    for one in (fix.original, *fix.tried):
+    table.add_column("layout", overflow="fold", width=room)
+    for name, width in zip(names, widths, strict=True):
+        table.add_column(name, justify="right", width=width)
+    for one in tried:
         table.add_row(*_cells(one))
-    console.print(table)
-    for layout, reason in fix.refused:
-        console.print(Text(f"  not tried: {layout}: {reason}", style="dim"))
-    console.print(Text(fix.verdict))
-    for text in (fix.advice, fix.source(_FUNCTION).rstrip()):
-        if text:
-            console.print()
-            console.print(Text(text))
-    console.print()
+    show(table, width=max(columns(), room + sum(widths) + len(names)))
+    show(*(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in fix.refused), Text(fix.verdict))
+    if fix.advice:
+        show(Text(), Text(fix.advice))
+    source = fix.source(_FUNCTION).rstrip()
+    if source:
+        typer.echo(f"\n{source}")  # text to be copied is not broken
+    typer.echo()
 
 
 def _cells(one: Measured) -> list[str]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from memlane.cli.lab_table import fitted, in_cycles
+from memlane.cli.options import TARGETS
+from memlane.cli.terminal import columns, show
 from memlane.errors import CommandError
 from memlane.lab import LABS, Machine, Request, Result, machine
 from memlane.lab.chip_file import chip_file, chip_path, write_chip
@@ -24,11 +25,22 @@ from memlane.launch import Target
 from memlane.targets import target as target_of
 
 LabTarget = Annotated[
-    str, typer.Option("--target", "-t", help="Where to measure: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME",
+        autocompletion=TARGETS,
+        help="Where to measure: cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator.",
+    ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions: shows that it works, measures little.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")]
-Only = Annotated[str, typer.Option("--only", help="Cases to measure, with semicolons between them (names have commas); default: all.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")
+]
+Only = Annotated[
+    str, typer.Option("--only", metavar="NAMES", help="Cases to measure, with semicolons between them (names have commas); default: all.")
+]
 
 
 def latency(
@@ -63,9 +75,11 @@ def reduction(
     only: Only = "",
     size: Annotated[
         list[str] | None,
-        typer.Option("--size", help="Elements of the ladder, such as 2^24; repeat it. Default: 2^22, 2^24, 2^28 on a GPU."),
+        typer.Option("--size", metavar="N", help="Elements of the ladder, such as 2^24; repeat it. Default: 2^22, 2^24, 2^28 on a GPU."),
     ] = None,
-    block: Annotated[list[int] | None, typer.Option("--block", help="Threads of a block, 64 to 1024; repeat it. Default: 128.")] = None,
+    block: Annotated[
+        list[int] | None, typer.Option("--block", metavar="N", help="Threads of a block, 64 to 1024; repeat it. Default: 128.")
+    ] = None,
 ) -> None:
     """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
     settings = reduction_settings(size or (), block or ())
@@ -85,13 +99,14 @@ def volume(
     out: Out = None,
     only: Only = "",
     view: Annotated[
-        list[str] | None, typer.Option("--view", help="A viewpoint, three angles in degrees such as 90,0,90; repeat it for more.")
+        list[str] | None,
+        typer.Option("--view", metavar="X,Y,Z", help="A viewpoint, three angles in degrees such as 90,0,90; repeat it for more."),
     ] = None,
     shape: Annotated[
-        list[str] | None, typer.Option("--shape", help="A shape of blocks, such as 8x16; repeat it. Default: all eight.")
+        list[str] | None, typer.Option("--shape", metavar="WxH", help="A shape of blocks, such as 8x16; repeat it. Default: all eight.")
     ] = None,
-    size: Annotated[int | None, typer.Option("--size", help="Voxels along each side of the volume.")] = None,
-    image: Annotated[int | None, typer.Option("--image", help="Pixels along each side of the image.")] = None,
+    size: Annotated[int | None, typer.Option("--size", metavar="N", help="Voxels along each side of the volume.")] = None,
+    image: Annotated[int | None, typer.Option("--image", metavar="N", help="Pixels along each side of the image.")] = None,
 ) -> None:
     """Measure whether the access times of a trace explain how fast volume rendering is, as was published in 2012."""
     settings = settings_of(view or (), shape or (), size, image)
@@ -124,17 +139,16 @@ def _run(
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = out or Path(f"lab-{name}")
     result = run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
-    console = Console()
     for title, table in result.tables.items():
         if not table.printed:
             continue
         unit = "; cycles" if in_cycles(table) else ""
-        console.print(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
-        made = fitted(table, console.width)
-        Console(width=max(console.width, made.width)).print(made.grid)
+        show(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
+        made = fitted(table, columns())
+        show(made.grid, width=max(columns(), made.width))
         if made.left_out:
-            console.print(Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
-        console.print()
+            show(Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
+        show(Text())
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
     for row in result.rows:

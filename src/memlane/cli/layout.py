@@ -16,10 +16,12 @@ from rich.text import Text
 from memlane.chip import load
 from memlane.cli import options as o
 from memlane.cli.banks import mean_and_worst, number, widths
+from memlane.cli.terminal import show as display
+from memlane.cli.terminal import show_json
 from memlane.errors import CommandError
 from memlane.layout import read_spec, split_names
 from memlane.optimize import Certificate, search_layout
-from memlane.report import document_head, to_json
+from memlane.report import document_head
 
 _FUNCTION = "place"
 
@@ -28,21 +30,22 @@ def search(
     patterns: Annotated[
         str,
         typer.Option(
+            metavar="NAMES",
             help="Patterns with commas between them, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
-            "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 asks for 16 bytes a lane."
+            "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 asks for 16 bytes a lane.",
         ),
     ],
-    width: Annotated[str, typer.Option(help="Bytes that a lane asks for, where a pattern does not say.")] = "4",
+    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes that a lane asks for, where a pattern does not say.")] = "4",
     element: Annotated[
-        int | None, typer.Option(help="Bytes of an element of the tile; default: as many as the narrowest access has.")
+        int | None, typer.Option(metavar="BYTES", help="Bytes of an element of the tile; default: as many as the narrowest access has.")
     ] = None,
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    chip: Annotated[str, typer.Option(help="The chip whose rules count.")] = "h200",
+    chip: Annotated[str, typer.Option(metavar="NAME", help="The chip whose rules count.")] = "h200",
     access: o.AccessKinds = "load,store",
     padding: Annotated[bool, typer.Option("--padding", help="Allow layouts that take more room.")] = False,
-    terms: Annotated[int, typer.Option(help="The most terms of a swizzle, 1 to 4; each costs up to 3 operations.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    terms: Annotated[int, typer.Option(metavar="N", help="The most terms of a swizzle, 1 to 4; each costs up to 3 operations.")] = 3,
+    as_json: o.Json = False,
 ) -> None:
     """Find the layout of a shared-memory tile that is best for all of the patterns, and prove by exhaustion what it is worth."""
     chosen = widths(width)
@@ -54,16 +57,16 @@ def search(
             kinds=o.access_kinds(access), padding=padding, terms=terms, progress=progress,
         )  # fmt: skip
     if as_json:
-        typer.echo(to_json(_document(found)))
+        show_json(_document(found))
     else:
-        _print(Console(), found)
+        _print(found)
 
 
 def show(
     layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="A layout as `memlane banks` takes it, for example 'Swizzle<3, 2, 3>'.")],
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    element: Annotated[int, typer.Option(help="Bytes of an element.")] = 4,
+    element: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of an element.")] = 4,
 ) -> None:
     """Show the bank of each element under a layout, and the layout as CUDA C++."""
     if element not in (1, 2, 4, 8, 16):
@@ -89,11 +92,9 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, total: display.update(task, completed=done, total=total)
 
 
-def _print(console: Console, found: Certificate) -> None:
-    console.print(Text(str(found.layout), style="bold"))
+def _print(found: Certificate) -> None:
     room = found.layout.size - found.layout.rows * found.layout.columns
-    console.print(Text(f"  address: {found.extra} more than row-major; room: {f'{room:,} elements' if room else 'none'} more"))
-    console.print()
+    address = f"  address: {found.extra} more than row-major; room: {f'{room:,} elements' if room else 'none'} more"
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("pattern", "access"):
         table.add_column(name, overflow="fold")
@@ -104,11 +105,8 @@ def _print(console: Console, found: Certificate) -> None:
         cells = (str(entry.ideal_worst), number(entry.mean), mean_and_worst(plain), mean_and_worst(rap))
         access = Text(f"{entry.kind} {entry.width} B")
         table.add_row(Text(entry.pattern), access, f"{entry.accesses:,}", Text(str(entry.worst), style=bad), *cells)
-    console.print(table)
-    console.print()
-    console.print(Text(_how(found), style="dim"))
-    console.print(Text(found.verdict))
-    console.print()
+    head = (Text(str(found.layout), style="bold"), Text(address), Text())
+    display(*head, table, Text(), Text(_how(found), style="dim"), Text(found.verdict), Text())
     typer.echo(found.layout.cuda_source(_FUNCTION), nl=False)
 
 

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from memlane.chip import AccessKind
+from memlane.chip import AccessKind, names
 from memlane.errors import CommandError
+
+KERNEL = "Launch of a .cu or .ptx file"
+COMPILE = "Compilation of a .cu file"
+WHAT = "What is looked at"
+RUN = "Where and how it runs"
+RESULT = "Result"
+"""The groups in which a help lists options, in this order; others come before the last one."""
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """What a shell completes where one of `words` is wanted."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return completed
+
+
+TARGETS = one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in names()))
 
 Input = Annotated[
     Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
 ]
 ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, behind `--`.")]
+RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")]
 TargetName = Annotated[
-    str, typer.Option("--target", "-t", help="Where to run: `cuda:0`, `emulator:h200`, ... Default: the first GPU, else the emulator.")
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME",
+        autocompletion=TARGETS,
+        help="Where to run: cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator.",
+        rich_help_panel=RUN,
+    ),
 ]
 Deterministic = Annotated[
     bool,
@@ -23,38 +52,73 @@ Deterministic = Annotated[
         "--deterministic",
         help="On the emulator: run every launch on one core, so that what depends on the order of blocks is the same each time. Launches "
         "that are traced, counted or checked always are.",
+        rich_help_panel=RUN,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.", rich_help_panel=RESULT)]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Where to write; default: named after the input, in the working directory.")
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write; default: named after the input, in the working directory.",
+        rich_help_panel=RESULT,
+    ),
 ]
-KernelName = Annotated[str, typer.Option("--kernel", "-k", help="Kernel to launch, for a .cu or .ptx file.")]
-Grid = Annotated[str, typer.Option("--grid", help="Grid as X[,Y[,Z]].")]
-BlockShape = Annotated[str, typer.Option("--block", help="Block as X[,Y[,Z]].")]
-ClusterShape = Annotated[str, typer.Option("--cluster", help="Blocks of a cluster as X[,Y[,Z]], for a kernel that does not say so itself.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=RESULT)]
+KernelName = Annotated[
+    str,
+    typer.Option(
+        "--kernel", "-k", metavar="NAME", help="The kernel, for example 'red<256>'; default: the only one.", rich_help_panel=KERNEL
+    ),
+]
+Grid = Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.", rich_help_panel=KERNEL)]
+BlockShape = Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads of a block.", rich_help_panel=KERNEL)]
+ClusterShape = Annotated[
+    str,
+    typer.Option(
+        "--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, for a kernel that does not say so itself.", rich_help_panel=KERNEL
+    ),
+]
 KernelArguments = Annotated[
     list[str],
     typer.Option(
         "--arg",
         metavar="SPEC",
-        help="A kernel argument, in order: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example "
-        "in:f4[1024,1024]=random:7; a number as VALUE:DTYPE, for example 1024:i4.",
+        help="The next argument of the kernel. An array: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example "
+        "in:f4[1024,1024]=random:7. A number: VALUE:DTYPE, for example 1024:i4. A structure: its members in braces, for example "
+        "'{f4[1024]=arange, 1024:i4}'. A texture: 'texture(f4[64,64]=random:7, filter=linear)'.",
+        rich_help_panel=KERNEL,
     ),
 ]
-SharedBytes = Annotated[int, typer.Option("--shared", help="Dynamic shared memory per block, in bytes.")]
-Define = Annotated[list[str], typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro.")]
-Include = Annotated[list[Path], typer.Option("-I", "--include", metavar="DIR", help="Search a directory for headers.")]
-Standard = Annotated[str, typer.Option("--std", help="C++ standard.")]
-Arch = Annotated[str, typer.Option("--arch", help="Architecture to compile for; default: that of the target.")]
-Instantiate = Annotated[list[str], typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.")]
-Checked = Annotated[bool, typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.")]
-LaunchNumber = Annotated[
-    int | None, typer.Option("--launch", metavar="N", help="Only the N-th launch of the script, from 0; default: all.")
+SharedBytes = Annotated[int, typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of each block.", rich_help_panel=KERNEL)]
+Define = Annotated[list[str], typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro.", rich_help_panel=COMPILE)]
+Include = Annotated[
+    list[Path], typer.Option("-I", "--include", metavar="DIR", help="Search a directory for headers.", rich_help_panel=COMPILE)
 ]
-TileRows = Annotated[int, typer.Option("--rows", help="Rows of the tile.")]
-TileColumns = Annotated[int, typer.Option("--columns", help="Columns of the tile.")]
-AccessKinds = Annotated[str, typer.Option("--access", help="`load`, `store` or `load,store`.")]
+Standard = Annotated[str, typer.Option("--std", metavar="NAME", help="C++ standard.", rich_help_panel=COMPILE)]
+Arch = Annotated[
+    str,
+    typer.Option("--arch", metavar="NAME", help="Architecture, for example sm_90; default: that of the target.", rich_help_panel=COMPILE),
+]
+Instantiate = Annotated[
+    list[str],
+    typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.", rich_help_panel=COMPILE),
+]
+Checked = Annotated[
+    bool,
+    typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.", rich_help_panel=RUN),
+]
+LaunchNumber = Annotated[
+    int | None,
+    typer.Option("--launch", metavar="N", min=0, help="Only the N-th launch of the script, from 0; default: all.", rich_help_panel=WHAT),
+]
+TileRows = Annotated[int, typer.Option("--rows", metavar="N", help="Rows of the tile.")]
+TileColumns = Annotated[int, typer.Option("--columns", metavar="N", help="Columns of the tile.")]
+AccessKinds = Annotated[
+    str, typer.Option("--access", metavar="KINDS", help="load, store or load,store.", autocompletion=one_of("load", "store", "load,store"))
+]
 
 
 def access_kinds(text: str) -> list[AccessKind]:

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from memlane.errors import CommandError
-from memlane.record import check_output
+from memlane.errors import CommandError, MemlaneError
+from memlane.record import Trace, check_output, load
+
+
+@contextmanager
+def wrong_use() -> Iterator[None]:
+    """Inside the `with` block an error is one of the command line, with its exit code."""
+    try:
+        yield
+    except CommandError:
+        raise
+    except MemlaneError as error:
+        raise CommandError(str(error)) from error
+
+
+def may_write(path: Path, source: Path, force: bool) -> Path:
+    """`path`, made absolute, because a program may well change the working directory.
+
+    CommandError if it is `source` itself, which `force` is not about, if it exists and not `force`, or if it cannot be written.
+    """
+    not_the_input(path, source)
+    with wrong_use():
+        check_output(path, force)
+    return path.absolute()
 
 
 def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> Path:
     """The file to write: `given`, else named after `source`, in the working directory.
 
-    CommandError if it is `source` itself, which `force` is not about; RecordError if it exists and not `force`, or cannot be written.
+    CommandError as for `may_write`.
     """
-    path = not_the_input(given or Path(source.stem + suffix), source)
-    check_output(path, force)
+    path = given or Path(source.stem + suffix)
+    may_write(path, source, force)
     return path
+
+
+def recorded(path: Path) -> Trace:
+    """The trace in a record file. CommandError if there is no such file, RecordError if it is no record."""
+    if not path.exists():
+        raise CommandError(f"{path}: there is no such file")
+    return load(path)
 
 
 def not_the_input(path: Path, source: Path) -> Path:

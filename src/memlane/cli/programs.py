@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from memlane.cli.arguments import check_arguments
 from memlane.cli.notes import compile_notes
+from memlane.cli.output import wrong_use
 from memlane.cli.specs import parse_argument, parse_extent
 from memlane.compile import cuda
 from memlane.errors import CommandError, MemlaneError
@@ -99,6 +101,15 @@ class Program:
             run_script(self.path, self.arguments, target_name, observer, deterministic)
 
 
+def check_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> None:
+    """CommandError if the program made no launch, or none of the number `launch`. `verb`: what was to be done to it, as `count`."""
+    if not seen:
+        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to {verb}", exit_code=1)
+    if not any_taken:
+        made = "one launch, number 0" if seen == 1 else f"{seen} launches, numbered from 0"
+        raise CommandError(f"{program.path} made {made}; there is no launch {launch}", exit_code=1)
+
+
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
 """Options that are not called as their field is."""
 
@@ -138,15 +149,21 @@ def arch_of(target: Target) -> str:
 def run_kernel(
     path: Path, compile_options: CompileOptions, options: LaunchOptions, target_name: str, observer: Observer, deterministic: bool = False
 ) -> None:
-    """Launch the one kernel of a .cu or .ptx file under `observer`."""
-    where = target(target_name or None, deterministic=deterministic)
+    """Launch the one kernel of a .cu or .ptx file under `observer`. CommandError for what the command line says of it that cannot be."""
+    with wrong_use():
+        where = target(target_name or None, deterministic=deterministic)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
-    kernel = loaded[options.kernel or _only_kernel(path, loaded)]
-    grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
-    cluster = parse_extent("--cluster", options.cluster) if options.cluster else None
-    values = [parse_argument(text).on(where) for text in options.arguments]
+    with wrong_use():
+        kernel = loaded[options.kernel or _only_kernel(path, loaded)]
+        grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
+        cluster = parse_extent("--cluster", options.cluster) if options.cluster else None
+        specs = [parse_argument(text) for text in options.arguments]
+        check_arguments(kernel, specs)
+        values = [spec.on(where) for spec in specs]
+        call = kernel[grid, block, None, options.shared_bytes, cluster]
+        call.bind(*values)  # refused here or not at all: what goes wrong from now on is no matter of the command line
     with observing(observer):
-        kernel[grid, block, None, options.shared_bytes, cluster](*values)
+        call(*values)
         where.sync()
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from memlane import report as reports
-from memlane.cli.options import Force, Output
-from memlane.cli.output import output_path
-from memlane.record import load
+from memlane.cli.options import Force, Output, RecordFile
+from memlane.cli.output import output_path, recorded
 
 
 def report(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")],
+    file: RecordFile,
     output: Output = None,
     force: Force = False,
 ) -> None:
     """Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone."""
-    trace = load(file)
+    trace = recorded(file)
     path = output_path(output, file, ".html", force)
     reports.write_report(trace, path, force)
     typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")

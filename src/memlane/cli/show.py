@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from memlane.chip import Chip, load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
-from memlane.cli.output import not_the_input
-from memlane.cli.programs import Program
+from memlane.cli.output import may_write
+from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
+from memlane.cli.terminal import show as display
 from memlane.errors import ChipError, CommandError
 from memlane.launch import ExampleOf
 from memlane.measure import Viewer
-from memlane.record import AccessExample, Trace, check_output, replacing
+from memlane.record import AccessExample, Trace, replacing
 from memlane.record import load as load_trace
 from memlane.report.picture import drawing_of, render_drawing, to_svg
 from memlane.report.show import SourcePlace, examples_at
@@ -36,15 +36,49 @@ def show(
     program: Program,
     place: Annotated[str, typer.Argument(metavar="FILE:LINE", help="The source line, for example transpose.cu:18.")],
     op: Annotated[
-        str, typer.Option("--op", help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.")
+        str,
+        typer.Option(
+            "--op",
+            metavar="OPCODE",
+            help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.",
+            rich_help_panel=o.WHAT,
+        ),
     ] = "",
-    warp: Annotated[int | None, typer.Option("--warp", min=0, help="The warp, by its number in the block; default: the worst.")] = None,
-    in_block: Annotated[int | None, typer.Option("--in-block", min=0, help="The block, by its linear index; default: the worst.")] = None,
-    execution: Annotated[
-        int | None, typer.Option("--execution", min=0, help="The n-th access of that warp at that place, from 0; default: the worst.")
+    warp: Annotated[
+        int | None,
+        typer.Option(
+            "--warp", metavar="N", min=0, help="The warp, by its number in the block, from 0; default: the worst.", rich_help_panel=o.WHAT
+        ),
     ] = None,
-    chip: Annotated[str, typer.Option("--chip", help="Draw it by the rules of another chip: v100, gtx480, ...")] = "",
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write the picture as SVG too.")] = None,
+    in_block: Annotated[
+        int | None,
+        typer.Option(
+            "--in-block", metavar="N", min=0, help="The block, by its linear index, from 0; default: the worst.", rich_help_panel=o.WHAT
+        ),
+    ] = None,
+    execution: Annotated[
+        int | None,
+        typer.Option(
+            "--execution",
+            metavar="N",
+            min=0,
+            help="The N-th access of that warp at that place, from 0; default: the worst.",
+            rich_help_panel=o.WHAT,
+        ),
+    ] = None,
+    chip: Annotated[
+        str,
+        typer.Option(
+            "--chip",
+            metavar="NAME",
+            help="Draw it by the rules of another chip: v100, gtx480, ...",
+            autocompletion=o.one_of(*names()),
+            rich_help_panel=o.RESULT,
+        ),
+    ] = "",
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG too.", rich_help_panel=o.RESULT)
+    ] = None,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     force: o.Force = False,
@@ -55,18 +89,17 @@ def show(
     """
     wanted = SourcePlace.parse(place)
     rules = _chip(chip)
-    if svg is not None:
-        check_output(not_the_input(svg, program.path), force)
+    picture = None if svg is None else may_write(svg, program.path, force)
     asked = _Asked(in_block, warp, execution)
     recorded = _recorded(program, wanted, asked, launch, target)
     trace, own = (recorded, None) if recorded is not None else _viewed(program, asked, launch, target)
     found = examples_at(trace, wanted, op, str(asked))
     drawing = drawing_of(trace, found[0], rules or own or _chip_of(trace))
-    Console(width=WIDTH).print(render_drawing(drawing))
+    display(render_drawing(drawing), width=WIDTH)
     for line in _others(trace, found):
         typer.echo(line)
-    if svg is not None:
-        with replacing(svg, force) as stream:
+    if picture is not None:
+        with replacing(picture, force) as stream:
             stream.write(to_svg(drawing).encode())
         typer.echo(f"Wrote {svg}")
 
@@ -140,10 +173,7 @@ def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) ->
     viewer = Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
     with progress("viewing"):
         program.run(_emulator(target), viewer)
-    if not viewer.seen:
-        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to draw", exit_code=1)
-    if launch is not None and launch >= viewer.seen:
-        raise CommandError(f"{program.path} made {viewer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    check_launched(program, viewer.seen, launch is None or launch < viewer.seen, launch, "draw")
     return viewer.finish(), viewer.chip
 
 

@@ -4,36 +4,103 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from memlane.cli.arguments import ArgumentSpec, ImageSpec, Spec, StructureSpec
 from memlane.errors import CommandError
-from memlane.launch import Target
 
 _SPEC = re.compile(r"^(?:(?P<name>[A-Za-z_]\w*):)?(?P<dtype>[A-Za-z]\w*)\[(?P<shape>[\d,\s]*)\](?:=(?P<fill>.+))?$")
 _SCALAR = re.compile(r"^(?P<value>[-+]?[\w.+-]+):(?P<dtype>[A-Za-z]\w*)$")
+_STRUCTURE = re.compile(r"^(?:[A-Za-z_]\w*:)?\{(?P<members>.*)\}(?:@(?P<alignment>\d+))?$", re.DOTALL)
+_IMAGE = re.compile(r"^(?:[A-Za-z_]\w*:)?(?P<kind>texture|surface|tensor_map)\((?P<inside>.*)\)$", re.DOTALL)
+_IMAGES = {
+    "texture": "texture(f4[64,64]=random:7, filter=linear)",
+    "surface": "surface(f4[64,64])",
+    "tensor_map": "tensor_map(f4[64,64]=arange, box=32x32)",
+}
+"""Each with an example."""
+_OPTIONS = {
+    "texture": ("channels", "filter", "address", "normalized", "read", "layered", "cube", "memory"),
+    "surface": ("channels", "layered"),
+    "tensor_map": ("box", "swizzle", "fill", "element"),
+}
+"""Those of `Target.texture`, `Target.surface` and `Target.tensor_map` that a word can say."""
+MOST_ALIGNED = 128
+"""Bytes; no parameter of a kernel is aligned to more."""
 RANDOM_INTEGER_LIMIT = 256
 """`random` draws integers from 0 to 255, which fit every integer type but int8, where the limit is 127; floats from 0 to 1."""
 
 
-@dataclass(frozen=True)
-class ArgumentSpec:
-    """One `--arg`: an array to make on the target, or a number."""
-
-    text: str
-    host: npt.NDArray[Any] | np.generic
-
-    def on(self, target: Target) -> object:
-        """The value to pass to the kernel."""
-        return self.host if isinstance(self.host, np.generic) else target.array(self.host)
+def parse_argument(text: str) -> Spec:
+    """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`, `{f4[16], 16:i4}`, `texture(f4[16], filter=linear)`. Raises CommandError that shows
+    the form."""
+    if match := _STRUCTURE.match(text.strip()):
+        return _structure(text, match["members"], match["alignment"])
+    if match := _IMAGE.match(text.strip()):
+        return _image(text, match["kind"], match["inside"])
+    return _array_or_number(text.strip())
 
 
-def parse_argument(text: str) -> ArgumentSpec:
-    """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`. Raises CommandError that shows the form."""
+def _structure(text: str, members: str, alignment: str | None) -> StructureSpec:
+    pieces = _pieces(members)
+    if not all(pieces):
+        raise CommandError(f"--arg {text}: a structure is its members with commas between them, for example '{{f4[1024]=arange, 1024:i4}}'")
+    least = int(alignment or 1)
+    if least & (least - 1) or not 1 <= least <= MOST_ALIGNED:
+        raise CommandError(f"--arg {text}: a structure is aligned to a power of two up to {MOST_ALIGNED} bytes, not to {alignment}")
+    return StructureSpec(text, tuple(parse_argument(piece) for piece in pieces), least)
+
+
+def _image(text: str, kind: str, inside: str) -> ImageSpec:
+    first, *others = _pieces(inside)
+    array = parse_argument(first)
+    if not isinstance(array, ArgumentSpec) or isinstance(array.host, np.generic):
+        raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} is made of an array, for example '{_IMAGES[kind]}'")
+    options = {}
+    for piece in others:
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if name not in _OPTIONS[kind]:
+            known = ", ".join(_OPTIONS[kind])
+            raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} has no {name!r}; it has {known}, as in '{_IMAGES[kind]}'")
+        options[name] = _option(text, name, value if equals else "true")
+    if kind == "tensor_map" and "box" not in options:
+        raise CommandError(f"--arg {text}: a tensor map needs the box that is copied, as in '{_IMAGES[kind]}'")
+    return ImageSpec(text, kind, array, options)
+
+
+def _option(text: str, name: str, value: str) -> object:
+    if name == "box":
+        extents = value.split("x")
+        if not all(extent.isdigit() for extent in extents):
+            raise CommandError(f"--arg {text}: a box is written as 64x32, not {value!r}")
+        return tuple(int(extent) for extent in extents)
+    if name == "channels":
+        if not value.isdigit():
+            raise CommandError(f"--arg {text}: channels is a number, not {value!r}")
+        return int(value)
+    if name in ("normalized", "layered", "cube"):
+        if value not in ("true", "false"):
+            raise CommandError(f"--arg {text}: {name} is true or false, not {value!r}")
+        return value == "true"
+    return value
+
+
+def _pieces(text: str) -> list[str]:
+    """What stands between the commas that are in no bracket."""
+    pieces, depth, start = [], 0, 0
+    for place, character in enumerate(text):
+        depth += (character in "{[(") - (character in ")]}")
+        if character == "," and depth == 0:
+            pieces.append(text[start:place].strip())
+            start = place + 1
+    return [*pieces, text[start:].strip()]
+
+
+def _array_or_number(text: str) -> ArgumentSpec:
     if match := _SPEC.match(text):
         shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
         kind = _dtype(text, match["dtype"])
@@ -49,7 +116,8 @@ def parse_argument(text: str) -> ArgumentSpec:
         except (ValueError, OverflowError):
             raise CommandError(f"--arg {text}: {match['value']} is no {kind.name}") from None
     raise CommandError(
-        f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], or VALUE:DTYPE for a number, for example 1024:i4"
+        f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], VALUE:DTYPE for a number, for example 1024:i4, or a "
+        "structure as '{f4[1024], 1024:i4}'"
     )
 
 

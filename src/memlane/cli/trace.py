@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import typer
-from rich.console import Console
 
 from memlane.checks import Check, checking
 from memlane.cli import options as o
+from memlane.cli import tracing as t
 from memlane.cli.command import runs_program
 from memlane.cli.notes import plan_notes
-from memlane.cli.output import output_path
-from memlane.cli.programs import Program
+from memlane.cli.output import output_path, wrong_use
+from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.selected import LaunchedKernels, check_plans
+from memlane.cli.terminal import show
 from memlane.errors import BadLaunch, CommandError, DeviceError, LaunchError, MemlaneError
-from memlane.instrument import SCHEMES, STAGINGS, Sampling, Selection, TraceOptions
+from memlane.instrument import Sampling, Selection, TraceOptions
 from memlane.launch import observing
 from memlane.measure import Tracer, gone
 from memlane.record import Trace
@@ -27,39 +28,21 @@ from memlane.report import render_trace
 @runs_program
 def trace(
     program: Program,
-    scheme: Annotated[str, typer.Option("--scheme", help=f"The probe: {', '.join(SCHEMES)}.")] = "dependent",
-    space: Annotated[list[str], typer.Option("--space", help="Only accesses to this state space; repeat for several.")] = [],
-    kind: Annotated[list[str], typer.Option("--kind", help="Only load, store, atomic, reduction, copy or wait; repeat for several.")] = [],
-    line: Annotated[list[int], typer.Option("--line", help="Only accesses of this source line; repeat for several.")] = [],
-    counts: Annotated[
-        bool,
-        typer.Option(
-            "--counts", help="On a GPU, count transactions too, by a launch of its own before each traced one; the emulator always does."
-        ),
-    ] = False,
-    perturbation: Annotated[
-        bool,
-        typer.Option("--perturbation", help="Time each launch without and with probes too, by launches of its own before the traced one."),
-    ] = False,
-    stores: Annotated[
-        str, typer.Option("--stores", help="Time stores until they are issued, or visible to their block, or to the device.")
-    ] = "issued",
-    staging: Annotated[
-        str, typer.Option("--staging", help=f"Where records go first: {', '.join(STAGINGS)}; auto is what was measured to be quicker.")
-    ] = "auto",
-    blocks: Annotated[str, typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.")] = "",
-    warps: Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block.")] = "",
-    sms: Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs.")] = "",
-    executions: Annotated[
-        str,
-        typer.Option("--executions", metavar="A-B", help="Record from the A-th to the B-th time, from 0, that a thread accesses."),
-    ] = "",
-    every: Annotated[int, typer.Option("--every", metavar="N", help="Trace one in N warps; the others run the original code.")] = 1,
-    whole_blocks: Annotated[
-        bool,
-        typer.Option("--whole-blocks", help="With `--every`: trace all warps of one in N blocks, so that no other waits for a traced warp."),
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Which warps or blocks `--every` takes.")] = 0,
+    scheme: t.Scheme = "dependent",
+    stores: t.Stores = "issued",
+    staging: t.Staging = "auto",
+    counts: t.WithCounts = False,
+    perturbation: t.Perturbation = False,
+    space: t.Spaces = [],
+    kind: t.Kinds = [],
+    line: t.Lines = [],
+    blocks: t.Blocks = "",
+    warps: t.Warps = "",
+    sms: t.Multiprocessors = "",
+    executions: t.Executions = "",
+    every: t.Every = 1,
+    whole_blocks: t.WholeBlocks = False,
+    seed: t.Seed = 0,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     check: o.Checked = False,
@@ -68,13 +51,14 @@ def trace(
     force: o.Force = False,
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
+    with wrong_use():
+        selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
+        windows = {"blocks": blocks or None, "warps": warps or None, "sms": sms or None, "executions": executions or None}
+        sampling = Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
+        options = TraceOptions(scheme, selection, sampling, stores, staging)
     program.check()
     path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
-    selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
-    windows = {"blocks": blocks or None, "warps": warps or None, "sms": sms or None, "executions": executions or None}
-    sampling = Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
-    options = TraceOptions(scheme, selection, sampling, stores, staging)
     tracer = Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
     failure: MemlaneError | None = None
     launched = LaunchedKernels(launch)
@@ -89,16 +73,13 @@ def trace(
         if not tracer.traced or isinstance(error, BadLaunch):
             raise
         failure = error
-    if not tracer.seen:
-        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to trace", exit_code=1)
-    if not tracer.traced:
-        raise CommandError(f"{program.path} made {tracer.seen} launches, numbered from 0; there is no launch {launch}", exit_code=1)
+    check_launched(program, tracer.seen, bool(tracer.traced), launch, "trace")
     if failure is None:
         launched.check(selection)
         check_plans(tracer.plans)
     result = _finished(tracer, failure)
     result.save(place, force=force)
-    Console().print(render_trace(result))
+    show(render_trace(result))
     typer.echo(f"Wrote {path}")
     if failure is not None:
         raise failure

@@ -64,11 +64,12 @@ def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> Non
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the trace in the record file `path`. RecordError if it is missing, foreign, damaged or of a newer format."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+        # Opened here, because Arrow takes no name that is no Unicode.
+        with open(path, "rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as parquet:
             metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
             _check_format(path, metadata)
             if not parquet.schema_arrow.equals(_schema_of(int(metadata[FORMAT_KEY]))):
-                raise RecordError(f"{path} is damaged: its columns are not those of a memlane record")
+                raise _damaged(path, "its columns are not those of a memlane record")
             fields = decode(metadata)
             table = _completed(parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None))
     except FileNotFoundError:
@@ -78,7 +79,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (pa.ArrowException, OSError) as error:
         raise RecordError(_what_is_wrong(Path(path), error)) from error
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError, zlib.error) as error:
-        raise RecordError(f"{path} is damaged: its memlane header cannot be read ({_said(error)})") from error
+        raise _damaged(path, f"its memlane header cannot be read ({_said(error)})") from error
     _check_references(path, table, fields)
     return {"table": table, **fields}
 
@@ -102,7 +103,7 @@ def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> Non
     if code is None:
         raise RecordError(f"{path} is a Parquet file, but no memlane record: it has no {FORMAT_KEY}; `memlane trace` writes records")
     if not code.isdecimal():
-        raise RecordError(f"{path} is damaged: its {FORMAT_KEY} is {code!r}")
+        raise _damaged(path, f"its {FORMAT_KEY} is {code!r}")
     if int(code) > FORMAT:
         raise RecordError(f"{path} has record format {code}, this memlane reads up to {FORMAT}; install a newer memlane")
 
@@ -112,7 +113,7 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
     for column, known in (("site", len(fields["sites"])), ("launch", len(fields["launches"]))):
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
-            raise RecordError(f"{path} is damaged: a row names {column} {highest}, the header has {known}")
+            raise _damaged(path, f"a row names {column} {highest}, the header has {known}")
     for name in _OF_SITE:
         _check_site_column(path, table, name, [getattr(site, name) for site in fields["sites"]])
 
@@ -132,7 +133,11 @@ def _check_site_column(path: str | os.PathLike[str], table: pa.Table, name: str,
     if differs.any():
         row = int(np.argmax(differs))
         told, site = table[name][row].as_py(), int(sites[row])
-        raise RecordError(f"{path} is damaged: row {row:,} has {name} {told}, but its site {site} has {of_site[site]}; record again")
+        raise _damaged(path, f"row {row:,} has {name} {told}, but its site {site} has {of_site[site]}")
+
+
+def _damaged(path: str | os.PathLike[str], what: str) -> RecordError:
+    return RecordError(f"{path} is damaged: {what}; record it again, or take another copy of it")
 
 
 def _said(error: Exception) -> str:
@@ -156,4 +161,5 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         return f"{path} is no Parquet file, so no memlane record; `memlane trace` writes records"
     if tail != _MAGIC:
         return f"{path} is truncated: the end of the Parquet file is missing; record it again"
-    return f"{path} is damaged: {str(error).splitlines()[0]}"
+    # Arrow says where its own reader stopped, which helps only who looks for the reason of the damage.
+    return str(_damaged(path, f"it is not what was written to it, and cannot be read ({_said(error)})"))

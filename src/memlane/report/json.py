@@ -38,6 +38,11 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       extra_lookups of the address beyond row-major; entries, row_major, rap: the patterns under it, under the row-major
                       layout and under RAP, as in "banks"; examined: candidates; families: what they were; beats_rap, verdict
 
+    kind "fix"        kernels: labels of those that were looked at; arrays: list of {kernel, target, modelled, array, element_bytes,
+                      ideal_wavefronts, original, tried, refused, best, language, source, cuda, verdict}; `original` and each of `tried` is
+                      {layout, wavefronts, time_ns, times_as_fast, same_output, registers, shared_bytes, blocks}, each of `refused`
+                      {layout, reason}; `best`, `source` and `cuda` are null where no layout is better
+
 Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
 that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
 the window.

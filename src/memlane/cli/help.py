@@ -1,0 +1,88 @@
+"""How the help of a command is laid out: its options in groups, and examples as they are typed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from typer.core import TyperCommand
+
+EXAMPLES = {
+    "trace": (
+        "memlane trace script.py",
+        "memlane trace transpose.cu --kernel naive --grid 8,8 --block 32,32 --arg f4[256,256] --arg f4[256,256]=random:7 --arg 256:i4",
+        "memlane trace script.py --every 32 --executions 0-3 --output small.parquet -- --size 4096",
+    ),
+    "count": (
+        "memlane count script.py",
+        "memlane count script.py --launch 2 --output counts.json",
+        "memlane count scale.cu --grid 8 --block 128 --arg '{f4[1024]=arange, f4[1024], 1024:i4}'",
+    ),
+    "check": ("memlane check script.py", "memlane check stencil.ptx --grid 4,4 --block 16,16 --arg f4[64,64] --stop"),
+    "explain": ("memlane explain transpose.parquet", "memlane explain transpose.parquet --json > findings.json"),
+    "compare": ("memlane compare before.parquet after.parquet", "memlane compare transpose.parquet transpose.parquet --kernel naive=tiled"),
+    "fix": ("memlane fix script.py", "memlane fix script.py --launch 1 --array tile --columns 32"),
+    "show": (
+        "memlane show transpose.cu:18 transpose.parquet",
+        "memlane show transpose.cu:33 script.py --op ld.shared --warp 0 --svg conflict.svg",
+    ),
+    "export": ("memlane export transpose.parquet --to csv", "memlane export transpose.parquet --to perfetto --output trace.pftrace"),
+    "report": ("memlane report transpose.parquet", "memlane report transpose.parquet --output page.html --force"),
+    "banks": (
+        "memlane banks",
+        "memlane banks --patterns row,column,diagonal --layouts 'row-major,pad(1),xor' --width 4,16 --chip h200,v100",
+    ),
+    "doctor": ("memlane doctor",),
+    "layout search": (
+        "memlane layout search --patterns row,column,diagonal",
+        "memlane layout search --patterns 'column,(t, 2 * t + c)' --width 16 --padding",
+    ),
+    "layout show": ("memlane layout show xor", "memlane layout show 'Swizzle<3, 2, 3>' --rows 64 --columns 64 --element 2"),
+    "lab latency": ("memlane lab latency --quick", "memlane lab latency --target cuda:0 --write-chip"),
+    "lab reduction": ("memlane lab reduction --quick", "memlane lab reduction --size 2^20 --size 2^24 --block 256"),
+    "lab shift": ("memlane lab shift --quick --out shift-results",),
+    "lab volume": ("memlane lab volume --quick", "memlane lab volume --shape 8x16 --shape 32x4 --view 90,0,90"),
+}
+"""By command."""
+
+
+_TYPE = re.compile(r" <.*>$")
+"""The type of an argument, as Typer writes it behind the name: `<list[str]>` tells nobody anything."""
+_RANGE = re.compile(r"\s*\[x>=\d+\]$")
+"""The least value, as Typer writes it behind a help text that says so in words."""
+
+
+class HelpfulCommand(TyperCommand):
+    """A command whose help lists its options by `rich_help_panel`, in the order in which the groups come up, and ends in its examples."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`[OPTIONS] INPUT [-- ARGS]`."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        names = [str(getattr(one, "metavar", None) or one.name) for one in arguments]
+        return [
+            "[OPTIONS]",
+            *(name if one.required or name[:1] == "[" else f"[{name}]" for name, one in zip(names, arguments, strict=True)),
+        ]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            group = "Arguments" if parameter.param_type_name == "argument" else getattr(parameter, "rich_help_panel", None) or "Options"
+            groups.setdefault(group, []).append((_TYPE.sub("", record[0]), _RANGE.sub("", record[1])))
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """What is typed stands in one line, however long."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
+
+
+def examples(command: str) -> str:
+    """A line for each."""
+    return "\n".join(EXAMPLES[command])

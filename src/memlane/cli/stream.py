@@ -1,0 +1,47 @@
+"""Standard output as a stream, whatever is printed to it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+
+_NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Why standard output may refuse to be written, which is no fault of memlane."""
+
+
+def replace_what_has_no_code() -> None:
+    """From now on print a question mark for a character that the encoding lacks, one for one, so that pictures keep their shape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def flush() -> None:
+    """Write what is still held back. Where nobody reads any more, the rest is dropped without a word. OSError if it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_the_rest()
+    except OSError:
+        _drop_the_rest()
+        raise
+
+
+def refusal(error: OSError) -> str | None:
+    """What to say of an error that writing gives; None if it is one of something else."""
+    if error.errno not in _NOT_OURS or error.filename is not None:
+        return None
+    return f"standard output cannot be written: {error.strerror}"
+
+
+def _drop_the_rest() -> None:
+    """Send what is left nowhere: Python would try again when it ends, and say in words of its own that it could not."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return  # no file of the system
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)

@@ -1,0 +1,112 @@
+"""The options of `memlane trace`: how is measured, and which part of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from memlane.cli.options import WHAT, one_of
+from memlane.instrument import SCHEMES, STAGINGS
+from memlane.instrument.options import KINDS, SPACES
+from memlane.instrument.visibility import STORES
+
+PROBE = "Probes"
+"""The group of options that say how is measured."""
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+Scheme = Annotated[
+    str,
+    typer.Option(
+        "--scheme", metavar="NAME", help=f"The probe: {', '.join(SCHEMES)}.", autocompletion=one_of(*SCHEMES), rich_help_panel=PROBE
+    ),
+]
+Stores = Annotated[
+    str,
+    typer.Option(
+        "--stores",
+        metavar="UNTIL",
+        help="Time stores until they are issued, or visible to their block, or to the device.",
+        autocompletion=one_of(*STORES),
+        rich_help_panel=PROBE,
+    ),
+]
+Staging = Annotated[
+    str,
+    typer.Option(
+        "--staging",
+        metavar="WHERE",
+        help=f"Where records go first: {', '.join(STAGINGS)}; auto is what was measured to be quicker.",
+        autocompletion=one_of(*STAGINGS),
+        rich_help_panel=PROBE,
+    ),
+]
+WithCounts = Annotated[
+    bool,
+    typer.Option(
+        "--counts",
+        help="On a GPU, count transactions too, by a launch of its own before each traced one; the emulator always does.",
+        rich_help_panel=PROBE,
+    ),
+]
+Perturbation = Annotated[
+    bool,
+    typer.Option(
+        "--perturbation",
+        help="Time each launch without and with probes too, by launches of its own before the traced one.",
+        rich_help_panel=PROBE,
+    ),
+]
+Spaces = Annotated[
+    list[str],
+    typer.Option(
+        "--space",
+        metavar="SPACE",
+        help=f"Only accesses to {_named(SPACES)}; repeat for several.",
+        autocompletion=one_of(*SPACES),
+        rich_help_panel=WHAT,
+    ),
+]
+Kinds = Annotated[
+    list[str],
+    typer.Option(
+        "--kind", metavar="KIND", help=f"Only {_named(KINDS)}; repeat for several.", autocompletion=one_of(*KINDS), rich_help_panel=WHAT
+    ),
+]
+Lines = Annotated[
+    list[int],
+    typer.Option("--line", metavar="N", min=1, help="Only accesses of this source line; repeat for several.", rich_help_panel=WHAT),
+]
+Blocks = Annotated[
+    str,
+    typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.", rich_help_panel=WHAT),
+]
+Warps = Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block, from 0.", rich_help_panel=WHAT)]
+Multiprocessors = Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs, from 0.", rich_help_panel=WHAT)]
+Executions = Annotated[
+    str,
+    typer.Option(
+        "--executions",
+        metavar="A-B",
+        help="Record from the A-th to the B-th time, from 0, that a thread accesses.",
+        rich_help_panel=WHAT,
+    ),
+]
+Every = Annotated[
+    int,
+    typer.Option("--every", metavar="N", help="Trace one in N warps; the others run the original code.", rich_help_panel=WHAT),
+]
+WholeBlocks = Annotated[
+    bool,
+    typer.Option(
+        "--whole-blocks",
+        help="With `--every`: trace all warps of one in N blocks, so that no other waits for a traced warp.",
+        rich_help_panel=WHAT,
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Which warps or blocks `--every` takes.", rich_help_panel=WHAT)]

@@ -1,0 +1,129 @@
+"""What commands print into files and pipes, in encodings that lack characters, and where nothing more can be written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from memlane.cli.terminal import columns, on_terminal, show, show_json
+from memlane.record import load
+from tests.cli.conftest import EXAMPLES, Command
+from tests.synthetic import transpose
+
+COUNT = ("count", EXAMPLES / "transpose.cu", "--kernel", "naive", "--grid", "2,2", "--block", "32,32")
+ARGUMENTS = ("--arg", "f4[64,64]", "--arg", "f4[64,64]=random:7", "--arg", "64:i4")
+MEMLANE = (sys.executable, "-c", "import sys; from memlane.cli import main; sys.exit(main())")
+
+
+def test_a_pipe_gets_no_blanks_at_line_ends_and_no_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "44")
+    show(Text("red", style="red"), Text("words " * 10))
+    out = capsys.readouterr().out
+    assert not on_terminal()
+    assert columns() == 44
+    assert out == "red\nwords words words words words words words\nwords words words\n"
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("NO_COLOR", False), ("COLORTERM", True)])
+def test_colours_are_for_terminals_and_for_who_wants_them(
+    variable: str, coloured: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes any stream a terminal
+    monkeypatch.setenv(variable, "1")
+    show(Text("red", style="red"))
+    assert ("\x1b[31m" in capsys.readouterr().out) == coloured
+
+
+def test_no_command_pads_its_lines(memlane: Command) -> None:
+    transpose().save("a.parquet")
+    for words in (("explain", "a.parquet"), ("banks", "--patterns", "row", "--draws", "1"), (*COUNT, *ARGUMENTS)):
+        answer = memlane(*words)
+        assert answer.code == 0
+        assert [line for line in answer.lines if line != line.rstrip()] == []
+        assert "\x1b" not in answer.out
+
+
+def test_json_has_escapes_where_the_encoding_lacks_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    show_json({"file": "mäßig.cu"})
+    stream.flush()
+    text = stream.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    assert json.loads(text) == {"file": "mäßig.cu"}
+    assert text.endswith("}\n")
+    assert not text.endswith("\n\n")
+
+
+def test_a_terminal_without_the_characters_of_a_picture_gets_its_shape() -> None:
+    code = "import sys; from memlane.cli import stream; stream.replace_what_has_no_code(); print('█a')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "?a\n", "")
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*MEMLANE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, f"memlane: standard output cannot be written: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_a_reader_that_goes_away_is_no_error_to_talk_of() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*MEMLANE, "--help"], stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert done.stderr == ""
+
+
+# -- count --output --------------------------------------------------------------------------------------------------------------
+
+
+def test_counts_go_into_a_file_in_the_form_of_its_name(memlane: Command) -> None:
+    table = memlane(*COUNT, *ARGUMENTS).out
+    for name in ("counts.txt", "counts.json", "counts.csv"):
+        answer = memlane(*COUNT, *ARGUMENTS, "--output", name)
+        assert (answer.code, answer.out, answer.err) == (0, f"Wrote {name}\n", "")
+    assert Path("counts.txt").read_text() == table
+    document = json.loads(Path("counts.json").read_text())
+    assert (document["kind"], document["launches"][0]["total"]["sectors"]) == ("counts", 4096 * 4 // 32 + 4096)
+    assert Path("counts.csv").read_text().startswith("launch,chip,how,kernel,file,line,")
+    assert memlane("compare", "counts.json", "counts.json").code == 0
+
+
+def test_counts_are_not_written_over_what_is_there(memlane: Command, tmp_path: Path) -> None:
+    Path("counts.json").write_text("mine")
+    answer = memlane(*COUNT, *ARGUMENTS, "-o", "counts.json")
+    assert (answer.code, answer.err) == (2, "memlane: counts.json exists; give --force (force=True in Python) to replace it\n")
+    assert Path("counts.json").read_text() == "mine"
+    assert memlane(*COUNT, *ARGUMENTS, "-o", "counts.json", "--csv", "-f").code == 0
+    assert Path("counts.json").read_text().startswith("launch,")
+    source = tmp_path / "transpose.cu"
+    source.write_text((EXAMPLES / "transpose.cu").read_text())
+    answer = memlane("count", source, *COUNT[2:], *ARGUMENTS, "-o", source, "-f")
+    assert (answer.code, "is the input" in answer.err) == (2, True)
+
+
+# -- file names ------------------------------------------------------------------------------------------------------------------
+
+
+def test_names_beyond_ascii(memlane: Command) -> None:
+    transpose().save("größe π.parquet")
+    assert memlane("export", "größe π.parquet", "--to", "csv").lines == ["Wrote größe π.csv"]
+    assert memlane("report", "größe π.parquet").code == 0
+    assert memlane("explain", "größe π.parquet").lines[-1] == "Next: memlane report größe π.parquet"
+
+
+def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet"))
+    transpose().save(path)
+    assert load(path).table.num_rows == transpose().table.num_rows
