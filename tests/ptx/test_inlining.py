@@ -298,6 +298,14 @@ def test_what_stays_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) ->
     assert reasons(many, "call f; call f;") == {"f": "the kernel would have more than 12 instructions"}
 
 
+def test_reasons_name_what_the_programmer_wrote() -> None:
+    shared = f".func f() {{ {{ .shared .b32 _ZZ3sumPfE4tile; {ACCESS} }} ret; }}"
+    assert reasons(shared, "call f;") == {"f": "it has sum(float*)::tile in shared memory, of which there is one"}
+    second = f".func f(.param .b64 _Z3sumPf_param_1) {{ {ACCESS} mov.b64 %rd2, _Z3sumPf_param_1; ret; }}"
+    passing = "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); }"
+    assert reasons(second, passing) == {"f": "it does more with parameter 2 than to load or store it"}
+
+
 def test_a_parameter_that_another_call_needs_stays_a_variable() -> None:
     functions = f".extern .func outside(.param .b64 a); .func f(.param .b64 a) {{ {ACCESS} ret; }}"
     found = reasons(functions, "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); call outside, (x); }")

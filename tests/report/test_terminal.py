@@ -39,6 +39,13 @@ def test_counts(golden: Golden, width: int) -> None:
     golden(f"counts-{width}.txt", to_text(tiled_counts(), width))
 
 
+def test_a_line_with_several_branches_is_named_once() -> None:
+    (one,) = transpose().launches[0].branches
+    several = (one, replace(one, executions=6, divergent=2), replace(one, line=8, divergent=0), replace(one, line=8, divergent=4))
+    text = " ".join(to_text(render_counts(counts(*transpose().launches[0].counts, branches=several)), 120).split())
+    assert "18 executed by a warp, 7 divergent: transpose.cu:4 (3 of 10), transpose.cu:8 (4 of 8)." in text
+
+
 def test_totals_tell_what_moved_and_where_lanes_meet() -> None:
     spill = replace(counted(site(6, "st.local.f32", 7, TILED), 3), sectors=12, ideal_sectors=12)
     bins = replace(

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from memlane.ptx.access import memory_accesses
 from memlane.ptx.calls import addressed_functions, called_name
+from memlane.ptx.demangle import demangle
 from memlane.ptx.embedding import Body, Embedding, Names, Origin, passed_by
 from memlane.ptx.ir import (
     Block,
@@ -176,7 +177,7 @@ class _Inliner:
         theirs = Scope.of(body.statements)
         declared = {one.name for one in (*body.statements, *body.function.params) if isinstance(one, Variable | Label)}
         captured = sorted(name for name in free if name in declared or theirs.declares(name))
-        return f"its {captured[0]} is something else in {body.function.title}" if captured else ""
+        return f"its {_written(captured[0])} is something else in {body.function.title}" if captured else ""
 
     # -- what stays ------------------------------------------------------------------------------------------------------------------
 
@@ -217,19 +218,25 @@ def _passed_names(call: Statement) -> set[str]:
     return {one.name for letter in ("result", "arguments") for one in items_of(call, letter) if isinstance(one, Symbol)}
 
 
+def _written(name: str) -> str:
+    """A name as the programmer wrote it; of a parameter, which has no name in PTX but the function's with a number, its position from 1."""
+    parameter = re.fullmatch(r".+_param_(\d+)", name)
+    return f"parameter {int(parameter[1]) + 1}" if parameter else demangle(name)
+
+
 def _own_obstacle(callee: Function) -> str:
     """Why a function cannot be inlined anywhere; empty if it can."""
     body = _flat(callee)
     formals = {one.name for one in (*callee.params, *callee.results) if one.space == "param"}
     for statement in body.statements:
         if isinstance(statement, Variable) and statement.space not in ("param", "local"):
-            return f"it has {statement.name} in {statement.space} memory, of which there is one"
+            return f"it has {_written(statement.name)} in {statement.space} memory, of which there is one"
         if not isinstance(statement, Instruction):
             continue
         if statement.opcode == "alloca":
             return "it takes memory from the stack"
         if odd := _odd_uses(statement, formals):
-            return f"it does more with {odd[0]} than to load or store it"
+            return f"it does more with {_written(odd[0])} than to load or store it"
     return ""
 
 
@@ -248,13 +255,13 @@ def _misfit(body: Body, call: Instruction, callee: Function) -> str:
     for formal, actual in passed_by(call, callee):
         if isinstance(actual, Symbol):
             if actual.offset or actual.name not in variables or variables[actual.name].nbytes != formal.nbytes:
-                return f"a call passes {actual.name} for its {formal.name}"
+                return f"a call passes {_written(actual.name)} for its {_written(formal.name)}"
         elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
-            return f"a call passes no variable for its {formal.name}"
+            return f"a call passes no variable for its {_written(formal.name)}"
     names = _passed_names(call)
     others = (one for one in body.statements if isinstance(one, Instruction) and one.form.effect != "call")
     odd = [name for one in others for name in _odd_uses(one, names)]
-    return f"a call does more with {odd[0]} than to pass it" if odd else ""
+    return f"a call does more with {_written(odd[0])} than to pass it" if odd else ""
 
 
 def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:

@@ -259,11 +259,17 @@ def _mean(total: int | None, requests: int) -> float | None:
 
 def _branches(counts: Counts) -> list[str]:
     executions = sum(branch.executions for branch in counts.branches)
-    diverged = [branch for branch in counts.branches if branch.divergent]
     if not executions:
         return []
-    total = sum(branch.divergent for branch in diverged)
-    places = ", ".join(f"{PurePath(branch.file).name}:{branch.line} ({branch.divergent:,} of {branch.executions:,})" for branch in diverged)
+    by_line: dict[tuple[str, int], tuple[int, int]] = {}
+    for one in counts.branches:  # A line with several conditions has a branch for each.
+        divergent, times = by_line.get((one.file, one.line), (0, 0))
+        by_line[one.file, one.line] = divergent + one.divergent, times + one.executions
+    diverged = {line: numbers for line, numbers in by_line.items() if numbers[0]}
+    total = sum(divergent for divergent, _ in diverged.values())
+    places = ", ".join(
+        f"{PurePath(file).name}:{line} ({divergent:,} of {times:,})" for (file, line), (divergent, times) in diverged.items()
+    )
     return [f"Branches, in PTX (a hint): {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
 
 
