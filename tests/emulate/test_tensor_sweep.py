@@ -16,7 +16,7 @@ def test_what_is_provoked_is_refused_and_the_rest_is_the_same() -> None:
     assert len(provoked) == 8
     first = {trial.group: trial for trial in reversed(listed)}
     target = emulator()
-    for group in ("none", "load, plain", "store, plain", "load, filled with nan", "swizzle by address"):
+    for group in ("none", "load, plain, 2d", "store, plain, 2d", "load, filled with nan", "swizzle by address"):
         assert first[group].run(target).startswith(SAME), group
     command = [sys.executable, "-m", "tests.gpu.tensor_sweep", "--target", "emulator", "--from", str(provoked[0]), "--to", str(len(listed))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
