@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from docs_cells import Document, number, table, verdict
-from public_verdicts import VERDICTS
+from public_verdicts import RELABELLED, VERDICTS, right_label
 
 SHARE = "share that agrees with the labels"
 """The metric of the rows that sum up the public kernels."""
+NOTHING = "nothing"
+"""How the label of a kernel without a fault is written, and how a note begins in which nothing was found."""
 SHOWN = 2
 """Findings of a public kernel that the table quotes."""
 
@@ -31,17 +36,40 @@ def kernels(document: Document) -> str:
 
 
 def public(document: Document) -> str:
-    """Kernels of others: the label that a reader gave, what was said first, and who is right where they differ."""
-    lines, totals = [], []
+    """Kernels of others: the label that a reader gave, what was said first, and who was right where they differed. The last line counts the
+    labels that were wrong as they should have been."""
+    lines, sums, right = [], [], []
     for row in document["rows"]:
         if row["metric"] == SHARE:
-            totals.append([f"**{row['case']}**", number(row["value"], row["unit"]), "", row["note"], ""])
+            sums.append([f"**{row['case']}**", number(row["value"], row["unit"]), "", row["note"], ""])
             continue
         given, _, found = row["note"].partition(" => ")
         label = given.removeprefix("label: ").partition(" (")[0] if found else "-"
-        agrees = "not measured" if row["value"] is None else "yes" if row["value"] else "**no**"
-        said = found.split("; ")
-        short = "; ".join(said[:SHOWN]) + (f"; {len(said) - SHOWN} more" if len(said) > SHOWN else "")
-        verdict_of = "" if row["value"] != 0 else VERDICTS.get(row["case"], "not studied yet")
-        lines.append([row["case"], label, agrees, short if found else row["note"], verdict_of])
-    return table(["kernel", "label", "agrees", "found, by rank", "right is"], [*lines, *totals])
+        if row["value"] is not None:
+            right.append(found.startswith(right_label(row["case"], label) or NOTHING))
+        lines.append(
+            [row["case"], _label(row["case"], label), _agrees(row, found), _short(found) or row["note"], VERDICTS.get(row["case"], "")]
+        )
+    if any(row["case"] in RELABELLED for row in document["rows"]):
+        sums.append(
+            ["**all, wrong labels put right**", number(sum(right) / len(right), "share"), "", f"{sum(right)} of {len(right)} kernels", ""]
+        )
+    return table(["kernel", "label", "agrees", "found, by rank", "who was right"], [*lines, *sums])
+
+
+def _label(name: str, label: str) -> str:
+    return f"{label}; should be {RELABELLED[name]}" if name in RELABELLED else label
+
+
+def _agrees(row: Mapping[str, Any], found: str) -> str:
+    if row["value"] is None:
+        return "not measured"
+    if row["value"]:
+        return "yes"
+    return "**no**; yes" if row["case"] in RELABELLED and found.startswith(RELABELLED[row["case"]]) else "**no**"
+
+
+def _short(found: str) -> str:
+    """What was found, but of many findings the first."""
+    said = found.split("; ")
+    return "; ".join(said[:SHOWN]) + (f"; {len(said) - SHOWN} more" if len(said) > SHOWN else "")

@@ -18,7 +18,7 @@ import pytest
 from explain_cases import CASES, CLEAN, PLANTED, Case
 from explain_public import CASES as PUBLIC
 from public_kernel import text_in
-from public_verdicts import BOTH, LABEL, TOOL, VERDICTS
+from public_verdicts import BOTH, LABEL, RELABELLED, TOOL, VERDICTS
 from tests.synthetic import transpose
 
 from memlane.diagnose import RULES, Finding, Findings
@@ -46,6 +46,9 @@ def test_labels_of_public_kernels_are_findings() -> None:
     assert max(Counter(case.name for case in PUBLIC).values()) == 1
     assert set(VERDICTS) <= {case.name for case in PUBLIC}
     assert all(verdict.startswith((TOOL, BOTH, LABEL)) for verdict in VERDICTS.values())
+    labels = {case.name: case.label for case in PUBLIC}
+    assert set(RELABELLED.values()) <= {"nothing", *(rule.id for rule in RULES)}
+    assert all(VERDICTS[name].startswith(TOOL) and labels[name] != label for name, label in RELABELLED.items())
 
 
 def test_the_table_of_public_kernels_says_who_is_right(found: Finding) -> None:
@@ -59,13 +62,26 @@ def test_the_table_of_public_kernels_says_who_is_right(found: Finding) -> None:
     ]
     rows += explain_public.totals(rows)
     head, _, *lines = docs_explain.public({"rows": [row.as_json() for row in rows]}).splitlines()
-    assert head == "| kernel | label | agrees | found, by rank | right is |"
+    assert head == "| kernel | label | agrees | found, by rank | who was right |"
     assert lines[0] == "| cuda-samples: copy | nothing | yes | nothing found |  |"
-    assert lines[1].startswith("| gpu-rodinia: Fan2 | uncoalesced-global | **no** | bank-conflict at line 10")
+    assert lines[1].startswith("| gpu-rodinia: Fan2 | uncoalesced-global; should be partial-sectors | **no** | bank-conflict at line 10")
     assert lines[1].endswith(f"; 1 more | {VERDICTS[studied.name]} |")
-    assert lines[2].endswith("| not studied yet |")
+    assert lines[2].endswith(" |  |")
     assert lines[3] == "| **git repositories** | 50 % |  | 1 of 2 kernels |  |"
-    assert lines[-1] == "| **all** | 33 % |  | 1 of 3 kernels |  |"
+    assert lines[-2] == "| **all** | 33 % |  | 1 of 3 kernels |  |"
+    assert lines[-1] == "| **all, wrong labels put right** | 33 % |  | 1 of 3 kernels |  |"
+
+
+def test_a_label_that_was_wrong_is_told_as_it_was_and_as_it_should_be(found: Finding) -> None:
+    case = next(case for case in PUBLIC if case.name == "gpu-rodinia: Fan2")
+    rows = [explain_public.judged(case, Findings([replace(found, rule="partial-sectors")]))]
+    assert rows[0].value == 0
+    *_, line, _, before, after = docs_explain.public(
+        {"rows": [row.as_json() for row in [*rows, *explain_public.totals(rows)]]}
+    ).splitlines()
+    assert "| uncoalesced-global; should be partial-sectors | **no**; yes | partial-sectors at line 10" in line
+    assert before == "| **all** | 0 % |  | 0 of 1 kernels |  |"
+    assert after == "| **all, wrong labels put right** | 100 % |  | 1 of 1 kernels |  |"
 
 
 def test_kernels_in_python_files_keep_their_lines(tmp_path: Path) -> None:
