@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memlane.emulate.remembered import once
 from memlane.launch import Layers
-from memlane.ptx import Function, Module, Special, called_functions
+from memlane.ptx import Function, Module, special_registers
 
 SMALL_THREADS = 1 << 15
 """Threads up to which a launch with a clock gets code that is compiled in half the time. Almost all that such a launch does is done by the
@@ -40,10 +40,4 @@ def layers_for(layers: Layers, module: Module, function: Function, threads: int 
 
 @once
 def _reads_clock(module: Module, function: Function) -> bool:
-    bodies = [called.body for called in (function, *called_functions(module, function)) if called.body is not None]
-    return any(
-        isinstance(operand, Special) and operand.name in _CLOCKS
-        for body in bodies
-        for instruction in body.instructions()
-        for operand in instruction.operands
-    )
+    return not special_registers(module, function).isdisjoint(_CLOCKS)

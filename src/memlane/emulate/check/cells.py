@@ -240,7 +240,7 @@ class Cells:
         return self._e.icmp_unsigned("!=", self._bits(chosen), constant(I32, 0))
 
     def _constant(self, number: int) -> Value:
-        return constant_of(self._kind, number)
+        return constant(self._kind, number)
 
     def _spread(self, value: Value) -> Value:
         e = self._e
@@ -264,8 +264,3 @@ class Cells:
         name = f"llvm.masked.scatter.v{self._width}i64.v{self._width}p0"
         function = e.declare(name, ir.VoidType(), [self._kind, pointers, I32, mask])
         e.call(function, [values, self._pointers(places), constant(I32, ENTRY_BYTES), chosen])
-
-
-def constant_of(kind: ir.VectorType, number: int) -> Value:
-    """`number` in every element."""
-    return ir.Constant(kind, [number] * kind.count)

@@ -17,7 +17,7 @@ from memlane.emulate.check.records import (
     WARP_STATE,
 )
 from memlane.emulate.check.stamps import Actor, advance, now, owner_at, warp_state, who
-from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CLUSTER_BARRIER, CONTEXT, LANES, WARP, offset
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import warp_at
@@ -26,10 +26,6 @@ from memlane.emulate.runtime.window import peer_of
 _NEVER = 0xFFFF_FFFF
 CTA, DEVICE = 1, 2
 """How far a fence reaches."""
-
-
-def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
-    e.call(e.declare("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1]), [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
 
 
 def _known(e: Emit, own: Value) -> Value:
@@ -89,7 +85,7 @@ def begin_block(e: Emit, context: Value, block: Value) -> None:
     """The first look at a block: nothing in its shared and local memory was written, and its warps know of nothing but the past."""
     launch, state = e.get_pointer(context, CONTEXT, "check"), e.get_pointer(block, BLOCK, "check")
     start = offset(BLOCK_STATE, "covered")
-    _fill(e, e.at(state, start), 0, constant(I64, STATE_BYTES - start))
+    e.fill(e.at(state, start), 0, constant(I64, STATE_BYTES - start))
     stamp = e.trunc(advance(e, launch), I32)
     count = e.get(context, CONTEXT, "warps")
     exists = e.icmp_unsigned("<", lane_numbers(I32), e.splat(count))
@@ -100,12 +96,12 @@ def begin_block(e: Emit, context: Value, block: Value) -> None:
         e.put(e.get(warp_at(e, context, block, number), WARP, "live"), own, WARP_STATE, "members")
     cells = e.at(state, e.get(launch, LAUNCH, "cells_offset"))
     nbytes = e.get(launch, LAUNCH, "cells_bytes")
-    _fill(e, cells, 0, nbytes)
+    e.fill(cells, 0, nbytes)
     words = e.udiv(nbytes, constant(I64, 3 * 8))
     with e.count(e.lshr(words, constant(I64, 5))) as group:  # cells come in multiples of 32
         pointer = e.at(cells, e.mul(group, constant(I64, 8 * LANES)))
         e.store_lanes(constant(vector(I64), UNWRITTEN_BITS), pointer)
-    _fill(e, e.at(state, e.get(launch, LAUNCH, "local_offset")), UNWRITTEN_BITS, e.get(launch, LAUNCH, "local_bytes"))
+    e.fill(e.at(state, e.get(launch, LAUNCH, "local_offset")), UNWRITTEN_BITS, e.get(launch, LAUNCH, "local_bytes"))
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------------------

@@ -36,6 +36,11 @@ def constant(kind: ir.Type, number: int) -> Value:
     return ir.Constant(kind, number)
 
 
+def real(kind: ir.Type, number: float) -> Value:
+    """A floating-point constant, in all lanes if `kind` is a vector."""
+    return ir.Constant(kind, number)
+
+
 def lane_numbers(element: ir.Type, factor: int = 1) -> Value:
     """0, factor, 2 factor, ... in the lanes."""
     return ir.Constant(vector(element), [lane * factor for lane in range(LANES)])
@@ -57,6 +62,11 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
     def element(self, pointer: Value, index: Value, kind: ir.Type) -> Value:
         """The address of element `index` of an array of `kind`."""
         return self.gep(pointer, [index], source_etype=kind)
+
+    def fill(self, pointer: Value, byte: int, nbytes: Value) -> None:
+        """Set `nbytes` (i64) bytes from `pointer` on to one value."""
+        function = self.declare("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
+        self.call(function, [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
 
     def place(self, pointer: Value, record: np.dtype[np.void], field: str, index: int | Value = 0) -> tuple[Value, ir.Type]:
         """Address and type of a field of a record, or of one element of an array field."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from memlane.emulate.code.build import F32, F64, I16, I32, I64, Emit, Value, constant
+from memlane.emulate.code.build import F32, F64, I16, I32, I64, Emit, Value, constant, real
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,6 @@ FORMATS = {
 def like(kind: ir.Type, element: ir.Type) -> ir.VectorType:
     """As many lanes of another element."""
     return ir.VectorType(element, kind.count)
-
-
-def splat_real(kind: ir.Type, number: float) -> Value:
-    """A floating-point number in all lanes of `kind`."""
-    return ir.Constant(kind, [number] * kind.count)
 
 
 def narrow(
@@ -131,7 +126,7 @@ def widen(e: Emit, bits: Value, name: str) -> Value:
         return widen(e, e.shl(bits, constant(kind, 8)), "f16")
     # e4m3 has no infinity, and one more exponent than IEEE would give it: shift it into an f32 with the wrong exponent, and scale.
     size = e.and_(bits, constant(kind, 0x7F))
-    scaled = e.fmul(e.bitcast(e.shl(size, constant(kind, 20)), like(kind, F32)), splat_real(like(kind, F32), 2.0**120))
+    scaled = e.fmul(e.bitcast(e.shl(size, constant(kind, 20)), like(kind, F32)), real(like(kind, F32), 2.0**120))
     found = e.or_(e.bitcast(scaled, kind), e.shl(e.and_(bits, constant(kind, 0x80)), constant(kind, 24)))
     nothing = e.icmp_unsigned("==", size, constant(kind, 0x7F))
     return e.bitcast(e.select(nothing, constant(kind, 0x7FFFFFFF), found), like(kind, F32))
@@ -143,7 +138,7 @@ def odd_sum(e: Emit, a: Value, b: Value) -> Value:
     back = e.fsub(total, a)
     error = e.fadd(e.fsub(a, e.fsub(total, back)), e.fsub(b, back))
     kind = like(total.type, I64)
-    bits, zero = e.bitcast(total, kind), splat_real(total.type, 0.0)
+    bits, zero = e.bitcast(total, kind), real(total.type, 0.0)
     even = e.icmp_unsigned("==", e.and_(bits, constant(kind, 1)), constant(kind, 0))
     inexact = e.fcmp_ordered("!=", error, zero)  # of infinite sums the error is no number
     away = e.xor(e.fcmp_ordered("<", error, zero), e.icmp_signed(">=", bits, constant(kind, 0)))

@@ -48,6 +48,11 @@ class Flow:
         """Where the current place may go."""
         return self._place.successors
 
+    @property
+    def following(self) -> int:
+        """Where lanes go on that do not branch: the place behind this one, or the end."""
+        return self.successors[0] if self.successors else self.end
+
     def begin(self, place: Place) -> None:
         """Turn to a place."""
         self._place = place
@@ -69,7 +74,7 @@ class Flow:
         """End a place that did not end itself."""
         if not self._k.e.block.is_terminated:
             self.save()
-            self.go(self.successors[0] if self.successors else self.end)
+            self.go(self.following)
 
     def save(self) -> None:
         """Store the registers that are needed later."""
@@ -114,11 +119,16 @@ class Flow:
 
     def leave(self, lanes: Value) -> None:
         """`lanes` exit; the others, if the instruction is guarded, go on."""
-        k, _e = self._k, self._k.e
-        if k.instruction.guard is not None:
-            self.skip_if_idle(self.successors[0] if self.successors else self.end)
+        k = self._k
+        self.skip_if_idle(self.following)
         k.call(leave_cluster, k.warp, lanes)
         self.pick_again()
+
+    def pause(self) -> int:
+        """End the place at an instruction that may wait: registers are stored, and lanes without a part in it go on. The place behind."""
+        self.save()
+        self.skip_if_idle(self.following)
+        return self.following
 
     def skip_if_idle(self, following: int) -> None:
         """Behind a guard: if no lane takes part, all go on at `following`; else those that do not wait there for their turn."""

@@ -41,20 +41,18 @@ from memlane.ptx.parameters import Unit, items_of, parameter_accesses
 def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_memory: bool) -> tuple[Body, tuple[Instruction, ...]]:
     """The body of a kernel with all that it calls, and its instructions by index. `services` are functions without a body that the
     emulator provides."""
-    assert kernel.body is not None
-    if not any(one.form.effect == "call" for one in kernel.body.instructions()):
-        return flatten(kernel, stop_at_memory=stop_at_memory), tuple(kernel.body.instructions())
+    own = tuple(kernel.instructions())
+    if not any(one.form.effect == "call" for one in own):
+        return flatten(kernel, stop_at_memory=stop_at_memory), own
     return _Linker(module, kernel, frozenset(services), stop_at_memory).link()
 
 
 def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, ...]:
     """The instructions by index alone, as `link` numbers them."""
-    assert kernel.body is not None
-    own = tuple(kernel.body.instructions())
+    own = tuple(kernel.instructions())
     if not any(one.form.effect == "call" for one in own):
         return own
-    called = [_with_return(function).body for function in called_functions(module, kernel)]
-    return own + tuple(one for body in called if body is not None for one in body.instructions())
+    return own + tuple(one for function in called_functions(module, kernel) for one in _with_return(function).instructions())
 
 
 class _Linker:
@@ -337,11 +335,10 @@ def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | N
     """The functions that read what other threads may just have written, or call such; None is among them if one is called by a pointer."""
 
     def polls(function: Function) -> bool:
-        assert function.body is not None
         words = ("volatile", "relaxed", "acquire", "mmio")
         return any(
             one.form.effect == "atomic" or (one.form.effect == "load" and any(one.has(word) for word in words))
-            for one in function.body.instructions()
+            for one in function.instructions()
         )
 
     found = {one.name for one in functions if any(polls(inner) for inner in (one, *called_functions(module, one)))}

@@ -63,6 +63,12 @@ def _settle(e: Emit, first: Value, lanes: Value) -> None:
         invoke(e, open_barrier, first)
 
 
+def _first_of_warp(e: Emit, warp: Value) -> Value:
+    """The record of the first block of a warp's cluster."""
+    block = e.get_pointer(warp, WARP, "block")
+    return first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+
+
 def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
     """A fault of the first of some lanes, if there are any."""
     zero = constant(I32, 0)
@@ -74,8 +80,7 @@ def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
 @helper("cluster_arrive", VOID, POINTER, I32, I32, I64, I32)
 def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Value, site: Value) -> None:
     """`lanes` arrive at the barrier of their cluster, and go on at `place` at once; `time` is when it opens if they are the last."""
-    block = e.get_pointer(warp, WARP, "block")
-    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    first = _first_of_warp(e, warp)
     set_places(e, warp, lanes, place)
     arrived = e.get(warp, WARP, "cluster_arrived")
     _refuse(e, warp, ARRIVED_TWICE, e.and_(lanes, e.or_(arrived, e.get(warp, WARP, "cluster_passed"))), site)
@@ -88,8 +93,7 @@ def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Va
 @helper("cluster_wait", VOID, POINTER, I32, I32, I32)
 def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Value) -> None:
     """`lanes` wait for the barrier of their cluster, at which they have arrived, and go on at `place` when it is open."""
-    block = e.get_pointer(warp, WARP, "block")
-    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    first = _first_of_warp(e, warp)
     set_places(e, warp, lanes, place)
     arrived, passed = e.get(warp, WARP, "cluster_arrived"), e.get(warp, WARP, "cluster_passed")
     _refuse(e, warp, NOT_ARRIVED, e.and_(lanes, e.not_(e.or_(arrived, passed))), site)
@@ -107,8 +111,7 @@ def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Valu
 def leave_cluster(e: Emit, warp: Value, lanes: Value) -> None:
     """`lanes` exit: neither the barriers of their block nor that of their cluster wait for them any longer."""
     invoke(e, leave, warp, lanes)
-    block = e.get_pointer(warp, WARP, "block")
-    first = first_of(e, e.get_pointer(block, BLOCK, "context"), block)
+    first = _first_of_warp(e, warp)
     arrived = e.get(warp, WARP, "cluster_arrived")
     for field in ("cluster_arrived", "cluster_passed"):
         e.put(e.and_(e.get(warp, WARP, field), e.not_(lanes)), warp, WARP, field)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from memlane.emulate.code.atomic import store_whole
-from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
     BARRIERS,
     BLOCK,
@@ -56,15 +56,11 @@ def slot_at(e: Emit, context: Value, index: Value) -> Value:
     return e.at(e.get_pointer(context, CONTEXT, "slots"), e.mul(e.zext(index, I64), e.get(context, CONTEXT, "slot_bytes")))
 
 
-def _fill(e: Emit, pointer: Value, byte: int, nbytes: Value) -> None:
-    e.call(e.declare("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1]), [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
-
-
 @helper("prepare_slot", VOID, POINTER, POINTER)
 def prepare_slot(e: Emit, context: Value, block: Value) -> None:
     """What is the same for every block that will ever be in a slot, and of which worker it is: the slot is its last one."""
     # Zeroed as a whole: registers and their times then have no history.
-    _fill(e, block, 0, e.get(context, CONTEXT, "shared_offset"))
+    e.fill(block, 0, e.get(context, CONTEXT, "shared_offset"))
     e.put(e.ptrtoint(context, I64), block, BLOCK, "context")
     _append_slot(e, context, block)
     _place_on_sm(e, context, block)
@@ -127,11 +123,11 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
     e.put(threads, block, BLOCK, "live")
     e.put(warps, block, BLOCK, "running")
     for field in ("arrived", "expected", "popc"):
-        _fill(e, e.at(block, offset(BLOCK, field)), 0, constant(I64, 4 * BARRIERS))
-    _fill(e, e.at(block, offset(BLOCK, "release")), 0, constant(I64, 8 * BARRIERS))
-    _fill(e, e.get_pointer(block, BLOCK, "shared"), POISON, e.get(context, CONTEXT, "shared_bytes"))
+        e.fill(e.at(block, offset(BLOCK, field)), 0, constant(I64, 4 * BARRIERS))
+    e.fill(e.at(block, offset(BLOCK, "release")), 0, constant(I64, 8 * BARRIERS))
+    e.fill(e.get_pointer(block, BLOCK, "shared"), POISON, e.get(context, CONTEXT, "shared_bytes"))
     local_bytes = e.mul(e.get(context, CONTEXT, "local_bytes"), e.zext(e.mul(warps, constant(I32, LANES)), I64))
-    _fill(e, e.get_pointer(block, BLOCK, "local"), POISON, local_bytes)
+    e.fill(e.get_pointer(block, BLOCK, "local"), POISON, local_bytes)
     with e.count(warps) as number_in_block:
         warp = warp_at(e, context, block, number_in_block)
         left = e.sub(threads, e.mul(number_in_block, constant(I32, LANES)))
@@ -152,8 +148,8 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
         e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
         e.put(0, warp, WARP, "outstanding")
-        _fill(e, e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
-        _fill(e, e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))
+        e.fill(e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
+        e.fill(e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
 
 

@@ -13,6 +13,7 @@ read as 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import llvmlite.ir as ir
@@ -94,18 +95,24 @@ def _decoded(e: Emit, place: Value, name: str) -> Value:
     return e.bitcast(share, I32)
 
 
-@helper("texture_channel", I32, POINTER, I32)
-def channel(e: Emit, place: Value, number: Value) -> None:
-    """A channel in the format of that number, as 32 bits."""
+def each_format(e: Emit, number: Value, formats: Sequence[str]) -> Iterator[str]:
+    """Branches by the number of a format: gives the name of each, with `e` at its code, which whoever iterates ends."""
     other = e.append_basic_block("other")
     switch = e.switch(number, other)
-    for index, name in enumerate(FORMATS):
+    for index, name in enumerate(formats):
         here = e.append_basic_block(name)
         switch.add_case(constant(I32, index), here)
         e.position_at_end(here)
-        e.ret(_decoded(e, place, name))
+        yield name
     e.position_at_end(other)
     e.unreachable()
+
+
+@helper("texture_channel", I32, POINTER, I32)
+def channel(e: Emit, place: Value, number: Value) -> None:
+    """A channel in the format of that number, as 32 bits."""
+    for name in each_format(e, number, FORMATS):
+        e.ret(_decoded(e, place, name))
 
 
 @helper("texture_texel", VOID, POINTER, I64, I64, I64, POINTER)

@@ -19,7 +19,7 @@ from memlane.emulate.code.formats import narrow
 from memlane.emulate.layout import BEYOND, LANES, MISALIGNED, TEXTURE
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, helper, invoke
-from memlane.emulate.runtime.texture import FORMATS, axes_of, find, surface_kind
+from memlane.emulate.runtime.texture import FORMATS, axes_of, each_format, find, surface_kind
 
 _ACCESS = (POINTER, POINTER, POINTER, I32, I32, POINTER)
 """warp, handles (32 i64), coordinates (32 i32 for the layer, if there is one, and for each axis), lanes, site, data (32 of each element)"""
@@ -158,16 +158,9 @@ def store(place: Place, bits: int, count: int) -> Helper:
 @helper("texture_encode", VOID, POINTER, I32, I32)
 def encode(e: Emit, place: Value, number: Value, word: Value) -> None:
     """Store 32 bits as a channel in the format of that number: integers that do not fit become the nearest that does."""
-    other = e.append_basic_block("other")
-    switch = e.switch(number, other)
-    for index, name in enumerate(FORMATS[:8]):
-        here = e.append_basic_block(name)
-        switch.add_case(constant(I32, index), here)
-        e.position_at_end(here)
+    for name in each_format(e, number, FORMATS[:8]):
         e.store(_encoded(e, name, word), place, align=1)
         e.ret_void()
-    e.position_at_end(other)
-    e.unreachable()
 
 
 def _encoded(e: Emit, name: str, word: Value) -> Value:

@@ -10,7 +10,7 @@ from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Vector
+from memlane.ptx import SCALAR_TYPES, Vector, elements
 
 _SECTION = "parallel-synchronization-and-communication-instructions-"
 
@@ -41,11 +41,9 @@ def atom(k: Lowering) -> None:
     for number in range(count):
         helper = atomic(operation, scalar.name, space, count * scalar.nbytes if count > 1 and number == 0 else 0)
         place = e.add(distance, constant(I64, number * scalar.nbytes))
-        elements = [e.at(one, number * column) for one in (k.scratch("b"), k.scratch("c"), out)]
-        k.call(helper, k.warp, pointer, place, lanes, constant(I32, k.index), *elements)
+        data = [e.at(one, number * column) for one in (k.scratch("b"), k.scratch("c"), out)]
+        k.call(helper, k.warp, pointer, place, lanes, constant(I32, k.index), *data)
     account(k, space, pointer, distance, count * scalar.nbytes)
     if k.has("d"):
-        target = instruction.operand("d")
-        for number, item in enumerate(target.items if isinstance(target, Vector) else (target,)):
-            assert item is not None
+        for number, item in enumerate(elements(instruction.operand("d"))):
             k.write_operand(item, e.load_lanes(e.at(out, number * column), INTEGERS[scalar.bits]), scalar.name)

@@ -141,9 +141,7 @@ def return_to_caller(k: Lowering, link: Return) -> None:
     if link.frame_bytes:
         k.set_register(STACK, k.e.sub(k.register(STACK), constant(vector(I64), link.frame_bytes)))
     places = k.register(link.place)
-    k.flow.save()
-    if k.instruction.guard is not None:
-        k.flow.skip_if_idle(k.flow.successors[0] if k.flow.successors else k.flow.end)
+    k.flow.pause()
     k.e.store_lanes(places, k.scratch("a"))
     k.call(send, k.warp, k.active, k.scratch("a"))
     k.flow.pick_again()

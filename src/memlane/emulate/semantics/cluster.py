@@ -55,10 +55,7 @@ def is_own_shared(k: Lowering, address: Value) -> Value:
 def barrier_cluster(k: Lowering) -> None:
     """Threads arrive, or wait until all threads of the cluster have. `.aligned` is a promise of the program."""
     arrives = k.instruction.has("arrive")
-    k.flow.save()
-    following = k.flow.successors[0] if k.flow.successors else k.flow.end
-    k.flow.skip_if_idle(following)
-    place, site = constant(I32, following), constant(I32, k.index)
+    place, site = constant(I32, k.flow.pause()), constant(I32, k.index)
     if arrives:
         time = constant(I64, 0) if k.scoreboard is None else _opens(k, k.scoreboard.barrier_opens)
         check_cluster_arrival(k)

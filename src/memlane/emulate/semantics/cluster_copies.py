@@ -15,7 +15,7 @@ from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.mbarriers import mbarrier
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Vector
+from memlane.ptx import SCALAR_TYPES, elements
 
 _SECTION = "data-movement-and-conversion-instructions-"
 _SYNC = "parallel-synchronization-and-communication-instructions-"
@@ -41,9 +41,7 @@ def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
 @semantics(_SECTION + "st-async")
 def st_async(k: Lowering) -> None:
     e, data, scalar, space = k.e, k.scratch("data"), SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
-    operand = k.instruction.operand("b")
-    assert operand is not None
-    sources = operand.items if isinstance(operand, Vector) else (operand,)
+    sources = elements(k.instruction.operand("b"))
     for number, source in enumerate(sources):
         e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
     place, nbytes = k.address("a"), scalar.nbytes * len(sources)

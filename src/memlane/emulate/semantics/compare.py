@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memlane.emulate.code.build import FLOATS, I32, Value, constant, vector
+from memlane.emulate.code.build import FLOATS, I32, Value, constant, real, vector
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.semantics.floating import flushed, real
+from memlane.emulate.semantics.floating import flushed
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES
 

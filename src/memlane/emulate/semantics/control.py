@@ -32,8 +32,7 @@ def brx_idx(k: Lowering) -> None:
     index = k.read("index")
     k.flow.save()
     targets = k.flow.successors if k.instruction.guard is None else k.flow.successors[:-1]
-    if k.instruction.guard is not None:
-        k.flow.skip_if_idle(k.flow.successors[-1])
+    k.flow.skip_if_idle(k.flow.successors[-1])
     index = e.intrinsic("umin", [index, constant(index.type, len(targets) - 1)])
     for number, goal in enumerate(targets):
         lanes = e.and_(k.active, e.mask_of(e.icmp_unsigned("==", index, constant(index.type, number))))
@@ -58,6 +57,6 @@ def trap(k: Lowering) -> None:
         k.call(fault, k.warp, constant(I32, TRAP), constant(I32, k.index), e.lowest_bit(k.active), constant(I64, 0), zero, zero)
         k.flow.pick_again()
     if k.flow.successors:
-        k.flow.go(k.flow.successors[0])
+        k.flow.go(k.flow.following)
     else:
         k.flow.pick_again()

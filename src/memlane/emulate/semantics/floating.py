@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import llvmlite.ir as ir
 
-from memlane.emulate.code.build import F32, FLOATS, I32, INTEGERS, Value, constant, vector
+from memlane.emulate.code.build import F32, FLOATS, I32, INTEGERS, Value, constant, real, vector
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.arithmetic import lanewise
 from memlane.emulate.runtime.rounding import directed
@@ -22,11 +22,6 @@ _SECTION = "floating-point-instructions-"
 
 CANONICAL_NAN = 0x7FFFFFFF
 SCALAR_BITS = {kind: bits for bits, kind in FLOATS.items()}
-
-
-def real(kind: ir.Type, number: float) -> Value:
-    """A floating-point constant in all lanes of `kind`."""
-    return ir.Constant(kind, [number] * kind.count)
 
 
 def bits_constant(k: Lowering, kind: ir.Type, bits: int) -> Value:

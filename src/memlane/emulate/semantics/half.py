@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from memlane.emulate.code.build import F64, I16, I32, Value, constant, vector
-from memlane.emulate.code.formats import like, narrow, odd_sum, splat_real, widen
+from memlane.emulate.code.build import F64, I16, I32, Value, constant, real, vector
+from memlane.emulate.code.formats import like, narrow, odd_sum, widen
 from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.compare import holds, with_predicate
@@ -57,10 +57,10 @@ def _finish(k: Lowering, value: Value) -> None:
     e = k.e
     if k.instruction.has("ftz") and k.instruction.opcode == "mul" and k.slot_type("d").startswith("f16"):
         size = e.intrinsic("fabs", [value])
-        nothing = e.intrinsic("copysign", [splat_real(value.type, 0.0), value])
-        value = e.select(e.fcmp_ordered("<", size, splat_real(value.type, 2.0**-14)), nothing, value)
+        nothing = e.intrinsic("copysign", [real(value.type, 0.0), value])
+        value = e.select(e.fcmp_ordered("<", size, real(value.type, 2.0**-14)), nothing, value)
     if k.instruction.has("sat"):
-        low, high = splat_real(value.type, 0.0), splat_real(value.type, 1.0)
+        low, high = real(value.type, 0.0), real(value.type, 1.0)
         value = e.select(e.fcmp_ordered(">", value, low), value, low)
         value = e.select(e.fcmp_ordered(">", value, high), high, value)
     _write(k, narrow(e, value, k.slot_type("d").removesuffix("x2"), relu=k.instruction.has("relu")))

@@ -17,15 +17,10 @@ from memlane.emulate.runtime.matrices import BITS, Shape, multiply
 from memlane.emulate.semantics.floating import canonical
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import Operand, Vector
+from memlane.ptx import elements
 
 _SECTION = "warp-level-matrix-instructions-"
 _ROW_BYTES = 16
-
-
-def items_of(operand: Operand | None) -> tuple[Operand, ...]:
-    assert operand is not None
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _rows(k: Lowering) -> Value:
@@ -69,7 +64,7 @@ def ldmatrix(k: Lowering) -> None:
     account(k, space, pointer, distance, _ROW_BYTES)
     k.change_mask(k.mask)
     parts = [e.load_lanes(e.at(words, 4 * LANES * number), I32) for number in range(4)]
-    for number, target in enumerate(items_of(k.instruction.operand("d"))):
+    for number, target in enumerate(elements(k.instruction.operand("d"))):
         matrix = _shuffled(k, parts, [LANES * (lane % 4) + 8 * number + lane // 4 for lane in range(LANES)])
         k.write_operand(target, _transposed(k, matrix) if k.instruction.has("trans") else matrix, "b32")
 
@@ -78,7 +73,7 @@ def ldmatrix(k: Lowering) -> None:
 def stmatrix(k: Lowering) -> None:
     e, space = k.e, state_space(k)
     lanes = _rows(k)
-    matrices = [k.bits_of(item, "b32") for item in items_of(k.instruction.operand("b"))]
+    matrices = [k.bits_of(item, "b32") for item in elements(k.instruction.operand("b"))]
     if k.instruction.has("trans"):
         matrices = [_transposed(k, matrix) for matrix in matrices]
     words = k.scratch("data")
@@ -108,7 +103,7 @@ def mma(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
-        items = items_of(k.instruction.operand(letter))
+        items = elements(k.instruction.operand(letter))
         if len(items) != registers:
             raise k.unsupported()
         bits = 64 if shape.a == "f64" else 32
@@ -136,7 +131,7 @@ def _shape(k: Lowering) -> Shape:
 
 def accumulators(k: Lowering) -> list[Value]:
     """The elements of C as f64 or i64."""
-    e, items, name = k.e, items_of(k.instruction.operand("c")), k.slot_of("ctype")
+    e, items, name = k.e, elements(k.instruction.operand("c")), k.slot_of("ctype")
     if name == "f16":
         return [
             e.fpext(widen(e, e.lshr(k.bits_of(item, "b32"), constant(vector(I32), shift)), "f16"), vector(F64))
@@ -151,7 +146,7 @@ def accumulators(k: Lowering) -> list[Value]:
 
 
 def write_accumulators(k: Lowering, found: list[Value]) -> None:
-    e, items, name = k.e, items_of(k.instruction.operand("d")), k.slot_of("dtype")
+    e, items, name = k.e, elements(k.instruction.operand("d")), k.slot_of("dtype")
     if name == "f16":
         halves = [narrow(e, value, "f16") for value in found]
         found = [e.or_(low, e.shl(high, constant(vector(I32), 16))) for low, high in zip(halves[::2], halves[1::2], strict=True)]

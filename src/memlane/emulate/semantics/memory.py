@@ -10,7 +10,7 @@ from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector
+from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector, elements
 
 _SECTION = "data-movement-and-conversion-instructions-"
 
@@ -57,15 +57,9 @@ def state_space(k: Lowering) -> str:
     return space
 
 
-def _components(k: Lowering, letter: str) -> tuple[Operand, ...]:
-    operand = k.instruction.operand(letter)
-    assert operand is not None
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 @semantics(_SECTION + "ld", _SECTION + "ld-global-nc", _SECTION + "ldu")
 def ld(k: Lowering) -> None:
-    space, scalar, targets = state_space(k), SCALAR_TYPES[k.slot_type("d")], _components(k, "d")
+    space, scalar, targets = state_space(k), SCALAR_TYPES[k.slot_type("d")], elements(k.instruction.operand("d"))
     address = k.instruction.operand("a")
     if isinstance(address, Vector):
         return _load_registers(k, address, targets)
@@ -132,7 +126,7 @@ def _store_registers(k: Lowering, sources: tuple[Operand, ...], registers: Vecto
 
 @semantics(_SECTION + "st")
 def st(k: Lowering) -> None:
-    space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], _components(k, "b")
+    space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], elements(k.instruction.operand("b"))
     registers = k.instruction.operand("a")
     if isinstance(registers, Vector):
         return _store_registers(k, sources, registers)

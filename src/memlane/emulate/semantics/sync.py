@@ -25,9 +25,7 @@ def bar(k: Lowering) -> None:
     if is_reduction:
         chosen = e.popcount(e.and_(k.read("c"), k.active))
         e.bump(k.block, BLOCK, "popc", chosen, e.and_(barrier, constant(I32, 15)))
-    k.flow.save()
-    following = k.flow.successors[0] if k.flow.successors else k.flow.end
-    k.flow.skip_if_idle(following)
+    following = k.flow.pause()
     time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
     check_barrier(k, barrier)
     waits = constant(I1, 0 if k.instruction.has("arrive") else 1)
@@ -52,9 +50,7 @@ def bar_warp_sync(k: Lowering) -> None:
     e = k.e
     partners = k.read("mask")
     members = any_of(k, partners)
-    k.flow.save()
-    following = k.flow.successors[0] if k.flow.successors else k.flow.end
-    k.flow.skip_if_idle(following)
+    following = k.flow.pause()
     check_masks(k)
     check_warp_barrier(k, partners)
     missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.active))

@@ -11,7 +11,7 @@ from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.texture import CHANNELS, GEOMETRIES, QUERIES, axes_of, gather, query, sample
 from memlane.emulate.runtime.texture_surface import Place, load, reduce, store, store_texel
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, TextureAddress, Vector
+from memlane.ptx import SCALAR_TYPES, Address, Register, TextureAddress, elements
 
 _TEXTURE, _SURFACE = "texture-instructions-", "surface-instructions-"
 _WORD = 4 * LANES
@@ -43,7 +43,7 @@ def _coordinates(k: Lowering, geometry: str, type_name: str) -> Value:
     operand = k.instruction.operand("a")
     if not isinstance(operand, TextureAddress) or len(operand.items) != 2:
         raise k.unsupported(f"{k.instruction.name} with a sampler of its own")
-    given = _items(operand.items[1])
+    given = elements(operand.items[1])
     layered = geometry.startswith("a")
     count = axes_of(geometry) + layered
     if len(given) < count:
@@ -54,17 +54,12 @@ def _coordinates(k: Lowering, geometry: str, type_name: str) -> Value:
     return k.scratch("coordinates")
 
 
-def _items(operand: Operand | None) -> tuple[Operand, ...]:
-    assert operand is not None
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 # -- textures ----------------------------------------------------------------------------------------------------------------------
 
 
 def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
     """Let a helper read, and put its four words into the registers of `d`: as they are, or as halves, alone or in pairs."""
-    e, targets, type_name = k.e, _items(k.instruction.operand("d")), k.slot_of("dtype")
+    e, targets, type_name = k.e, elements(k.instruction.operand("d")), k.slot_of("dtype")
     scalar = SCALAR_TYPES[type_name]
     if len(targets) * scalar.lanes != CHANNELS:
         raise k.unsupported()
@@ -118,7 +113,7 @@ def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
 
 def _put_data(k: Lowering, type_name: str) -> int:
     """Lay the elements of `v` where helpers look for them; how many there are."""
-    sources = _items(k.instruction.operand("v"))
+    sources = elements(k.instruction.operand("v"))
     for number, source in enumerate(sources):
         k.e.store_lanes(k.bits_of(source, type_name), k.e.at(k.scratch("data"), number * LANES * SCALAR_TYPES[type_name].nbytes))
     return len(sources)
@@ -126,7 +121,7 @@ def _put_data(k: Lowering, type_name: str) -> int:
 
 @semantics(_SURFACE + "suld")
 def suld(k: Lowering) -> None:
-    place, scalar, targets = _place(k), SCALAR_TYPES[k.slot_of("dtype")], _items(k.instruction.operand("d"))
+    place, scalar, targets = _place(k), SCALAR_TYPES[k.slot_of("dtype")], elements(k.instruction.operand("d"))
     _access(k, load(place, scalar.bits, len(targets)), place.geometry, scalar.nbytes * len(targets))
     for number, target in enumerate(targets):
         value = k.e.load_lanes(k.e.at(k.scratch("data"), number * LANES * scalar.nbytes), INTEGERS[scalar.bits])

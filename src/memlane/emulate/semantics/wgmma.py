@@ -16,10 +16,9 @@ from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.matrices import BITS
 from memlane.emulate.runtime.warpgroup import LINES, Operand, Product, group_multiply, operand_addresses
-from memlane.emulate.semantics.matrix import items_of
 from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError
-from memlane.ptx import Immediate, Vector
+from memlane.ptx import Immediate, Vector, elements
 
 _SECTION = "asynchronous-warpgroup-level-matrix-instructions-"
 _MOST_REGISTERS = 128
@@ -41,7 +40,7 @@ def order(k: Lowering) -> None:
 def mma_async(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, product, columns = k.e, _product(k), _columns(k)
-    held = items_of(k.instruction.operand("d"))
+    held = elements(k.instruction.operand("d"))
     if len(held) != columns // (4 if product.d == "f16" else 2):
         raise _wrong(k, f"D has {len(held)} registers")
     registers = k.scratch("accumulators", 4 * LANES * _MOST_REGISTERS)
@@ -102,7 +101,7 @@ def _left(k: Lowering, product: Product) -> Value:
     e, operand = k.e, k.instruction.operand("a")
     if product.a.place != "registers":
         return _descriptor(k, "a")
-    items = items_of(operand)
+    items = elements(operand)
     if len(items) != 4:
         raise _wrong(k, f"A has {len(items)} registers")
     for number, item in enumerate(items):

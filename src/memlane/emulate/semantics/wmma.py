@@ -19,9 +19,10 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
-from memlane.emulate.semantics.matrix import accumulators, items_of, write_accumulators
+from memlane.emulate.semantics.matrix import accumulators, write_accumulators
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
+from memlane.ptx import elements
 
 _SECTION = "warp-level-matrix-instructions-"
 _BITS = {**BITS, "f32": 32, "s32": 32}
@@ -120,8 +121,8 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
         stride = e.sext(k.read("stride", "s32"), vector(I64))
     pointer, distance = k.address("a")
     lines, columns_ = (ir.Constant(vector(I64), numbers) for numbers in (line, along))
-    elements = e.add(e.mul(lines, stride), columns_)
-    offset = e.mul(elements, constant(vector(I64), bits // 8))
+    numbers = e.add(e.mul(lines, stride), columns_)
+    offset = e.mul(numbers, constant(vector(I64), bits // 8))
     address = e.add(e.add(e.load_lanes(pointer, I64), e.splat(distance)), offset)
     e.store_lanes(address, k.scratch("elements", 256))
     return k.scratch("elements", 256)
@@ -131,7 +132,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
 def wmma_load(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, matrix, nothing = k.e, state_space(k), k.slot_of("matrix"), constant(I64, 0)
-    bits, targets = _BITS.get(k.slot_of("type"), 4), items_of(k.instruction.operand("d"))
+    bits, targets = _BITS.get(k.slot_of("type"), 4), elements(k.instruction.operand("d"))
     if bits < 8:
         raise k.unsupported()
     width = max(32, bits)
@@ -161,7 +162,7 @@ def wmma_store(k: Lowering) -> None:
     e, space, nothing = k.e, state_space(k), constant(I64, 0)
     bits = _BITS[k.slot_of("type")]
     width = max(32, bits)
-    registers = [k.bits_of(item, f"b{width}") for item in items_of(k.instruction.operand("b"))]
+    registers = [k.bits_of(item, f"b{width}") for item in elements(k.instruction.operand("b"))]
     for piece in _pieces(k, "d", bits):
         pointer, words, size = _pointers(k, piece, "d", bits), k.scratch("data"), bits * piece.count
         register, begin = divmod(piece.first * bits, width)
@@ -182,7 +183,7 @@ def wmma_mma(k: Lowering) -> None:
     parts = _fragments(k, a, b)
     tile = parts.tile
     bits = 64 if a == "f64" else 32
-    left, right = ([k.bits_of(item, f"b{bits}") for item in items_of(k.instruction.operand(letter))] for letter in "ab")
+    left, right = ([k.bits_of(item, f"b{bits}") for item in elements(k.instruction.operand(letter))] for letter in "ab")
     start = accumulators(k)
     if len(start) != parts.down * parts.across * tile.elements:
         raise k.unsupported()
