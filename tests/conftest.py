@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -35,18 +34,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_LEFT_OUT = (
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("TERMINAL_WIDTH", "GITHUB_ACTIONS", "MEMLANE_CACHE", "MEMLANE_TARGET"),
+)
+"""What a user, or who runs tests for him, may have said about his terminal and where kernels are to run."""
 _machine_code = pytest.StashKey[tuple[tempfile.TemporaryDirectory[str], pytest.MonkeyPatch]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The emulator's machine code is kept for the session, apart from the user's. Processes that share the tests, and those that tests
-    start, inherit the place."""
+    """The emulator's machine code is kept for the session, apart from the user's, whose chips and wishes do not count here. Processes that
+    share the tests, and those that tests start, inherit all that."""
     gc.disable()
     if hasattr(config, "workerinput"):
         return
     folder, patch = tempfile.TemporaryDirectory(prefix="memlane-tests-"), pytest.MonkeyPatch()
-    patch.setitem(os.environ, "MEMLANE_CACHE_DIR", folder.name)
-    patch.delitem(os.environ, "MEMLANE_CACHE", raising=False)
+    patch.setenv("MEMLANE_CACHE_DIR", str(Path(folder.name, "code")))
+    patch.setenv("MEMLANE_CHIPS", str(Path(folder.name, "chips")))
+    for name in _LEFT_OUT:
+        patch.delenv(name, raising=False)
     config.stash[_machine_code] = folder, patch
 
 
