@@ -24,37 +24,35 @@ def reason(one: Instruction) -> str:
 
 
 # Each rule takes an instruction with its source operands and their values, at least one of them a pointer and none mixed. It gives the
-# value of the result in a tuple, or None where it does not follow.
-
-_Found = tuple[Value] | None
+# value of the result, or None where it does not follow.
 
 
-def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     value = values[0]
     if not isinstance(value, Pointer) or not isinstance(one.operands[one.form.operands["d"]], Register):
         return None
-    return (replace(value, bits=_bits(one)),)
+    return replace(value, bits=_bits(one))
 
 
-def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
     value, bits = values[0], _bits(one)
     kind = one.form.types.get("d", "")
     if not isinstance(value, Pointer) or kind[:1] not in "us" or bits < 32 or (value.generic and bits < 64):
         return None
     source = one.form.types.get("a", "")
-    return None if SCALAR_TYPES[source].bits < 32 else (replace(value, bits=bits),)
+    return None if SCALAR_TYPES[source].bits < 32 else replace(value, bits=bits)
 
 
-def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     value = values[0]
     if not isinstance(value, Pointer) or (one.slot("space") or "").partition("::")[0] != "shared":
         return None
     to_shared = one.has("to")
-    return (replace(value, generic=not to_shared, bits=_bits(one)),) if value.generic == to_shared else None
+    return replace(value, generic=not to_shared, bits=_bits(one)) if value.generic == to_shared else None
 
 
-def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Number):
         return _moved(one, first, constant(operands[1]), second.multiple)
@@ -63,15 +61,15 @@ def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value
     return None
 
 
-def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Pointer):
-        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
+        return ANY if (first.array, first.generic) == (second.array, second.generic) else None
     number = constant(operands[1])
     return _moved(one, first, None if number is None else -number, multiple(second)) if isinstance(first, Pointer) else None
 
 
-def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     a, b, c = values
     if one.has("hi") or not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(c, Pointer):
         return None
@@ -80,7 +78,7 @@ def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values:
     return _moved(one, c, known, min(MOST, a.multiple * b.multiple))
 
 
-def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Where only bits below the alignment of the array change, those of the address are those of the offset."""
     place = next(place for place, value in enumerate(values) if isinstance(value, Pointer))
     value, number = values[place], constant(operands[1 - place])
@@ -90,32 +88,32 @@ def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
     if not 0 <= changed & (1 << _bits(one)) - 1 < value.array.align:
         return None
     if value.offset is None:
-        return (replace(value, bits=_bits(one), multiple=1),)
+        return replace(value, bits=_bits(one), multiple=1)
     offset = {"and": value.offset & number, "or": value.offset | number, "xor": value.offset ^ number}[one.opcode]
-    return (replace(value, bits=_bits(one), offset=offset),)
+    return replace(value, bits=_bits(one), offset=offset)
 
 
-def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
-    return (merged(values[0], values[1]),)
+def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    return merged(values[0], values[1])
 
 
-def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
+def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     first, second = values[:2]
     if isinstance(first, Pointer) and isinstance(second, Pointer):
-        return (ANY,) if (first.array, first.generic) == (second.array, second.generic) else None
+        return ANY if (first.array, first.generic) == (second.array, second.generic) else None
     number = constant(operands[1] if isinstance(first, Pointer) else operands[0])
-    return (ANY,) if number == 0 else None
+    return ANY if number == 0 else None
 
 
-def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> _Found:
-    return (ANY,)
+def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    return ANY
 
 
-def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> _Found:
+def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
     if pointer.generic and _bits(one) < 64:
         return None
     offset = None if by is None or pointer.offset is None else pointer.offset + by
-    return (replace(pointer, bits=_bits(one), offset=offset, multiple=min(multiple(pointer), steps)),)
+    return replace(pointer, bits=_bits(one), offset=offset, multiple=min(multiple(pointer), steps))
 
 
 def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Operand]) -> int:

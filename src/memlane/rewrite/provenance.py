@@ -192,7 +192,7 @@ class _Analysis:
             if len(operands) == len(values):
                 found = rule(one, operands, values)
                 if found is not None:
-                    return found[0], ""
+                    return found, ""
         if any(isinstance(value, Mixed) for value in values) and not one.form.effect:
             if one.opcode == "mov":
                 return values[0], ""

@@ -26,6 +26,7 @@ from memlane.ptx import (
     Operand,
     Register,
     RegisterDecl,
+    Scope,
     Symbol,
     registers_written,
 )
@@ -70,7 +71,9 @@ class Sums:
         self._names, self._flow = names, flow
         flat = [one for block in flow.blocks for one in block.instructions]
         self._places = {id(one): (block.index, place) for block in flow.blocks for place, one in enumerate(block.instructions)}
-        self._kinds, self._ranges = _declared(function)
+        # Of the registers that the body itself declares: those of inner blocks are hidden elsewhere.
+        own = function.body.statements if function.body is not None else ()
+        self._scope = Scope.of(one for one in own if isinstance(one, RegisterDecl) and one.vector == 1)
         writes = Counter(name for one in flat for name in registers_written(one))
         self._single = {
             name: one for one in flat if one.guard is None for name in registers_written(one) if writes[name] == 1 and _is_plain(one)
@@ -140,22 +143,9 @@ class Sums:
         return Term(name, bits, factor), True
 
     def _bits(self, name: str) -> int:
-        """32 or 64; 0 for a register of another size, and for one that an inner block declares, which is hidden elsewhere."""
-        digits = name.rstrip("0123456789")
-        kind = self._kinds.get(name) or (self._ranges.get(digits, ("", 0))[0] if self._in_range(name, digits) else "")
-        bits = SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES and kind != "pred" else 0
+        """32 or 64; 0 for a register of another size, and for one that the body itself does not declare."""
+        bits = SCALAR_TYPES[self._scope.type_of(name)].bits if self._scope.declares(name) else 0
         return bits if bits in (32, 64) else 0
-
-    def _in_range(self, name: str, digits: str) -> bool:
-        number = name[len(digits) :]
-        return bool(number) and digits in self._ranges and int(number) < self._ranges[digits][1]
-
-
-def _declared(function: Function) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
-    """Types of the registers that the body itself declares: by name, and by the beginning of names that are numbered, with how many."""
-    assert function.body is not None
-    found = [one for one in function.body.statements if isinstance(one, RegisterDecl) and one.vector == 1]
-    return {one.name: one.type for one in found if one.count is None}, {one.name: (one.type, one.count) for one in found if one.count}
 
 
 def _is_plain(one: Instruction) -> bool:
