@@ -1,11 +1,13 @@
 """Finds what is better: a layout of shared memory for a set of patterns (`search_layout`), or for the accesses of a launch (`fix`).
 
 `goals` are the patterns, prepared to try many layouts on; `swizzles` the candidates; `search` sifts them and certifies the best. `relayout`
-loads a kernel with an array laid out otherwise; `candidates` are what accesses that were seen suggest, and `fix` tries them.
+loads a kernel with an array laid out otherwise; `lanes` sees where accesses lie, `candidates` are what that suggests, `trials` runs them in
+place of a launch, and `fix` tells which is best.
 """
 
-from memlane.optimize.fix import Fix, Footprint, Measured, fix, fix_launch
+from memlane.optimize.fix import Fix, fix, fix_launch
 from memlane.optimize.relayout import relayout
 from memlane.optimize.search import Certificate, search_layout
+from memlane.optimize.trials import Footprint, Measured
 
 __all__ = ["Certificate", "Fix", "Footprint", "Measured", "fix", "fix_launch", "relayout", "search_layout"]

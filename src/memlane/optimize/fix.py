@@ -6,63 +6,23 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from memlane.chip.occupancy import resident_blocks
-from memlane.compile import assemble, kernel_usage
-from memlane.errors import CompileError, LayoutError, MissingDependency, RelayoutError
-from memlane.launch import Kernel, KernelCall, Launch, Schedule, Step, Target, observed, observing, unobserved
+from memlane.errors import LayoutError, RelayoutError
+from memlane.launch import Kernel, KernelCall, Launch, unobserved
 from memlane.layout import Layout
-from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
-from memlane.optimize.candidates import Seen, candidates, geometries
-from memlane.optimize.lanes import Examples, examples
+from memlane.optimize.candidates import candidates, geometries
 from memlane.optimize.relayout import Shared, relayout
-from memlane.ptx import inline_calls
-from memlane.record import Counts
-from memlane.rewrite import ArrayAccess, SharedArray, accesses_to_shared, find_array, shared_arrays
+from memlane.optimize.trials import Measured, Trials
+from memlane.rewrite import ArrayAccess, SharedArray, find_array, shared_arrays
 from memlane.rewrite.arrays import static_bytes
 from memlane.rewrite.relayout import MAX_STATIC_BYTES
 
-ROUNDS = 15
-"""Times that original and candidates run in turn on a GPU."""
-LAUNCHES = 3
-"""Launches of each in a round; the shortest counts."""
 GAIN = 1.02
 """How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
 CUDA, NUMBA = "CUDA C++", "Numba"
 _COMMENT = {CUDA: "//", NUMBA: "#"}
 """How a comment begins, in the languages in which shared memory is laid out by who writes the kernel."""
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What a kernel needs of a multiprocessor."""
-
-    registers: int | None
-    """Of each thread, in the assembled code; None where no assembler is installed."""
-    shared_bytes: int
-    blocks: int | None
-    """How many fit on one multiprocessor."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One layout, tried."""
-
-    layout: Layout | None
-    """None for the array as it is."""
-    wavefronts: int
-    """Of all accesses to the array."""
-    ideal_wavefronts: int
-    time_ns: float
-    """Median over the rounds; modelled on the emulator."""
-    quicker: float
-    """The median over the rounds of how many times quicker than the original it was."""
-    same: bool
-    """Whether it left the same bytes in memory as the original."""
-    footprint: Footprint
 
 
 @dataclass(frozen=True)
@@ -159,13 +119,13 @@ def fix_launch(
     before = Snapshot(launch)
     with unobserved():
         try:
-            trials = _Trials(launch, before)
+            trials = Trials(launch, before)
             return tuple(_tried(trials, array, rows, columns, layouts) for array in _worth_it(trials, shared))
         finally:
             before.restore()
 
 
-def _worth_it(trials: _Trials, shared: Shared) -> list[SharedArray]:
+def _worth_it(trials: Trials, shared: Shared) -> list[SharedArray]:
     """Arrays with more wavefronts than needed, the worst first; the one that was named, whatever it costs."""
     kernel = trials.launch.kernel
     if shared is not None:
@@ -177,7 +137,7 @@ def _worth_it(trials: _Trials, shared: Shared) -> list[SharedArray]:
     return sorted((array for array, beyond in excess.items() if beyond), key=lambda array: -excess[array])
 
 
-def _tried(trials: _Trials, array: SharedArray, rows: int | None, columns: int | None, layouts: Sequence[Layout] | None) -> Fix:
+def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | None, layouts: Sequence[Layout] | None) -> Fix:
     launch = trials.launch
     kernel = launch.kernel
     accesses = trials.accesses(kernel, array)
@@ -217,7 +177,7 @@ def _name(array: SharedArray, launch: Launch) -> str:
 
 
 def _proposed(
-    trials: _Trials, array: SharedArray, accesses: Sequence[ArrayAccess], element: int, rows: int | None, columns: int | None
+    trials: Trials, array: SharedArray, accesses: Sequence[ArrayAccess], element: int, rows: int | None, columns: int | None
 ) -> list[Layout]:
     launch = trials.launch
     nbytes = array.nbytes or launch.shared_bytes
@@ -228,99 +188,3 @@ def _proposed(
     for geometry in geometries(nbytes, element, vector, seen, rows, columns):
         found += candidates(geometry, seen, launch.kernel.target.chip, room)
     return found
-
-
-class _Trials:
-    """Runs a launch and others in its place, each on the memory that was there."""
-
-    def __init__(self, launch: Launch, before: Snapshot) -> None:
-        self.launch, self._before = launch, before
-        self._target: Target = launch.kernel.target
-        self._examples: Examples | None = None
-        self._has_looked = False
-        self.counts = self._counted(launch)
-        self._left = Snapshot(launch)
-
-    # -- what is seen ------------------------------------------------------------------------------------------------------------
-
-    def _counted(self, launch: Launch) -> Counts:
-        """The counts of a launch, whose effects stay until the next one."""
-        self._before.restore()
-        counter = Counter()
-        with observing(counter):
-            self._target.launch(observed(launch))
-        return counter.finish()[0]
-
-    def accesses(self, kernel: Kernel, array: SharedArray) -> tuple[ArrayAccess, ...]:
-        arrays = shared_arrays(kernel.module, kernel.function)
-        found = accesses_to_shared(kernel.function, arrays).accesses
-        return tuple(one for one in found if one.pointer.array.same_memory(array))
-
-    def _observed_as(self, kernel: Kernel, array: SharedArray) -> set[int]:
-        """By what indices counts and examples know the accesses: those in the kernel with the functions in it that it calls."""
-        own, origins = {one.index for one in self.accesses(kernel, array)}, inline_calls(kernel.module).origins.get(kernel.name)
-        if origins is None:
-            return own
-        return {index for index, origin in enumerate(origins) if not origin.calls and origin.instruction in own}
-
-    def wavefronts(self, counts: Counts, kernel: Kernel, array: SharedArray) -> tuple[int, int]:
-        """Those of the accesses to the array, and the least that would do. (In a kernel with the array laid out otherwise, its accesses are
-        still the only ones whose address comes from where it begins.)"""
-        mine = self._observed_as(kernel, array)
-        sites = [one for one in counts.sites if one.site.instruction in mine]
-        return sum(one.wavefronts or 0 for one in sites), sum(one.ideal_wavefronts or 0 for one in sites)
-
-    def seen(self, array: SharedArray, element: int) -> list[Seen]:
-        """How the lanes of its accesses lay; nothing where that cannot be seen."""
-        if not self._has_looked:
-            self._before.restore()
-            self._examples, self._has_looked = examples(self.launch), True
-        if self._examples is None:
-            return []
-        mine = self._observed_as(self.launch.kernel, array)
-        excess = {one.site.instruction: one.conflicts or 0 for one in self.counts.sites}
-        found = []
-        for one in self._examples:
-            index = int(one["instruction"])
-            if index in mine:
-                distances = (one["addresses"].astype(np.int64) - int(one["addresses"][0])) // element
-                found.append(Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"])))
-        return found
-
-    # -- what it costs -----------------------------------------------------------------------------------------------------------
-
-    def measured(
-        self, layout: Layout | None, array: SharedArray, launch: Launch, times: tuple[Sequence[float], Sequence[float]] | None
-    ) -> Measured:
-        counts = self._counted(launch) if layout is not None else self.counts
-        same = layout is None or Snapshot(self.launch).holds_what(self._left)
-        wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
-        ours, theirs = times or ([0.0], [0.0])
-        quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, footprint(launch))
-
-    def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
-        """Nanoseconds of each kernel, a number for each round."""
-        found: dict[str, list[float]] = {name: [] for name in kernels}
-        for number in range(1 if self._target.modelled else ROUNDS + 1):
-            for name, kernel in kernels.items():
-                self._before.restore()
-                steps = (Step(replace(self.launch, kernel=kernel)),) * (1 if self._target.modelled else LAUNCHES)
-                timeline = self._target.run_steps(Schedule(steps))
-                if number or self._target.modelled:  # the first round warms up
-                    found[name].append(min(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True)))
-        return found
-
-
-def footprint(launch: Launch) -> Footprint:
-    """What the kernel of a launch needs: from the assembled code that runs, else from that which would."""
-    kernel = launch.kernel
-    static = static_bytes(kernel.module, kernel.function)
-    try:
-        cubin = kernel.target.assembled(kernel.loaded)
-        usage = kernel_usage(cubin) if cubin is not None else assemble(kernel.module).kernels
-        registers = usage[kernel.name].registers
-    except (MissingDependency, CompileError, KeyError):
-        return Footprint(None, static + launch.shared_bytes, None)
-    fits = resident_blocks(kernel.target.chip, launch.threads_per_block, registers, static + launch.shared_bytes)
-    return Footprint(registers, static + launch.shared_bytes, fits.blocks)
