@@ -38,6 +38,12 @@ def test_a_clean_kernel_has_no_findings() -> None:
     assert explain(counts(counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4))) == []
 
 
+def test_what_the_compiler_gave_no_line_is_at_none() -> None:
+    (found,) = explain(counts(counted(site(0, "ld.global.f32", 0), 10, sectors=32, ideal_sectors=4)))
+    assert str(found).startswith("transpose.cu (at no line)  ld.global.f32 in naive: ")
+    assert found.source == ""
+
+
 def test_launches_of_one_kernel_are_added_up() -> None:
     trace = transpose()
     again = replace(trace.launches[0], id=2)

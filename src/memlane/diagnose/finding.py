@@ -87,8 +87,8 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """File name and line, as `transpose.cu:17`."""
-        return f"{PurePath(self.file).name}:{self.line}"
+        """File name and line, as `transpose.cu:17`; a compiler gives line 0 to what it made itself, or took from several lines."""
+        return f"{PurePath(self.file).name}:{self.line}" if self.line else f"{PurePath(self.file).name} (at no line)"
 
     @property
     def cost(self) -> str:
