@@ -46,6 +46,8 @@ def test_what_is_not_narrow(made: Trace) -> None:
 
 
 def test_stores_cost_their_issue_at_least() -> None:
-    (one,) = found(rows_of("st.global.u8", 1), "narrow-access")
+    """A cycle for each of 150 requests, in 72,000 cycles that the warp lived; in 280,000 nobody feels it."""
+    assert found(rows_of("st.global.u8", 1, cycles=700), "narrow-access") == []
+    (one,) = found(rows_of("st.global.u8", 1, cycles=180), "narrow-access")
     assert (one.cost_cycles, one.cost_measured) == (150, False)
     assert "store to 4 neighbours at once" in one.remedy

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.diagnose.cost import Cost, unknown
+from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
 from memlane.record import SECTOR_BYTES, SiteCounts
@@ -33,7 +33,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         site = entry.site
         fewer = 1 - site.nbytes / WIDTH
         found = _cost(evidence, entry, fewer)
-        if found.cycles < MIN_SHARE * (evidence.life if found.measured else evidence.requests):
+        if found.cycles < _least(evidence, found.measured):
             continue
         width = "a byte" if site.nbytes == 1 else f"{site.nbytes} bytes"
         yield in_cycles(
@@ -48,6 +48,13 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             entry.requests,
             **{"bytes of a lane": float(site.nbytes), "bytes of a request": entry.bytes / entry.requests},
         )
+
+
+def _least(evidence: Evidence, measured: bool) -> float:
+    """Warp cycles from which on it is worth a word. What a store costs beyond its issue nobody knows, so less of it will do."""
+    if not evidence.life:
+        return MIN_SHARE * evidence.requests
+    return (MIN_SHARE if measured else MIN_FELT) * evidence.life
 
 
 def _does(kind: str) -> str:
