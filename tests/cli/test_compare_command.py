@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memlane.cli import main
-from memlane.record import load
+from memlane.record import Perturbation, load
 from tests.cli.conftest import EXAMPLES, Command
 
 SCRIPT = EXAMPLES / "transpose.py"
@@ -41,6 +41,37 @@ def test_a_file_with_itself(memlane: Command, recorded: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[0] == "naive: no change. tiled: no change. padded: no change."
     assert " -> " not in answer.out
+
+
+def test_records_do_not_hide_what_was_gained(memlane: Command, recorded: Path) -> None:
+    """The times of launches without probes are said first where both sides have them; without them, it is said what a life holds."""
+    words = ("compare", recorded, recorded, "--kernel", "tiled=padded")
+    lived = memlane(*words)
+    assert lived.lines[0].startswith("tiled -> padded: a traced warp lives ")
+    assert any(line.startswith("  life of a traced warp: ") for line in lived.lines)
+    assert "traces taken with --perturbation know the time of a launch without them" in " ".join(lived.out.split())
+    trace = load(recorded)
+    times = {"naive": 30_000.0, "tiled": 7_110.0, "padded": 3_420.0}
+    launches = [
+        replace(one, perturbation=Perturbation(plain_ns=times[one.kernel.partition("(")[0]], probed_ns=9e4)) for one in trace.launches
+    ]
+    for modelled in (True, False):
+        replace(trace, launches=tuple(launches), modelled=modelled).save("timed.parquet", force=True)
+        answer = memlane("compare", "timed.parquet", "timed.parquet", *words[3:])
+        assert answer.lines[0].startswith("tiled -> padded: a launch without probes takes 7.11 -> 3.42 us (-52 %); line 33 -> 48")
+        assert "  time without probes: 7.11 -> 3.42 us" in answer.lines
+        assert "--perturbation" not in answer.out
+        [kernel] = json.loads(memlane("compare", "timed.parquet", "timed.parquet", *words[3:], "--json").out)["kernels"]
+        assert (kernel["time_ns"]["before"], kernel["time_ns"]["after"]) == (7110, 3420)
+        assert kernel["time_ns"]["changed"] is (True if modelled else None)  # what is noise between runs, nobody knows
+
+
+def test_a_change_of_less_than_a_percent_is_not_zero(memlane: Command, recorded: Path) -> None:
+    trace = load(recorded)
+    for name, time in (("a.parquet", 100_000.0), ("b.parquet", 99_600.0)):
+        launches = [replace(one, perturbation=Perturbation(plain_ns=time, probed_ns=9e4)) for one in trace.launches]
+        replace(trace, launches=tuple(launches)).save(name)
+    assert "takes 100 -> 99.6 us (-0.4 %)" in memlane("compare", "a.parquet", "b.parquet").lines[0]
 
 
 def test_counts(memlane: Command) -> None:

@@ -108,7 +108,10 @@ class KernelChange:
     """Lines whose accesses are not on the second side."""
     only_after: tuple[Line, ...]
     cycles_of_life: Change
-    """The median life of its warps, in cycles."""
+    """The median life of its warps, in cycles. It was lived with probes, whose records may hide what was gained."""
+    time_ns: Change
+    """A launch without probes, where both sides timed that (`perturbation`). Modelled times have no noise; of measured ones it is not known
+    here."""
     launches: tuple[int, int]
     notes: tuple[str, ...] = ()
     """What makes the two sides unequal besides the code."""
@@ -133,7 +136,11 @@ class Comparison:
     def is_change(self) -> bool:
         """Whether anything changed beyond noise."""
         return any(
-            kernel.cycles_of_life.is_change or kernel.only_before or kernel.only_after or any(line.is_change for line in kernel.lines)
+            kernel.cycles_of_life.is_change
+            or kernel.time_ns.is_change
+            or kernel.only_before
+            or kernel.only_after
+            or any(line.is_change for line in kernel.lines)
             for kernel in self.kernels
         )
 
@@ -236,6 +243,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         only_before=tuple(matched.only_before),
         only_after=tuple(matched.only_after),
         cycles_of_life=_noisy(one.lives, other.lives, timed, is_exact),
+        time_ns=_without_probes(one, other, timed, first.modelled and second.modelled),
         launches=(one.launches, other.launches),
         notes=tuple(notes),
     )
@@ -297,6 +305,11 @@ def _noisy(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Chan
     return Change(*found[:2], is_exact=True) if is_exact else Change(*found)
 
 
+def _without_probes(one: SideKernel, other: SideKernel, timed: bool, is_exact: bool) -> Change:
+    known = timed and one.plain_ns is not None and other.plain_ns is not None
+    return Change(one.plain_ns, other.plain_ns, is_exact=is_exact) if known else Change(None, None)
+
+
 def _per(number: int | None, launches: int) -> float | None:
     return None if number is None or not launches else number / launches
 
@@ -325,7 +338,7 @@ def summary(comparison: Comparison) -> str:
 def _of_kernel(kernel: KernelChange) -> str:
     name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
     changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
-    parts = [_life(kernel.cycles_of_life)] if kernel.cycles_of_life.is_change else []
+    parts = _whole(kernel)
     parts += [_of_line(line) for line in changed[:_MOST]]
     if len(changed) > _MOST:
         parts.append(f"{len(changed) - _MOST} more lines changed")
@@ -340,8 +353,15 @@ def _of_kernel(kernel: KernelChange) -> str:
     return f"{name}: {'; '.join(parts)}{rest}."
 
 
-def _life(change: Change) -> str:
-    return f"a warp lives {_from_to(change, ' cycles')}"
+def _whole(kernel: KernelChange) -> list[str]:
+    """Of the kernel as a whole: the time that it takes by itself, where that is known, else the life of its traced warps."""
+    time, life = kernel.time_ns, kernel.cycles_of_life
+    if time.before is not None and time.after is not None:
+        if abs(time.after - time.before) < 1e-9:
+            return []
+        in_us = Change(time.before / 1e3, time.after / 1e3)
+        return [f"a launch without probes takes {_from_to(in_us, ' us')}"]
+    return [f"a traced warp lives {_from_to(life, ' cycles')}"] if life.is_change else []
 
 
 def _of_line(line: LineChange) -> str:
@@ -353,7 +373,8 @@ def _of_line(line: LineChange) -> str:
 def _from_to(change: Change, unit: str = "") -> str:
     assert change.before is not None
     assert change.after is not None
-    share = "" if change.ratio is None else f" ({100 * (change.ratio - 1):+.0f} %)"
+    percent = None if change.ratio is None else 100 * (change.ratio - 1)
+    share = "" if percent is None else f" ({percent:+.1f} %)" if abs(percent) < 0.95 else f" ({percent:+.0f} %)"
     return f"{_number(change.before)} -> {_number(change.after)}{unit}{share}"
 
 

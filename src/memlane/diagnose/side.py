@@ -74,6 +74,8 @@ class SideKernel:
     sampled: bool = False
     staged: frozenset[str] = frozenset()
     """Where its records went first: into `shared` memory, or straight into `global`; empty where that is not known."""
+    plain_ns: float | None = None
+    """Time of a launch without probes, the median over its launches; None where one of them was not timed so."""
 
     @property
     def label(self) -> str:
@@ -145,7 +147,13 @@ def _kernel_of(
     sampled = any(launch.sample is not None for launch in launches)
     lives = _lives(trace, [launch.id for launch in launches], drawn)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
-    return SideKernel(kernel, tuple(lines), len(launches), _shapes((one.grid, one.block) for one in launches), lives, sampled, staged)
+    shapes = _shapes((one.grid, one.block) for one in launches)
+    return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches))
+
+
+def _plain_ns(launches: Sequence[LaunchInfo]) -> float | None:
+    timed = [one.perturbation.plain_ns for one in launches if one.perturbation is not None and one.perturbation.plain_ns is not None]
+    return float(np.median(timed)) if timed and len(timed) == len(launches) else None
 
 
 def _drawn(launches: Sequence[LaunchInfo]) -> int:

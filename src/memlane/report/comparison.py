@@ -37,8 +37,10 @@ def render_comparison(comparison: Comparison) -> RenderableType:
 def _kernel(kernel: KernelChange) -> list[RenderableType]:
     name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
     parts: list[RenderableType] = [plain(name, "bold"), plain(f"  launches: {_from_to(*kernel.launches)}")]
+    if kernel.time_ns.difference is not None:
+        parts.append(Text("  time without probes: ").append_text(_time(kernel.time_ns)).append(" us"))
     if kernel.cycles_of_life.difference is not None:
-        parts.append(Text("  life of a warp: ").append_text(_cell(kernel.cycles_of_life)).append(" cycles"))
+        parts.append(Text("  life of a traced warp: ").append_text(_cell(kernel.cycles_of_life)).append(" cycles"))
     parts += [plain(f"  Note: {note}.", "yellow") for note in kernel.notes]
     return [*parts, Text(), *_table(kernel)]
 
@@ -104,6 +106,14 @@ def _cell(change: Change) -> Text:
     return Text(f"{_number(change.before)} -> {_number(change.after)}", "red" if change.difference > 0 else "green")
 
 
+def _time(change: Change) -> Text:
+    """In us, without a colour where it is not known what is noise."""
+    before, after = ((one or 0.0) / 1e3 for one in (change.before, change.after))
+    if change.is_exact:
+        return _cell(Change(before, after, is_exact=True))
+    return Text(f"{_number(before)} -> {_number(after)}")
+
+
 def _alone(line: Line, measure: str) -> str:
     if measure == "requests":
         return short(line.requests)
@@ -125,6 +135,11 @@ def _footer(comparison: Comparison) -> list[Text]:
         )
     elif any(change.difference is not None for change in changes):
         notes.append("Cycles are medians over the warps, modelled on both sides, which has no noise.")
+    if any(kernel.cycles_of_life.difference is not None and kernel.time_ns.difference is None for kernel in comparison.kernels):
+        notes.append(
+            "Warps lived with probes, and what their records cost may hide a gain: traces taken with --perturbation know the time of a "
+            "launch without them, which is compared then."
+        )
     return [plain(note, "dim") for note in notes]
 
 
@@ -156,6 +171,7 @@ def _kernel_entry(kernel: KernelChange) -> dict[str, Any]:
         "after": kernel.after,
         "launches": list(kernel.launches),
         "cycles_of_life": _change_entry(kernel.cycles_of_life),
+        "time_ns": _change_entry(kernel.time_ns),
         "lines": [
             {
                 "file": line.file,

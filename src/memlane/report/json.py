@@ -20,8 +20,9 @@ know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
                       `merged`: the same for the accesses that the assembler made of several sites, where it was asked for;
                       sources: texts of the source files, by the names in the sites, where they are known
     kind "comparison" before, after: what was compared; summary, changed, certainty (of the intervals); kernels: list of {before, after,
-                      launches, cycles_of_life, lines, only_before, only_after}; each number of a line is {before, after, low, high
-                      (between which the difference lies; null where noise was not looked at), is_exact, changed (null: cannot be said)}
+                      launches, cycles_of_life, time_ns (of a launch without probes), lines, only_before, only_after}; each number of a line
+                      is {before, after, low, high (between which the difference lies; null where noise was not looked at), is_exact,
+                      changed (null: cannot be said)}
     kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
                       `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, driver (of the GPU; empty
