@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.errors import BadLaunch, CheckFailed
-from memlane.launch import Launch, Observation, cluster_of
+from memlane.launch import Dim3, Launch, Observation, cluster_of
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -103,83 +104,116 @@ def _function(helper: Helper) -> Any:
     return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * len(helper.arguments))(address_of(helper))
 
 
-class _State:
-    """The memory of a launch while it runs."""
+@dataclass(frozen=True)
+class _Room:
+    """What a launch needs of memory, and how its blocks share it: slots for resident blocks, which workers go through."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
+    cluster: Dim3 | None
+    together: int
+    """Blocks of a cluster, which are in neighbouring slots; 1 without clusters."""
+    shared_bytes: int
+    """Of a block, static and dynamic."""
+    shared_offset: int
+    """In a slot, behind the records of the block and its warps."""
+    local_offset: int
+    slot_bytes: int
+    slots: int
+    workers: int
+
+    @classmethod
+    def of(cls, emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> _Room:
+        """BadLaunch for a grid that is no multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
         shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes)
         local_offset = shared_offset + _round_up(shared)
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
-        resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
         cluster = cluster_of(launch.kernel, launch.cluster)
-        together = int(np.prod(cluster or 1))
+        together = math.prod(cluster or ())
         if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):
             raise BadLaunch(
                 f"the grid {launch.grid} of {launch.kernel.title} is no multiple of its clusters, {cluster}: launch whole clusters"
             )
-        self.slot_count = slot_count = min(launch.blocks, max(1, resident * emulator.chip.sm_count // together) * together)
-        workers = min(slot_count // together, _wanted_workers(emulator, launch, compiled))
+        resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
+        slots = min(launch.blocks, max(1, resident * emulator.chip.sm_count // together) * together)
+        workers = min(slots // together, _wanted_workers(emulator, launch, compiled))
+        return cls(cluster, together, shared, shared_offset, local_offset, slot_bytes, slots, workers)
+
+
+class _State:
+    """The memory of a launch while it runs."""
+
+    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
+        room = _Room.of(emulator, launch, compiled)
+        self.slot_count = room.slots
         # Slots that are never used are never touched, and cost no memory.
-        self.slots = _aligned(slot_count * slot_bytes)
+        self.slots = _aligned(room.slots * room.slot_bytes)
         self.params = _parameters(launch)
-        self.symbols = np.array([symbols[name] for name in frame.symbols] or [0], np.uint64)
-        self.sites = np.zeros((workers, max(1, len(compiled.instructions))), ALLOCATION)
+        self.symbols = np.array([symbols[name] for name in compiled.frame.symbols] or [0], np.uint64)
+        self.sites = np.zeros((room.workers, max(1, len(compiled.instructions))), ALLOCATION)
         self.table = emulator.memory.table()
         self.texture_count, self.textures = emulator.textures.count, emulator.textures.table()
-        self.orders = _orders(warps, launch.layers.seed)
-        self.context = _contexts(workers)
+        self.orders = _orders(launch.warps_per_block, launch.layers.seed)
+        self.context = _contexts(room.workers)
         self.crew = np.zeros(1, CREW)
-        taken = slot_count if compiled.layers.clock else workers * together
-        self.crew[0] = (0, taken, 0, workers, self.context.ctypes.data, *self.context.strides)
-        values = {
+        taken = room.slots if compiled.layers.clock else room.workers * room.together
+        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides)
+        first = self.context[0]
+        for name, value in (self._arrays() | _facts(emulator, launch, compiled, room) | {"grid_id": number}).items():
+            first[name] = value
+        for worker in range(1, room.workers):
+            self.context[worker] = first
+            self.context[worker]["number"] = worker
+            self.context[worker]["sites"] = self.sites[worker].ctypes.data
+
+    def _arrays(self) -> dict[str, int]:
+        """The fields of a context that lead to the arrays here, and say how long these are."""
+        return {
             "crew": self.crew.ctypes.data,
-            "parallel": workers > 1,
-            "working": True,
             "params": self.params.ctypes.data,
-            "params_bytes": frame.params_bytes,
             "symbols": self.symbols.ctypes.data,
             "sites": self.sites.ctypes.data,
             "allocations": self.table.ctypes.data,
             "allocation_count": len(self.table),
             "textures": self.textures.ctypes.data,
             "texture_count": self.texture_count,
-            "grid": launch.grid,
-            "block": launch.block,
-            "cluster": cluster or (1, 1, 1),
-            "cluster_blocks": together,
-            "explicit_cluster": cluster is not None,
-            "threads": launch.threads_per_block,
-            "warps": warps,
-            "warp_bytes": compiled.warp_bytes,
-            "warps_offset": BLOCK_BYTES,
-            "shared_offset": shared_offset,
-            "local_offset": local_offset,
-            "shared_bytes": shared,
-            "dynamic_shared_bytes": launch.shared_bytes,
-            "sm_count": emulator.chip.sm_count,
-            "local_bytes": frame.local_bytes,
-            "grid_id": number,
-            "clock_mhz": emulator.chip.clock_mhz,
-            "subcores": emulator.chip.schedulers,
             "slots": self.slots.ctypes.data,
-            "slot_bytes": slot_bytes,
-            "slot_count": slot_count,
-            "blocks": launch.blocks,
-            "budget": BACK_EDGE_BUDGET if workers == 1 else BACK_EDGE_BUDGET // SHORTER,
-            "patience": emulator.patience if workers == 1 else emulator.patience * SHORTER,
-            "patience_left": emulator.patience if workers == 1 else emulator.patience * SHORTER,
             "orders": self.orders.ctypes.data,
             "order_mask": len(self.orders) - 1,
         }
-        first = self.context[0]
-        for name, value in values.items():
-            first[name] = value
-        for number in range(1, workers):
-            self.context[number] = first
-            self.context[number]["number"] = number
-            self.context[number]["sites"] = self.sites[number].ctypes.data
+
+
+def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
+    """The other fields of a context: what is known of the launch, its kernel and the chip."""
+    patience = emulator.patience if room.workers == 1 else emulator.patience * SHORTER
+    return {
+        "parallel": room.workers > 1,
+        "working": True,
+        "params_bytes": compiled.frame.params_bytes,
+        "grid": launch.grid,
+        "block": launch.block,
+        "blocks": launch.blocks,
+        "cluster": room.cluster or (1, 1, 1),
+        "cluster_blocks": room.together,
+        "explicit_cluster": room.cluster is not None,
+        "threads": launch.threads_per_block,
+        "warps": launch.warps_per_block,
+        "warp_bytes": compiled.warp_bytes,
+        "warps_offset": BLOCK_BYTES,
+        "shared_offset": room.shared_offset,
+        "local_offset": room.local_offset,
+        "shared_bytes": room.shared_bytes,
+        "dynamic_shared_bytes": launch.shared_bytes,
+        "local_bytes": compiled.frame.local_bytes,
+        "sm_count": emulator.chip.sm_count,
+        "clock_mhz": emulator.chip.clock_mhz,
+        "subcores": emulator.chip.schedulers,
+        "slot_bytes": room.slot_bytes,
+        "slot_count": room.slots,
+        "budget": BACK_EDGE_BUDGET if room.workers == 1 else BACK_EDGE_BUDGET // SHORTER,
+        "patience": patience,
+        "patience_left": patience,
+    }
 
 
 def _wanted_workers(emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> int:
