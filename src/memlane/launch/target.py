@@ -252,6 +252,9 @@ class Target(ABC):
         `swizzle` (`none`, `32B`, `64B`, `128B`) says how rows of a box lie in shared memory, `promotion` how much L2 fetches, `fill`
         (`zeros` or `nan`) what loads find outside. `element` names the type where NumPy has none (`bf16`); `shape` and `strides` (in bytes,
         as NumPy's) describe a part of the array, such as rows without their padding. Raises BadLaunch for what no tensor map can be.
+
+        In a kernel boxes begin at multiples of 16 bytes in a row, and stores not in front of the array. Stores write whole pieces of 16
+        bytes, so what is behind rows that are no multiple of that long, as their padding, is overwritten.
         """
         return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
 
