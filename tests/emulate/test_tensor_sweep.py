@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.emulate.running import emulator
 from tests.gpu.tensor_sweep import SAME, trials
@@ -19,7 +20,7 @@ def test_what_is_provoked_is_refused_and_the_rest_is_the_same() -> None:
     for group in ("none", "load, plain, 2d", "store, plain, 2d", "load, filled with nan", "swizzle by address"):
         assert first[group].run(target).startswith(SAME), group
     command = [sys.executable, "-m", "tests.gpu.tensor_sweep", "--target", "emulator", "--from", str(provoked[0]), "--to", str(len(listed))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout.startswith(f"begin {provoked[0]}\nerror {provoked[0]} kernel load"), done.stdout
     assert "a box that begins 4 bytes into a row (x is 1)" in done.stdout
