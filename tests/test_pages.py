@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,6 @@ def test_the_answers_on_races(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.chdir(ROOT)
     command = re.search(r"^    memlane (check .*)$", EXERCISES, re.MULTILINE)
     assert command is not None
-    assert main(command[1].split()) == 1
+    assert main(shlex.split(command[1])) == 1
     assert "1. data race, reduce" in capsys.readouterr().out
-    assert main(command[1].replace("step5_unsafe", "step5_last_warp").split()) == 0
+    assert main(shlex.split(command[1].replace("step5_unsafe", "step5_last_warp"))) == 0
