@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from memlane.emulate.check.clocks import ordered
@@ -66,14 +67,18 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
                 with e.if_then(e.and_(at_once, as_other)):
                     e.ret_void()
         other = e.load(owner_at(e, actor.launch, stamp), typ=I64)
-        apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
-        most = constant(I64, MOST_WARPS)
-        abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.who(e), most))
-        apart = e.select(abroad, constant(I32, OTHER_BLOCK), apart)
-        kind = e.or_(kind, e.shl(apart, constant(I32, APART_SHIFT)))
+        kind = e.or_(kind, e.shl(_apart(e, actor, other), constant(I32, APART_SHIFT)))
         invoke(e, note, warp, kind, site, lane, address, nbytes, space, other_site, other, other_lane)
 
     return Helper(f"memlane_check_conflict_{element_bytes}x{count}_{stores:d}", VOID, _ARGUMENTS, build)
+
+
+def _apart(e: Emit, actor: Actor, other: Value) -> Value:
+    """How far the threads of two accesses are apart; `other` is the block and warp of the one."""
+    apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
+    most = constant(I64, MOST_WARPS)
+    abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.who(e), most))
+    return e.select(abroad, constant(I32, OTHER_BLOCK), apart)
 
 
 def kind_of(is_read: bool) -> int:
@@ -81,11 +86,11 @@ def kind_of(is_read: bool) -> int:
     return RACE_WITH_READ if is_read else RACE_WITH_WRITE
 
 
-def _all_bytes(e: Emit, element_bytes: int, count: int, same: object) -> Value:
+def _all_bytes(e: Emit, element_bytes: int, count: int, same: Callable[[int, Value], Value]) -> Value:
     result = e.variable(constant(I1, 1))
     for part in range(count):
         with e.count(constant(I32, element_bytes)) as byte:
-            result.set(e.and_(result.get(), same(part, byte)))  # type: ignore[operator]
+            result.set(e.and_(result.get(), same(part, byte)))
     return result.get()
 
 

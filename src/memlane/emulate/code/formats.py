@@ -47,6 +47,36 @@ def like(kind: ir.Type, element: ir.Type) -> ir.VectorType:
     return ir.VectorType(element, kind.count)
 
 
+def _rounds_up(e: Emit, direction: str, whole: Value, rest: Value, half: Value, negative: Value) -> Value:
+    """Whether what is left of a number, `rest` of twice `half`, makes its size one step larger than `whole`; all are i64 lanes."""
+    zero, one = constant(rest.type, 0), constant(rest.type, 1)
+    inexact = e.icmp_unsigned("!=", rest, zero)
+    match direction:
+        case "rn":
+            more, tie = e.icmp_unsigned(">", rest, half), e.icmp_unsigned("==", rest, half)
+            return e.or_(more, e.and_(tie, e.icmp_unsigned("==", e.and_(whole, one), one)))  # ties go to even
+        case "rna":
+            return e.icmp_unsigned(">=", rest, half)
+        case "rz":
+            return e.icmp_unsigned("!=", zero, zero)
+        case "rm":
+            return e.and_(inexact, negative)
+    assert direction == "rp", direction
+    return e.and_(inexact, e.not_(negative))
+
+
+def _beyond(e: Emit, form: Format, direction: str, negative: Value, finite: bool) -> Value:
+    """What numbers become that are larger than all of the format: infinity, or the largest where there is none or rounding goes inward."""
+    wide = like(negative.type, I64)
+    largest = constant(wide, form.largest)
+    if finite or form.infinity is None or direction == "rz":
+        return largest
+    infinity = constant(wide, form.infinity)
+    if direction in ("rn", "rna"):
+        return infinity
+    return e.select(negative if direction == "rm" else e.not_(negative), infinity, largest)
+
+
 def narrow(
     e: Emit, value: Value, name: str, direction: str = "rn", *, finite: bool = False, relu: bool = False, payload: bool = False
 ) -> Value:
@@ -76,22 +106,9 @@ def narrow(
     whole = e.lshr(significand, shift)
     rest = e.and_(significand, e.sub(e.shl(number(1), shift), number(1)))
     half = e.shl(number(1), e.sub(shift, number(1)))
-    inexact = e.icmp_unsigned("!=", rest, number(0))
-    up = {
-        "rn": lambda: e.or_(
-            e.icmp_unsigned(">", rest, half),
-            e.and_(e.icmp_unsigned("==", rest, half), e.icmp_unsigned("==", e.and_(whole, number(1)), number(1))),
-        ),
-        "rna": lambda: e.icmp_unsigned(">=", rest, half),
-        "rz": lambda: e.icmp_unsigned("!=", number(0), number(0)),
-        "rm": lambda: e.and_(inexact, negative),
-        "rp": lambda: e.and_(inexact, e.not_(negative)),
-    }[direction]()
+    up = _rounds_up(e, direction, whole, rest, half, negative)
     found = e.add(e.add(e.shl(base, number(form.mantissa)), whole), e.zext(up, wide))
-    beyond = number(form.largest if finite or form.infinity is None else form.infinity)
-    if direction in ("rz", "rm", "rp") and form.infinity is not None and not finite:
-        outward = {"rz": None, "rm": negative, "rp": e.not_(negative)}[direction]
-        beyond = number(form.largest) if outward is None else e.select(outward, beyond, number(form.largest))
+    beyond = _beyond(e, form, direction, negative, finite)
     found = e.select(e.icmp_unsigned(">", found, number(form.largest)), beyond, found)
     infinite = e.icmp_unsigned("==", size, number(0x7FF << 52))
     if form.infinity is not None and not finite:
