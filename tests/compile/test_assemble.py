@@ -38,6 +38,15 @@ def test_what_the_elf_file_says_is_what_the_assembler_reports(arch: str) -> None
     assert {re.sub(r"_Z\d+|P.$", "", name) for name in reported} == {"plain", "shared", "local", "calls"}
 
 
+def test_what_the_system_reserves_is_none_of_the_kernels() -> None:
+    """Also in cubins that have no symbol for its size."""
+    cubin = assemble(cuda_to_ptx(SOURCE).text).data
+    size = b".nv.reservedSmem.cap"
+    assert cubin.count(size) == 1
+    assert kernel_usage(cubin.replace(size, size[:-3] + b"xyz")) == kernel_usage(cubin)
+    assert {usage.shared_bytes for usage in kernel_usage(cubin).values()} == {0, 1200}
+
+
 def disassembled(cubin: bytes, path: Path) -> str:
     path.write_bytes(cubin)
     tool = toolkit.include_directories()[0].parent / "bin" / "nvdisasm"

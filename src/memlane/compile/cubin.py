@@ -15,6 +15,8 @@ from memlane.errors import CompileError
 _SIZED = 4
 """Format of an attribute whose value is as long as the size in its head; the other formats carry two bytes."""
 _REGISTER_COUNT, _MIN_STACK_SIZE = 0x2F, 0x12
+_RESERVED = 1024
+"""Bytes of shared memory that the system takes from sm_90 on. Cubins say how many, but those of nvJitLink 13.0 only that there are some."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def _kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
     for attribute, number, value in _attributes(cubin, by_name.get(".nv.info")):
         if attribute in attributes:
             attributes[attribute][number] = value
-    reserved = next((symbol.value for symbol in symbols if symbol.name == ".nv.reservedSmem.cap"), 0)
+    values = {symbol.name: symbol.value for symbol in symbols}
+    reserved = values.get(".nv.reservedSmem.cap", _RESERVED if ".nv.reservedSmem.offset0" in values else 0)
     usage = {}
     for number, symbol in enumerate(symbols):
         # Only kernels have a bank of constants for their parameters; other functions share that of their caller.
