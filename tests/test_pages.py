@@ -89,7 +89,8 @@ def test_the_answers_on_waiting() -> None:
             far = ml.trace(kernels["chase_global"][1, 1], end, ring, steps, scheme=scheme)
         for trace, op, cycles in ((near, "ld.shared.u32", shared), (far, "ld.u64", second)):
             loads = [row for row in trace.table.to_pylist() if row["op"] == op]
-            assert np.median([row["end"] - row["start"] for row in loads]) == int(cycles), (scheme, op)
+            about = float(cycles.removeprefix("about "))
+            assert np.median([row["end"] - row["start"] for row in loads]) == pytest.approx(about, rel=0.15, abs=3), (scheme, op)
             assert {row["completeness"] for row in loads} == {"complete" if said == "`complete`" else "issue-only"}
 
 
