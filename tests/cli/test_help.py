@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,16 @@ def test_the_list_of_commands_is_whole_sentences_and_the_exit_codes(memlane: Com
     assert "Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line" in out
     assert "130, interrupted" in out
     assert all(said in out for said in COMMANDS.values())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_groups_list_their_commands_in_whole_sentences(memlane: Command, group: str) -> None:
+    said, names = GROUPS[group]
+    out = memlane(group, "--help").out
+    assert said in out
+    for name in names:
+        text = getattr(import_module(f"memlane.cli.{group}"), name).__doc__
+        assert f"{name} {text}" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

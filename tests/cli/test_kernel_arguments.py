@@ -91,3 +91,15 @@ def test_what_does_not_fit_a_parameter(memlane: Command, kernels: Path, kernel: 
     assert answer.err.startswith("memlane: ")
     assert message in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_a_source_file_with_a_name_beyond_ascii(memlane: Command, kernels: Path) -> None:
+    """NVRTC writes such a name in octal digits, and as an absolute path."""
+    folder = Path("größe")
+    folder.mkdir()
+    path = kernels.rename(folder / "käse.cu")
+    answer = memlane("trace", path, "--kernel", "pair", *SHAPE[:-1], "--arg", "f8[64]", "--arg", "{3:i4, 2:f8}")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.lines[1].startswith("  käse.cu; 1 launch of ")
+    assert "   7  __global__ void pair(double* out, Pair p) { out[threadIdx.x] = p.count * p.weight; }" in answer.lines
+    assert memlane("show", "käse.cu:7", "käse.parquet").lines[0] == "käse.cu:7  st.global.f64"

@@ -85,6 +85,11 @@ def test_module_header_and_files() -> None:
     assert AWKWARD.files == {1: "src/kernel.cu", 2: "with \\\\ backslash.h"}
 
 
+def test_names_of_files_beyond_ascii_are_octal_digits_of_their_bytes() -> None:
+    text = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "m\\303\\244\\303\\237ig \\342\\206\\222.cu"\n.file 2 "a\\377\\101.cu"\n'
+    assert ptx.parse(text).files == {1: "mäßig →.cu", 2: "a\\377\\101.cu"}  # the second is no UTF-8, and 101 is none of the escaped
+
+
 def test_functions() -> None:
     declared = [item for item in AWKWARD.items if isinstance(item, ptx.Function) and item.body is None]
     assert [function.name for function in declared] == ["vprintf", "plus", "other_adder"]

@@ -64,8 +64,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         group = typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
         for function in functions if name == asked else ():
             command = _loaded(name, function)
-            said = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
-            group.command(function, short_help=said, cls=HelpfulCommand, epilog=examples(f"{name} {function}"))(command)
+            first = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
+            group.command(function, short_help=first, cls=HelpfulCommand, epilog=examples(f"{name} {function}"))(command)
         group.callback()(_group)
         app.add_typer(group, name=name, help=said, short_help=said)
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,4 +70,10 @@ def _module(compiled: CompiledPtx) -> Module:
     main = next(iter(compiled.sources))
     # Places in the PTX are not places in the program: whoever names one by the text that it lies in must not take the file's name for it.
     module = parse(compiled.text, f"{main} (PTX)")
-    return replace(module, name=main, sources=dict(compiled.sources), aliases=dict(compiled.instantiated))
+    return replace(module, name=main, sources=_by_ptx_name(compiled.sources, module), aliases=dict(compiled.instantiated))
+
+
+def _by_ptx_name(sources: Mapping[str, str], module: Module) -> dict[str, str]:
+    """The texts by the names that the PTX has for them: of a name beyond ASCII NVRTC makes an absolute path."""
+    named = {Path(name).absolute(): name for name in module.files.values() if name not in sources}
+    return {named.get(Path(name).absolute(), name): text for name, text in sources.items()}

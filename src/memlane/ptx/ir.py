@@ -13,6 +13,7 @@ Positions (`span`) take no part in comparison: a module equals itself printed an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,9 @@ from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import Span
+
+_BYTES = re.compile(r"(?:\\[23][0-7]{2})+")
+"""Bytes beyond ASCII, as NVRTC writes them into the name of a file."""
 
 # -- operands ------------------------------------------------------------------------------------------------------------------
 
@@ -354,5 +358,14 @@ class Module:
         for item in self.items:
             if isinstance(item, Directive) and item.text.startswith(".file"):
                 number, rest = item.text[len(".file") :].split(None, 1)
-                table[int(number)] = rest.split('"')[1]
+                table[int(number)] = _BYTES.sub(_in_utf8, rest.split('"')[1])
         return table
+
+
+def _in_utf8(found: re.Match[str]) -> str:
+    """What the bytes say, or themselves where they are no UTF-8."""
+    data = bytes(int(digits, 8) for digits in found[0].split("\\")[1:])
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return found[0]
