@@ -18,7 +18,6 @@ from memlane.ptx import demangle
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
-_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
 _ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
 _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
@@ -266,10 +265,10 @@ def _with_short_names(ptx: str, names: Sequence[str]) -> str:
     absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
     roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
 
-    def short(found: re.Match[str]) -> str:
-        name = absolute.get(found[2], found[2])
+    def short(name: str) -> str:
+        name = absolute.get(name, name)
         for root in roots:
             name = name.removeprefix(root)
-        return f"{found[1]}{name}{found[3]}"
+        return name
 
-    return _FILE.sub(short, ptx)
+    return sources.with_file_names(ptx, short)

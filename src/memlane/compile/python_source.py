@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
 from memlane.compile import sources
 from memlane.ptx import Convention, Function, Module, parse
-
-_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
 
 
 def module_of(ptx: str, name: str, convention: Convention) -> Module:
@@ -22,13 +19,13 @@ def module_of(ptx: str, name: str, convention: Convention) -> Module:
     """
     texts: dict[str, str] = {}
 
-    def shown(found: re.Match[str]) -> str:
-        display = _display(found[2])
-        if text := "".join(linecache.getlines(found[2])):
+    def shown(path: str) -> str:
+        display = _display(path)
+        if text := "".join(linecache.getlines(path)):
             texts[display] = text
-        return f"{found[1]}{display}{found[3]}"
+        return display
 
-    module = parse(_FILE.sub(shown, ptx), f"PTX of {_display(name)}")
+    module = parse(sources.with_file_names(ptx, shown), f"PTX of {_display(name)}")
     items = tuple(replace(item, convention=convention) if isinstance(item, Function) and item.is_entry else item for item in module.items)
     return replace(module, name=_display(name), items=items, sources=texts)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from memlane.compile import standard, toolkit
 from memlane.compile.tokens import Token, directive, tokenize
 from memlane.errors import CompileError
 
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
 _INCLUDE = re.compile(r'(?P<open>[<"])(?P<name>[^>"]+)[>"]')
 
 
@@ -87,6 +88,11 @@ def display(path: Path) -> str:
     name = os.path.normpath(path)
     relative = os.path.relpath(name)
     return name if relative.startswith("..") else relative
+
+
+def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:
+    """PTX whose line table calls each file what `name_of` makes of its name."""
+    return _FILE.sub(lambda found: f"{found[1]}{name_of(found[2])}{found[3]}", ptx)
 
 
 def with_includes(file: SourceFile, text: str) -> str:
