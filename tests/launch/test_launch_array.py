@@ -21,6 +21,11 @@ def test_there_and_back(target: FakeTarget, host: np.ndarray) -> None:
         assert np.array_equal(np.asarray(array), host)
 
 
+def test_numpy_sees_no_array_of_a_target_without_a_copy(target: FakeTarget) -> None:
+    with pytest.raises(ValueError, match="cannot be seen by NumPy without a copy; leave out copy=False"):
+        np.asarray(target.array([1.0, 2.0]), copy=False)
+
+
 def test_empty_and_zeros(target: FakeTarget) -> None:
     assert target.empty(5).shape == (5,)
     assert target.empty(5).dtype == np.float32

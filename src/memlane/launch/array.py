@@ -64,6 +64,8 @@ class DeviceArray:
         self.target.write(self.address, np.ascontiguousarray(source.astype(self.dtype, casting="same_kind", copy=False)))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of a target cannot be seen by NumPy without a copy; leave out copy=False")
         host = self.numpy()
         return host if dtype is None else host.astype(dtype)
 
