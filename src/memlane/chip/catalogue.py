@@ -117,8 +117,8 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
         if attribute in attributes:
             changes[name] = int(attributes[attribute]) // divisor
             facts[name] = Fact(changes[name], facts[name].unit, "measured", f"device attribute {attribute}")
-    for prefix, extents in (("max_block_dim", 3), ("max_grid_dim", 3)):
-        axes = [attributes.get(f"{prefix}_{axis}") for axis in "xyz"[:extents]]
+    for prefix in ("max_block_dim", "max_grid_dim"):
+        axes = [attributes.get(f"{prefix}_{axis}") for axis in "xyz"]
         if None not in axes:
             changes[prefix] = tuple(axes)
             facts[prefix] = Fact(changes[prefix], "", "measured", f"device attributes {prefix}_x, _y, _z")

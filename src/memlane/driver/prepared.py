@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from typing import Any
 
 from cuda.core.graph import Graph
 
+from memlane.driver.probe import LIBRARY
 from memlane.launch import Launch, PlainLaunch, watched
 
 
@@ -37,7 +37,7 @@ class DeviceLaunch:
 @cache
 def _launch_graph() -> Any:
     """`cuGraphLaunch`."""
-    call = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1").cuGraphLaunch
+    call = ctypes.CDLL(LIBRARY).cuGraphLaunch
     call.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     call.restype = ctypes.c_int
     return call

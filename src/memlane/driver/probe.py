@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+"""The driver's own library."""
 
-_NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY"}
+_NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUBLIBRARY"}
 """What `cuInit` says where a driver is installed but there is nothing to drive."""
 _MODULE_VERSION = Path("/sys/module/nvidia/version")
 """Where Linux tells the version of the driver's module. The driver's library only tells the CUDA version that it supports."""
@@ -41,9 +42,9 @@ def probe() -> Probe:
     """Look for the CUDA driver, the Python packages and the devices, once per process. Imports nothing where there is no driver."""
     packages = _installed("cuda.bindings") and _installed("cuda.core")
     try:
-        ctypes.CDLL(_LIBRARY)
+        ctypes.CDLL(LIBRARY)
     except OSError:
-        return Probe(packages, library=False, problem=f"there is no CUDA driver on this machine ({_LIBRARY} was not found)")
+        return Probe(packages, library=False, problem=f"there is no CUDA driver on this machine ({LIBRARY} was not found)")
     if not packages:
         return Probe(packages, problem="the CUDA packages are not installed (pip install 'memlane[cuda]')")
     return _ask_driver()

@@ -41,6 +41,7 @@ class Loaded:
     module: Module
     addresses: dict[str, int]
     buffers: list[Buffer] = field(repr=False)
+    """What keeps that memory alive."""
 
 
 class Emulator(Target):

@@ -48,7 +48,7 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
 
         cuda, cuda:1            a GPU by its number, the first without one
         emulator                the emulator, as an H200
-        emulator:a100         the emulator, as another chip
+        emulator:a100           the emulator, as another chip
         emulator:./chip.toml    the emulator, as the chip of a data file
 
     Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator: `Target.name` tells. Inside `override` it
