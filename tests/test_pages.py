@@ -77,14 +77,14 @@ def test_the_answers_on_bank_conflicts() -> None:
 
 
 def test_the_answers_on_waiting() -> None:
-    target, steps = ml.target("emulator:h200"), 64
+    target, steps = ml.target("emulator:h200"), 32
     kernels = target.load(ml.cuda(ROOT / "examples" / "chase.cu"))
     ring, end = target.empty(1 << 10, "u8"), target.empty(1, "u8")
     kernels["link_ring"][4, 256](ring, 1 << 10, 17)
     told = answers("3. ")
     assert list(told) == ["simple", "dependent"]
     for scheme, (shared, second, said) in told.items():
-        near = ml.trace(kernels["chase_shared"][1, 32, None, 4096 * 4], end, 4096, 17, steps, scheme=scheme)
+        near = ml.trace(kernels["chase_shared"][1, 32, None, 256 * 4], end, 256, 17, steps, scheme=scheme)
         for _ in range(2):  # the second time L2 has the ring
             far = ml.trace(kernels["chase_global"][1, 1], end, ring, steps, scheme=scheme)
         for trace, op, cycles in ((near, "ld.shared.u32", shared), (far, "ld.u64", second)):
