@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from memlane.ptx import Instruction, Module, parse
+from memlane.ptx import Address, Instruction, Module, parse
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "ptx").glob("*.ptx"))
 
@@ -51,3 +52,13 @@ def instructions(module: Module, name: str = "k") -> list[Instruction]:
     body = module.functions[name].body
     assert body is not None
     return list(body.instructions())
+
+
+def is_access(traced: Instruction, original: Instruction) -> bool:
+    """Whether a traced access is the original one; one by a parameter has its address in a register of the probe."""
+    addresses = [one for one in original.operands if isinstance(one, Address)]
+    made = [one for one in traced.operands if isinstance(one, Address) and one.base != addresses[0].base]
+    if made:
+        assert [(repr(one.base), one.offset) for one in made] == [("Register(name='%ml_address', negated=False)", addresses[0].offset)]
+        traced = replace(traced, operands=tuple(addresses[0] if one is made[0] else one for one in traced.operands))
+    return traced == original

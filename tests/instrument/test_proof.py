@@ -11,6 +11,7 @@ import pytest
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Selection, Traced, TraceOptions, trace
+from memlane.instrument.assembled import Assembled
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.schemes import Access, Probe, Scheme
 from memlane.ptx import parse
@@ -310,15 +311,51 @@ def test_texture_fetches_are_found_without_a_line() -> None:
     check(body, expect, before=".global .texref texture;")
 
 
-def test_an_address_made_after_the_clock_read_is_caught() -> None:
-    """The assembler loads a parameter again where that saves registers, here between the first clock read and the access."""
-    body = ".reg .u32 %v; .reg .u64 %a; ld.param.u64 %a, [p]; ld.global.u32 %v, [%a]; st.global.u32 [%a+4], %v; ret;"
+LATE = {
+    "shared": ".shared .align 8 .u32 s[8]; bar.sync 0; ld.shared.u32 %v, [s+4]; st.global.u32 [%a+8], %v; ret;",
+    "parameter": "ld.global.u32 %v, [%a]; st.global.u32 [%a+4], %v; ret;",
+    "load": "mapa.shared::cluster.u32 %w, %w, 1; ld.shared::cluster.u32 %v, [%w]; st.global.u32 [%a+4], %v; ret;",
+    "two loads": "ld.shared::cluster.u32 %v, [%w]; ld.shared::cluster.u32 %w, [%w+64]; add.u32 %v, %v, %w; st.global.u32 [%a+4], %v; ret;",
+    "atomic": "atom.shared::cluster.add.u32 %v, [%w], 1; st.global.u32 [%a+4], %v; ret;",
+}
+"""Accesses to whose addresses the assembler adds something that comes late: where shared memory begins, a parameter, a window."""
 
-    def expect(found: Traced, proofs: tuple[SiteProof, ...]) -> None:
-        assert proofs[0].completeness == ISSUE_ONLY
-        assert "after the first clock read" in proofs[0].reason or "does not wait for" in proofs[0].reason
 
-    check(body, expect)
+@cache
+def late(name: str, waits: bool) -> tuple[Traced, bytes]:
+    body = f".reg .u32 %v, %w; .reg .u64 %a; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCHEMES, "dependent", SCHEMES["dependent"] if waits else replace(SCHEMES["dependent"], zero=""))
+        found = trace(kernel(body))
+    return found, cubin_of(found.module)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_late_parts_of_an_address_are_waited_for(name: str) -> None:
+    found, data = late(name, True)
+    assert {(proof.completeness, proof.reason) for proof in loads(found, prove(found, data))} == {(COMPLETE, "")}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_an_address_made_after_the_clock_read_is_caught(name: str) -> None:
+    """By a probe that does not wait for them."""
+    found, data = late(name, False)
+    first = loads(found, prove(found, data))[0]
+    assert first.completeness == ISSUE_ONLY
+    assert "after the first clock read" in first.reason or "does not wait for" in first.reason
+
+
+@pytest.mark.parametrize("name", ["load", "two loads", "atomic"])
+def test_an_access_by_a_window_address_is_the_same_instruction(name: str) -> None:
+    body = f".reg .u32 %v, %w; .reg .u64 %a; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
+    plain = disassemble(cubin_of(kernel(body))).functions["k"]
+    made, data = late(name, True)
+    sites = {proof.site for proof in loads(made, prove(made, data))}
+    code = Assembled(made.module, disassemble(data))
+    found = [code.flow.nodes[node] for site in sites for node in code.accesses("k", made.positions["k"][site], "shared::cluster")]
+    wanted = [one for one in plain.instructions if one.opcode in ("LD", "ATOM")]
+    assert [(one.name, "desc" in one.text) for one in found] == [(one.name, "desc" in one.text) for one in wanted]
+    assert len(found) == len(sites)
 
 
 def test_an_access_that_is_never_executed() -> None:

@@ -11,7 +11,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions, trace
 from memlane.ptx import Directive, Label, Module, memory_access, parse, print_module, verify
 from memlane.record import Site
-from tests.instrument.kernels import EXAMPLES, SCALE, example, instructions, kernel
+from tests.instrument.kernels import EXAMPLES, SCALE, example, instructions, is_access, kernel
 
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<8>; .reg .f64 %d<4>; .reg .b128 %q<2>;"
 
@@ -24,7 +24,8 @@ def timed(module: Module, scheme: str = "dependent", **selection: Set[object]) -
 
 def traced_text(body: str, scheme: str = "dependent") -> str:
     """The traced kernel with this body, with declared registers, as text; it verifies."""
-    module = trace(kernel(REGISTERS + "ld.param.u64 %rd1, [p];" + body), TraceOptions(scheme)).module
+    address = "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; add.u64 %rd1, %rd1, %rd2;"
+    module = trace(kernel(REGISTERS + address + body, ".param .u64 p, .param .u64 q"), TraceOptions(scheme)).module
     verify(module)
     return print_module(module)
 
@@ -48,7 +49,10 @@ def test_the_instructions_of_the_kernel_stay_in_order_with_their_lines(path: Pat
     original = example(path)
     traced = trace(original)
     for name in original.kernels:
-        assert [one for one in instructions(traced.module, name) if "ml_" not in repr(one)] == instructions(original, name)
+        accesses = set(traced.positions.get(name, {}).values())
+        now = [one for at, one in enumerate(instructions(traced.module, name)) if at in accesses or "ml_" not in repr(one)]
+        assert all(map(is_access, now, instructions(original, name)))
+        assert len(now) == len(instructions(original, name))
 
 
 def test_labels_debug_sections_and_line_directives_stay() -> None:
@@ -71,7 +75,7 @@ def test_positions_lead_to_the_accesses(path: Path, scheme: str) -> None:
     for name, positions in traced.positions.items():
         now, before = instructions(traced.module, name), instructions(original, name)
         for number, position in positions.items():
-            assert now[position] == before[traced.sites[number].instruction]
+            assert is_access(now[position], before[traced.sites[number].instruction])
             assert memory_access(now[position]) is not None
     assert sum(map(len, traced.positions.values())) == len(traced.sites) > 0
 
@@ -127,12 +131,32 @@ def test_both_ends_of_the_dependent_scheme_hang_on_registers_of_the_access() -> 
     assert "mov.b32 %ml_s1, %r2;" in text[load:store], "the start of a store waits for its data"
 
 
-def test_an_address_that_is_a_symbol_needs_no_order() -> None:
-    text = print_module(
-        trace(kernel(".reg .b32 %r<3>; ld.shared.u32 %r1, [s+4]; st.shared.u32 [s], %r1; ret;", before=".shared .b32 s[4];")).module
-    )
-    load = text.index("ld.shared.u32 %r1, [s+4];")
-    assert text[:load].rstrip().endswith("\tmov.u64 %ml_start, %clock64;")
+@pytest.mark.parametrize(("architecture", "waits"), [("sm_80", False), ("sm_90", True)])
+def test_where_shared_memory_begins_is_asked_beforehand(architecture: str, waits: bool) -> None:
+    """Before sm_90 the address of a variable in shared memory is a constant."""
+    head = f".version 8.0\n.target {architecture}\n.address_size 64"
+    module = kernel(".reg .b32 %r<3>; ld.shared.u32 %r1, [s+4]; st.shared.u32 [s], %r1; ret;", before=".shared .b32 s[4];", head=head)
+    text = print_module(trace(module).module)
+    before = text[: text.index("ld.shared.u32 %r1, [s+4];")].rstrip()
+    assert ("mov.u32 %ml_address, s;" in before) == waits
+    assert before.endswith("@%ml_start_ready mov.u64 %ml_start, %clock64;" if waits else "\tmov.u64 %ml_start, %clock64;")
+
+
+@pytest.mark.parametrize(
+    ("made", "tied"),
+    [
+        ("ld.param.u64 %rd1, [p];", True),
+        ("ld.param.u64 %rd2, [p]; cvta.to.global.u64 %rd3, %rd2; add.u64 %rd1, %rd3, 16;", True),
+        ("ld.param.u64 %rd2, [p]; add.u64 %rd1, %rd2, %rd3;", False),
+        ("ld.param.u64 %rd2, [p]; cvt.u64.u32 %rd3, %r1; add.u64 %rd1, %rd2, %rd3;", False),
+        ("ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, 4;", False),
+        ("ld.param.u64 %rd2, [p]; setp.eq.u64 %p1, %rd2, 0; @%p1 mov.u64 %rd1, %rd2;", False),
+        ("ld.global.u64 %rd1, [total];", False),
+    ],
+)
+def test_parameters_are_not_loaded_again_for_an_access(made: str, tied: bool) -> None:
+    module = kernel(f"{REGISTERS} {made} ld.global.u32 %r2, [%rd1+4]; st.shared.u32 [0], %r2; ret;", before=".global .u64 total;")
+    assert f"ld.global.u32 %r2, [{'%ml_address' if tied else '%rd1'}+4];" in print_module(trace(module).module)
 
 
 @pytest.mark.parametrize(

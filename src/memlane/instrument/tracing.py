@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from memlane.errors import MemlaneError
+from memlane.instrument.addresses import Addressed, Addresses, architecture_of
 from memlane.instrument.apart import ApartWindows, ClosingLines
 from memlane.instrument.asking import asked, first_questions
 from memlane.instrument.fragments import gathered
@@ -82,7 +83,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     module = table.module
     space = entry_space(module, WORDS_DTYPE.itemsize if options.sampling.windows else 0)
     kernels = [
-        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space)
+        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space, architecture_of(module.target))
         for index, kernel in enumerate(module.kernels.values())
     ]
     consumers = dict(named for kernel in kernels for named in _named_consumers(module, kernel))
@@ -106,8 +107,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
 
 
 def _check_target(module: Module, options: TraceOptions) -> None:
-    architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
-    if options.stores != "issued" and architecture < OLDEST_TARGET:
+    if options.stores != "issued" and architecture_of(module.target) < OLDEST_TARGET:
         raise MemlaneError(
             f"stores are read back by loads of sm_{OLDEST_TARGET}, and {module.name} has .target {module.target[0]}; "
             f"compile it for sm_{OLDEST_TARGET} or later, or time stores until they are issued"
@@ -130,16 +130,17 @@ class _TracedKernel:
 
 
 def _trace_kernel(
-    kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions, space: str
+    kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions, space: str, architecture: int
 ) -> _TracedKernel:
     """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites; `space`: where the kernel
-    finds the buffer."""
+    finds the buffer; `architecture`: the number of that it is for."""
     chosen, sampling = _chosen(known, kernel.name, options), options.sampling
     if not chosen:
         return _TracedKernel(kernel)
     counted, apart, staged = sampling.executions is not None, sampling.chooses_warps, options.stages
     kernel = with_plain_variables(kernel) if apart else kernel
     prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
+    addresses = Addresses(kernel, architecture, prefix, f"%{prefix}{scheme.zero}" if scheme.zero else "")
     windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
     sites: list[Site] = []
     accesses: list[Instruction] = []
@@ -149,12 +150,13 @@ def _trace_kernel(
         closing = windows.closing(index, instruction, scope)
         if index in chosen:
             site = chosen[index]
-            access = _describe(instruction, site, scope, live.get(index, ()), prefix)
+            addressed = addresses.of(instruction, scope)
+            access = _describe(instruction, addressed, site, scope, live.get(index, ()), prefix)
             values = [(alias(name), scope.type_of(name)) for name in live.get(index, ())]
-            probe = _probe(scheme, instruction, access, values, options.stores, elsewhere.get(index, ""))
+            probe = _probe(scheme, addressed.instruction, access, values, options.stores, elsewhere.get(index, ""))
             name, fallback = windows.scheme_of(index)
             sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
-            accesses.append(replace(instruction, guard=None))
+            accesses.append(replace(addressed.instruction, guard=None))
             if index in windows.found.loads:
                 return (*closing, *windows.opened(index, instruction, accesses[-1], access))
             if index in questions:
@@ -226,7 +228,7 @@ def _probe(
     return replace(probe, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else probe
 
 
-def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
+def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
     """What a scheme has to know of an access."""
     access = memory_access(instruction)
     # The component of a vector that is probed must be one that lives: another would keep alive what the assembler drops.
@@ -234,9 +236,10 @@ def _describe(instruction: Instruction, site: Site, scope: Scope, live: Sequence
     return Access(
         kind=site.kind,
         read_only=access is not None and access.read_only,
-        sources=tuple((alias(name), scope.type_of(name)) for name in read(instruction)),
+        sources=(*addressed.sources, *((alias(name), scope.type_of(name)) for name in read(instruction) if name not in addressed.instead)),
         value=(alias(value), scope.type_of(value)) if value else None,
         prefix=prefix,
+        address=addressed.text,
     )
 
 

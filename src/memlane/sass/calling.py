@@ -73,8 +73,9 @@ class Calls:
             one = self.flow.nodes[node]
             if register in effects(one).writes:
                 found = _RETURN_ADDRESS.match(one.operands[-1].text)
-                is_move = one.opcode == "MOV" and one.guard is None and found is not None
-                return is_move and found[1] == half and found[2] == function and self.flow.place(function, found[3]) == call + 1
+                if found is None or one.opcode != "MOV" or one.guard is not None:
+                    return False
+                return (found[1], found[2], self.flow.place(function, found[3])) == (half, function, call + 1)
         return False
 
     @cached_property

@@ -14,7 +14,8 @@ keeps the dependence. A comparison with a magic value would be deleted where the
 neither shared memory nor the load-store pipe.
 
 The start waits for every register that the access reads, data to be stored as well: else the wait for an earlier load that fills
-such a register would be charged to this access. Addresses that are constants have nothing to wait for.
+such a register would be charged to this access. Addresses that are constants have nothing to wait for; some of which the assembler makes
+a part late are made in front (`memlane.instrument.addresses`).
 
 The assembler has no clock read under a predicate: it reads the clock behind the instruction that makes the predicate, which has waited,
 and selects afterwards between the clock and the value that was there before. On sm_90:
@@ -45,7 +46,7 @@ def _probe(access: Access) -> Probe:
     after = clock_after(name, "end", "v", () if access.value is None else (access.value,))
     # The destination is cleared before the window: a guarded write would else keep the register alive around every loop.
     clear = f"mov.u64 {name}end, 0;\n" if access.value is not None else ""
-    return Probe(clear + before, after, *judge(nothing_to_wait_for(access)))
+    return Probe(clear + access.address + before, after, *judge(nothing_to_wait_for(access)))
 
 
 def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]], zero: str = "zero") -> str:
@@ -84,4 +85,4 @@ def _load(name: str) -> str:
     return f"mov.u32 {name}zero, {name}unknown;\n"
 
 
-DEPENDENT = Scheme("dependent", _probe, _declare, _load)
+DEPENDENT = Scheme("dependent", _probe, _declare, _load, zero="zero")

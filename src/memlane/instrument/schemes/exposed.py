@@ -32,7 +32,7 @@ from memlane.instrument.schemes.scheme import Access, Apart, read_clock
 
 
 def _start(access: Access) -> str:
-    return clock_after(access.registers, "start", "s", access.sources)
+    return access.address + clock_after(access.registers, "start", "s", access.sources)
 
 
 def _wait(name: str, registers: Sequence[tuple[str, str]]) -> str:

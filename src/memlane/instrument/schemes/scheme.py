@@ -22,6 +22,8 @@ class Access:
     """A register that receives (part of) what it loads and is read later, with its type; None if there is none."""
     prefix: str
     """Of the names that the probe may use, for example `ml_`."""
+    address: str = ""
+    """PTX that makes registers among the sources; it stands in front of the first clock read of a scheme with a `zero`."""
 
     @property
     def registers(self) -> str:
@@ -66,6 +68,8 @@ class Scheme:
     """PTX at the start of a kernel, given the prefix of registers: what the probes keep in registers, with its value where no buffer is."""
     load: Callable[[str], str] = lambda registers: ""
     """PTX that fills these registers, given the prefix of registers; `%ml_unknown` is 0, which the assembler cannot know."""
+    zero: str = ""
+    """Of those, without prefix, the one that is 0 and of which the assembler does not know it, if there is one."""
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
     apart: Apart | None = None

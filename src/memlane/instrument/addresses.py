@@ -1,0 +1,106 @@
+"""Addresses of which the assembler makes a part late, where no instruction of the PTX says so; and how the first clock read waits for them.
+
+    ld.shared.f32 [sums]                 where the shared memory of the block begins is asked (S2UR SR_CgaCtaId)
+    ld.shared::cluster.f32 [%r1]         so is where the window of such addresses lies (S2R SR_SWINHI); the access is then a generic one
+    ld.global.f32 [%rd1]                 a parameter is loaded (LDC) in front of each use again, where that saves a register
+
+Left alone the assembler may do so behind the first clock read, and the access is charged with the time. Of the first two the address is
+made in front of the window too, for the clock read to wait for: the assembler makes it once for both. A parameter it would load again, so
+that access has the parameter with a zero in it which the assembler does not know: one `LOP3` more, in front of the window. The access
+itself is the same instruction as ever.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memlane.instrument.insert import alias
+from memlane.ptx import Address, Function, Immediate, Instruction, Register, Scope, Symbol, memory_accesses, registers_written
+
+_OLDEST_WITH_CLUSTERS = 90
+_HANDED_ON = frozenset({"mov", "cvta", "add", "sub"})
+"""What the assembler folds into an address that it loads again, with no register but that of the parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """An access whose address is there before its window."""
+
+    instruction: Instruction
+    """The access, by an address that is not made again."""
+    text: str = ""
+    """PTX in front of the first clock read."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """Registers that this makes and that the clock read has to wait for, with their types."""
+    instead: tuple[str, ...] = ()
+    """Registers of the kernel that it need not wait for any more."""
+
+
+class Addresses:
+    """The addresses of one kernel."""
+
+    def __init__(self, kernel: Function, architecture: int, prefix: str, zero: str) -> None:
+        """`zero`: the register that is 0, which the assembler does not know; empty if there is none, and then nothing is done."""
+        assert kernel.body is not None
+        self._clusters = architecture >= _OLDEST_WITH_CLUSTERS
+        self._register, self._zero = f"%{prefix}address", zero
+        self._writers: Mapping[str, list[Instruction]] = defaultdict(list)
+        for one in kernel.body.instructions():
+            for name in registers_written(one):
+                self._writers[name].append(one)
+
+    def of(self, instruction: Instruction, scope: Scope) -> Addressed:
+        """Of an access with one address; others are as they were."""
+        found = memory_accesses(instruction) if self._zero else ()
+        address = found[0].address if len(found) == 1 else None
+        if not isinstance(address, Address) or address not in instruction.operands:
+            return Addressed(instruction)
+        space, base = found[0].space, address.base
+        if space in ("shared", "shared::cluster") and isinstance(base, Symbol) and self._clusters:
+            offset = f"+{base.offset}" if base.offset else ""
+            return self._waited(instruction, f".reg .b32 NEW;\nmov.u32 NEW, {base.name}{offset};\n", "b32", ())
+        if space == "shared::cluster" and isinstance(base, Register):
+            wide = scope.type_of(base.name).endswith("64")
+            widened = f"{'mov.b64' if wide else 'cvt.u64.u32'} NEW, {alias(base.name)};\n"
+            return self._waited(instruction, f".reg .b64 NEW;\n{widened}cvta.shared::cluster.u64 NEW, NEW;\n", "b64", (base.name,))
+        if space in ("global", "generic") and isinstance(base, Register) and self._is_parameter(base.name):
+            return self._tied(instruction, address, base)
+        return Addressed(instruction)
+
+    def _waited(self, instruction: Instruction, text: str, kind: str, instead: tuple[str, ...]) -> Addressed:
+        return Addressed(instruction, text.replace("NEW", self._register), ((self._register, kind),), instead)
+
+    def _tied(self, instruction: Instruction, address: Address, base: Register) -> Addressed:
+        new, low, high = self._register, f"{self._register}_low", f"{self._register}_high"
+        text = f"""\
+.reg .b64 {new};
+.reg .b32 {low}, {high};
+mov.b64 {{{low}, {high}}}, {alias(base.name)};
+or.b32 {low}, {low}, {self._zero};
+mov.b64 {new}, {{{low}, {high}}};
+"""
+        operands = tuple(replace(address, base=Register(new)) if one is address else one for one in instruction.operands)
+        return Addressed(replace(instruction, operands=operands), text, ((new, "b64"),), (base.name,))
+
+    def _is_parameter(self, name: str) -> bool:
+        """Whether a register holds a parameter of the kernel, or what lies at a fixed distance from one."""
+        seen: set[str] = set()
+        while name not in seen:
+            seen.add(name)
+            if len(self._writers[name]) != 1:
+                return False
+            (one,) = self._writers[name]
+            if one.opcode == "ld" and one.has("param"):
+                return one.guard is None
+            sources = [operand for operand in one.operands[1:] if not isinstance(operand, Immediate)]
+            if one.opcode not in _HANDED_ON or one.guard is not None or len(sources) != 1 or not isinstance(sources[0], Register):
+                return False
+            name = sources[0].name
+        return False
+
+
+def architecture_of(target: Sequence[str]) -> int:
+    """The number of the architecture that a module is for: 90 of `sm_90a`."""
+    return int("".join(filter(str.isdecimal, target[0])) or 0)
