@@ -288,7 +288,19 @@ def test_probes_do_not_always_separate() -> None:
     assert changes(module, cubin_of(module), traced, data) == ()
     absent = [proof for proof in prove(traced, data) if proof.copies == 0]
     assert [proof.site for proof in absent] == [2, 3, 4]
-    assert all("merged with a neighbour" in proof.reason for proof in absent)
+    neighbour = "merged with a neighbour: the assembler made one access of 16 B of it and the one of the same line"
+    assert {proof.reason for proof in absent} == {neighbour}
+
+
+def test_an_access_that_has_become_another_names_it() -> None:
+    """Equal loads are one load; what was just stored is not loaded; of the rest it is said that nothing tells."""
+    body = "ld.global.u32 %v0, [%a];\nld.global.u32 %v1, [%a];\nst.global.u32 [%a+4], %v0;\nadd.u32 %v1, %v1, %v0;"
+    module = kernel(f"{HEAD}\n{body}\nst.shared.u32 [%i], %v1;\nld.shared.u32 %v2, [%i];\nst.global.u32 [%a+8], %v2; ret;")
+    traced = trace(module)
+    absent = {proof.site: proof.reason for proof in prove(traced, cubin_of(traced.module)) if proof.copies == 0}
+    lines = [site.line for site in traced.sites]
+    said = "merged with an equal access: the assembler uses the value of the"
+    assert absent == {1: f"{said} load of line {lines[0]}", 4: f"{said} store of line {lines[3]}"}
 
 
 def test_code_without_lines_is_refused() -> None:

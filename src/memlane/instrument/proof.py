@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memlane.instrument.absent import ABSENT, Absent
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.exposure import ExposedWindows
 from memlane.instrument.probes import ProbeLines, probes
@@ -72,7 +73,9 @@ def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
     for kernel, found in probes(traced).items():
         code.check(kernel)
         windows = ExposedWindows(code, kernel)
-        proofs.extend(_prove(windows, sites[number], probe) for number, probe in found.items())
+        absent = Absent(code, kernel, sites, found)
+        shown = [_prove(windows, sites[number], probe) for number, probe in found.items()]
+        proofs.extend(replace(one, reason=absent.reason(one.site)) if one.reason == ABSENT else one for one in shown)
     return tuple(sorted(proofs, key=lambda proof: proof.site))
 
 
@@ -95,7 +98,7 @@ def _prove(windows: ExposedWindows, site: Site, probe: ProbeLines) -> SiteProof:
 def _first_reason(windows: ExposedWindows, site: Site, window: Window) -> str:
     """What is not as it should be; what the scheme itself knows to be missing comes first, for it says most."""
     if not window.accesses:
-        return "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
+        return ABSENT
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
     checks = (windows.hazard, windows.disorder, ended, windows.start_unordered, windows.record_foreign)
