@@ -29,7 +29,14 @@ from memlane.source import Span
 
 
 class MemlaneError(Exception):
-    """Base of all errors that memlane raises on purpose. `except MemlaneError` catches each of them."""
+    """Base of all errors that memlane raises on purpose: what a user can cause and mend. `memlane.errors` has the tree.
+
+    try:
+        kernel[grid, block](out, a, n)
+        target.sync()
+    except ml.MemlaneError as error:
+        print(error)
+    """
 
     exit_code = 1
 

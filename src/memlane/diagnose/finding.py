@@ -14,6 +14,9 @@ from memlane.record import kernel_label
 class Finding:
     """What a rule found at one place of a kernel, over all launches that were counted. `str()` gives it as one paragraph.
 
+    worst = ml.explain(trace)[0]
+    worst.rule, worst.file, worst.line, worst.op, worst.excess_bytes, worst.cost_cycles
+
     What all findings are ranked by is `cost_cycles`: cycles by which the warps of the kernel would have lived less, by `method`. Where no
     times were recorded it is the least that the excess transactions take, and `cost_measured` is False.
     """

@@ -158,6 +158,9 @@ def trace(
 ) -> Trace:
     """Launch `call(*args)` once with probes around its memory accesses, wait for it, and return when each started and completed.
 
+    trace = ml.trace(kernel[grid, block], out, a, n, every=32)
+    frame = trace.table.to_pandas()             # see Trace for the columns; times are in cycles
+
     Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`,
     `counts` and `perturbation` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
 

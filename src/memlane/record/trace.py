@@ -86,6 +86,8 @@ class Trace:
 def load(path: str | os.PathLike[str]) -> Trace:
     """The trace in the record file `path`, as `Trace.save` or `memlane trace` wrote it; the same as `Trace.load`.
 
+    trace = ml.load("transpose.parquet")
+
     RecordError if it is missing, damaged, no record file, or of a newer format.
     """
     return Trace.load(path)

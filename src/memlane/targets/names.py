@@ -44,7 +44,7 @@ _making = threading.Lock()
 
 
 def target(name: str | None = None, *, deterministic: bool = False) -> Target:
-    """The target called `name`; the same object each time.
+    """The target called `name`; the same object each time. `ml.target("emulator:h200")`:
 
         cuda, cuda:1            a GPU by its number, the first without one
         emulator                the emulator, as an H200

@@ -25,6 +25,9 @@ def check(
     """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
     reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
 
+    assert ml.check(kernel[grid, block], out, a, n) == []
+    ml.check(kernel[grid, block], out, a, n, max_sectors_per_request=4, max_conflicts=0)
+
     The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
     it. `seed` shuffles the order of the warps.
 
