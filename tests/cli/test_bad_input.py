@@ -319,6 +319,14 @@ def test_out_of_bounds_access_on_the_emulator(memlane: Command, written: Write, 
     refused(answer, "just behind the 512-byte allocation at 0x7", kept=kept)
 
 
+@pytest.mark.parametrize("command", ["trace", "count"])
+def test_access_far_behind_an_array_is_told_of_that_array(memlane: Command, written: Write, command: str) -> None:
+    """And not of the buffer that a trace has behind it."""
+    path = written("wrong.cu", WRONG_KERNELS)
+    answer = memlane(command, path, "--kernel", "beyond", "--grid", 1, "--block", 32, "--arg", "f4[128]", "--arg", "100_000_000:i4")
+    refused(answer, "399999488 bytes behind the 512-byte allocation at 0x7", kept=command == "trace")
+
+
 def test_misaligned_access_on_the_emulator(memlane: Command, written: Write) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 64, "--arg", "f4[128]")

@@ -38,7 +38,7 @@ from memlane.emulate.layout import (
 )
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import STACK_BYTES
-from memlane.emulate.run.memory import Allocation
+from memlane.emulate.run.memory import GUARD, Allocation
 from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
@@ -189,10 +189,19 @@ class _Fault:
             if start <= address < start + WINDOW_BYTES:
                 inner = address - start
                 return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
-        neighbour = self._emulator.memory.neighbour(address)
+        neighbour = self._meant(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is nowhere near an allocation"
         return beside(address, neighbour)
+
+    def _meant(self, address: int) -> Allocation | None:
+        """The allocation that an address outside all of them was most likely meant for: the one right beside it, else the nearest that the
+        kernel was given. What else lies between, such as the buffer of a trace, is there by chance."""
+        neighbour = self._emulator.memory.neighbour(address)
+        if neighbour is not None and _distance(address, neighbour) <= GUARD:
+            return neighbour
+        given = [self._emulator.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
+        return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
 
     # -- clusters ------------------------------------------------------------------------------------------------------------------
 
@@ -240,7 +249,7 @@ class _Fault:
         block = position(int(self._context["fault_block"]), self._launch.grid)
         return (
             f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread "
-            "passing a barrier or ending; if it does end, give the emulator more patience"
+            f"passing a barrier or ending; if it does end, wait longer, in Python: target.patience = {self._emulator.patience * 10}"
         )
 
     def _waiting(self, base: int) -> str:
