@@ -120,10 +120,40 @@ def test_names_beyond_ascii(memlane: Command) -> None:
     transpose().save("größe π.parquet")
     assert memlane("export", "größe π.parquet", "--to", "csv").lines == ["Wrote größe π.csv"]
     assert memlane("report", "größe π.parquet").code == 0
-    assert memlane("explain", "größe π.parquet").lines[-1] == "Next: memlane report größe π.parquet"
+    assert memlane("explain", "größe π.parquet").lines[-1] == "Next: memlane report 'größe π.parquet'"
 
 
 def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet"))
     transpose().save(path)
     assert load(path).table.num_rows == transpose().table.num_rows
+
+
+def test_a_directory_that_takes_no_files_is_refused_before_anything_runs(
+    memlane: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs this may write anywhere, so the question is answered in the operating system's place."""
+    transpose().save("a.parquet")
+    Path("script.py").write_text("raise SystemExit('it ran')")
+    access = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path / "closed" and access(path, mode))
+    (tmp_path / "closed").mkdir()
+    for words in (
+        ("trace", "script.py", "--output", "closed/x"),
+        ("count", "script.py", "--output", "closed/x"),
+        ("report", "a.parquet", "--output", "closed/x"),
+        ("export", "a.parquet", "--to", "csv", "--output", "closed/x"),
+        ("export", "a.parquet", "--to", "otf2", "--output", "closed/x"),
+        ("lab", "shift", "--quick", "--out", "closed/x"),
+    ):
+        answer = memlane(*words)
+        assert answer.code == 2, answer
+        assert answer.err.startswith("memlane: closed/x cannot be written: no files may be made in the directory "), answer
+        assert answer.err.count("\n") == 1
+    answer = memlane("lab", "shift", "--quick", "--out", "a.parquet")
+    assert answer.err == "memlane: a.parquet is a file, and several files are to be written into a.parquet; name a directory with --out\n"
+
+
+def test_a_trace_that_goes_nowhere_has_no_next_step(memlane: Command) -> None:
+    answer = memlane("trace", *COUNT[1:], *ARGUMENTS, "--output", "/dev/null")
+    assert (answer.code, answer.lines[-1]) == (0, "Wrote /dev/null")

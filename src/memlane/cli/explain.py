@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import typer
 
 from memlane.cli import options as o
@@ -22,4 +24,4 @@ def explain(file: o.RecordFile, as_json: o.Json = False) -> None:
         show_json(findings_document(findings, uncounted, clean, trace.skipped, sampled))
     else:
         show(render_findings(findings, uncounted, clean, trace.skipped, sampled))
-        typer.echo(f"Next: memlane report {file}")
+        typer.echo(f"Next: memlane report {shlex.quote(str(file))}")

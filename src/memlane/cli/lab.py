@@ -12,6 +12,7 @@ from rich.text import Text
 
 from memlane.cli.lab_table import fitted, in_cycles
 from memlane.cli.options import TARGETS
+from memlane.cli.output import may_fill
 from memlane.cli.terminal import columns, show
 from memlane.errors import CommandError
 from memlane.lab import LABS, Machine, Request, Result, machine
@@ -137,7 +138,7 @@ def _run(
     """Run a lab, print its tables, write its files. `run`: where the command has options of its own, which are `said`."""
     run, where = run or LABS[name].run, machine(target)
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
-    folder = out or Path(f"lab-{name}")
+    folder = may_fill(out or Path(f"lab-{name}"))
     result = run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
     for title, table in result.tables.items():
         if not table.printed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,16 @@ def may_write(path: Path, source: Path, force: bool) -> Path:
     with wrong_use():
         check_output(path, force)
     return path.absolute()
+
+
+def may_fill(folder: Path) -> Path:
+    """`folder`, a directory for files, which need not be there yet. CommandError if no files can be made in it."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise CommandError(f"{there} is a file, and several files are to be written into {folder}; name a directory with --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise CommandError(f"{folder} cannot be written: no files may be made in the directory {there.absolute()}; name another with --out")
+    return folder
 
 
 def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -83,7 +84,8 @@ def trace(
     typer.echo(f"Wrote {path}")
     if failure is not None:
         raise failure
-    typer.echo(f"Next: memlane explain {path}")
+    if path.is_file():  # and no device
+        typer.echo(f"Next: memlane explain {shlex.quote(str(path))}")
 
 
 def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:

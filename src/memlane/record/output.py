@@ -22,6 +22,14 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
         raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
     if target.is_file() and not force:
         raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+    if target.is_file() or not target.exists():  # and no device
+        _check_folder(path, Path(os.path.realpath(path)).parent)
+
+
+def _check_folder(path: str | os.PathLike[str], folder: Path) -> None:
+    """A file is made beside the one that it becomes, so the directory must let files be made in it."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RecordError(f"{path} cannot be written: no files may be made in the directory {folder}; name a file elsewhere")
 
 
 @contextmanager
@@ -62,6 +70,7 @@ def check_output_directory(path: str | os.PathLike[str], anchor: str, force: boo
         raise RecordError(f"{path} is a file, and this format is a directory; name another")
     if target.exists() and not force:
         raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+    _check_folder(path, Path(os.path.realpath(path)).parent)
 
 
 @contextmanager
