@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -36,6 +37,24 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
         there = path.parent / name if name else path
         assert there.exists(), f"{link}: no such file"
         assert not heading or heading in headings(there.read_text(encoding="utf-8")), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_files_and_names_that_a_page_mentions_exist(path: Path) -> None:
+    text = re.sub(r"<!-- table: .*?<!-- end of table -->", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    files = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", text)
+    assert [name for name in files if not any((folder / name).exists() for folder in (ROOT, ROOT / "src", ROOT / "src" / "memlane"))] == []
+    names = [f"memlane.{name}" for name in re.findall(r"`(?:memlane|ml)\.([\w.]+\w)", text)]
+    assert [name for name in names if not exists(name)] == []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or leads to something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def test_the_readme_leads_to_every_page_and_command() -> None:
