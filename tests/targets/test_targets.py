@@ -12,6 +12,7 @@ import pytest
 
 import memlane.chip
 from memlane import driver
+from memlane.compile import toolkit
 from memlane.driver import Probe
 from memlane.emulate import Emulator
 from memlane.errors import ChipError, DeviceError
@@ -199,6 +200,18 @@ def test_the_doctor_lists_devices(machine: pytest.MonkeyPatch) -> None:
     assert found["driver"].text == "the driver supports CUDA 13.0"
     assert found["cuda:0"].text == "NVIDIA H200"
     assert found["cuda:1"].text.startswith("NVIDIA Unheard Of, uncalibrated: ")
+
+
+def test_the_doctor_says_which_linker_is_loaded(machine: pytest.MonkeyPatch) -> None:
+    """The package in the environment is not what assembles where the loader finds another library first."""
+    bindings = toolkit.nvjitlink_bindings()
+    having_linker = next(finding for finding in describe() if finding.subject == "nvidia-nvjitlink")
+    major, minor = bindings.version()
+    assert having_linker.text.startswith(f"{major}.{minor}.")
+    machine.setattr(bindings, "version", lambda: (12, 9))
+    found = next(finding for finding in describe() if finding.subject == "nvidia-nvjitlink")
+    assert found.text == f"{having_linker.text} is installed, but a library of version 12.9 is what loads and assembles"
+    assert found.remedy == "see LD_LIBRARY_PATH, LD_PRELOAD and CUDA_HOME"
 
 
 def test_the_doctor_gives_the_command_that_installs(machine: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from memlane import driver
 from memlane.chip import load, names
+from memlane.compile import toolkit
 from memlane.emulate.code.store import present_store
+from memlane.errors import MissingDependency
 
 _CORE = ("llvmlite", "numpy", "pyarrow")
 _CUDA = ("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 _INSTALL_CUDA = "pip install 'memlane[cuda]'"
+_LINKER = "nvidia-nvjitlink"
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,24 @@ def _machine_code() -> Condition:
 
 
 def _compilation() -> tuple[Condition, ...]:
-    packages = tuple(_package(name, _INSTALL_CUDA) for name in _CUDA)
+    packages = tuple(_loaded(_package(name, _INSTALL_CUDA)) for name in _CUDA)
     ready = all(package.present for package in packages)
     text = "CUDA C++ compiles" if ready else "CUDA C++ does not compile; PTX files work"
     return (*packages, Condition("compiler", ready, text, "" if ready else _INSTALL_CUDA))
+
+
+def _loaded(package: Condition) -> Condition:
+    """The package; of the one that assembles, what is really loaded, where that is another: a library of the system's may go first."""
+    if package.subject != _LINKER or not package.present:
+        return package
+    try:
+        major, minor = toolkit.nvjitlink_bindings().version()
+    except MissingDependency:
+        return package
+    if package.text.split(".")[:2] == [str(major), str(minor)]:
+        return package
+    other = f"{package.text} is installed, but a library of version {major}.{minor} is what loads and assembles"
+    return Condition(package.subject, True, other, "see LD_LIBRARY_PATH, LD_PRELOAD and CUDA_HOME")
 
 
 def _driver() -> tuple[Condition, ...]:
