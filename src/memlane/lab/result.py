@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.driver import probe
+from memlane.errors import MemlaneError
 from memlane.lab.figures import Figure, draw
 from memlane.lab.picture import write_picture
 from memlane.launch import Target
@@ -58,6 +59,15 @@ class Row:
         value = asdict(self)
         value["holds"] = self.holds
         return value
+
+
+NOT_MEASURED = "not measured"
+"""The metric of a row without a number."""
+
+
+def failure(case: str, error: MemlaneError) -> Row:
+    """The row of a case that could not be measured: it misses, and what was measured beside it stays."""
+    return Row(case, NOT_MEASURED, None, "", reach=0.0, note=str(error)[:300])
 
 
 def reached_on(chip: str, target: Target, rows: Iterable[Row]) -> list[Row]:

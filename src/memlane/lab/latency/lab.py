@@ -9,7 +9,7 @@ from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars
 from memlane.lab.latency.measure import FULL, QUICK, Fenced, Measured, Recorded, fences, measure
 from memlane.lab.latency.places import NAMES, places
-from memlane.lab.result import Result, Row, Table
+from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
 from memlane.lab.seam import Lab, Request
 from memlane.launch import LoadedModule, Target
 
@@ -42,8 +42,8 @@ def run(target: Target, request: Request) -> Result:
             if FENCE + place.name in chosen:
                 request.tell(FENCE + place.name)
                 fenced += fences(target, place, found.truth, effort)
-        except MemlaneError as error:  # what was measured before is kept
-            failed.append(Row(place.name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
+        except MemlaneError as error:
+            failed.append(failure(place.name, error))
     rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced] + failed
     tables = {"latency": _table(measured), "fences": _fence_table(fenced)}
     return Result("latency", tuple(rows), {name: table for name, table in tables.items() if table.lines}, _figures(measured, fenced))
@@ -89,7 +89,7 @@ def _rows(measured: Measured, target: Target) -> list[Row]:
 def _recorded_row(measured: Measured, scheme: str, said: Recorded, note: str) -> Row:
     case, truth = f"{scheme}, {measured.place.name}", measured.truth
     if said.problem or said.window is None:
-        return Row(case, "not measured", None, "", note=said.problem or "no empty window could be measured")
+        return Row(case, NOT_MEASURED, None, "", note=said.problem or "no empty window could be measured")
     peer = {"recorded": said.mean, "median": said.median, "window": said.window, "net": said.mean - said.window}
     if len(said.parts) > 1:
         peer |= {f"recorded, {kind}": mean for kind, mean in said.parts.items()}

@@ -12,7 +12,7 @@ from memlane.lab.reduction.ladder import STEPS
 from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder
 from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
 from memlane.lab.reduction.tables import Found, figures, rows, tables
-from memlane.lab.result import Result, Row, reached_on
+from memlane.lab.result import Result, Row, failure, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 from memlane.targets import target as target_of
@@ -58,8 +58,8 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
         if name in chosen:
             try:
                 part(target, request, effort, settings, found)
-            except MemlaneError as error:  # what was measured before is kept
-                failed.append(Row(name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
+            except MemlaneError as error:
+                failed.append(failure(name, error))
     return Result("reduction", (*reached_on("h200", target, rows(found)), *failed), tables(found), figures(found))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from memlane.errors import MemlaneError
-from memlane.lab.result import Result, Row, reached_on
+from memlane.lab.result import Result, Row, failure, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
@@ -52,8 +52,8 @@ def run(target: Target, request: Request) -> Result:
         request.tell(kernel.name)
         try:
             found.append(outcomes(target, kernel, effort.tiles, effort.rounds))
-        except MemlaneError as error:  # what was measured before is kept
-            failed.append(Row(kernel.name, "not measured", None, "", reach=0.0, note=str(error)[:300]))
+        except MemlaneError as error:
+            failed.append(failure(kernel.name, error))
     made = tables(bench, measured, found, max(effort.warps))
     numbers = reached_on("h200", target, rows(measured, found, made, max(effort.warps)))
     return Result("shift", (*numbers, *failed), made, figures(measured))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.errors import CommandError, MemlaneError
-from memlane.lab.result import Result, Row
+from memlane.lab.result import Result, Row, failure
 from memlane.lab.seam import Lab, Request
 from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
@@ -81,8 +81,8 @@ def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tu
         request.tell(f"{view}, {shape}, warps of SM {SM}")
         try:
             seen = watch(renderer, view, shape, DEPENDENT, sms=SM)
-        except MemlaneError as error:  # what was measured before is kept
-            failed.append(Row(f"warps, {shape}", "not measured", None, "", reach=0.0, note=str(error)[:300]))
+        except MemlaneError as error:
+            failed.append(failure(f"warps, {shape}", error))
             continue
         if seen is not None:
             found[shape] = seen
