@@ -13,9 +13,9 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Skewed, XorSwizzle
+from memlane.layout.patterns import LANES
 from memlane.optimize.search import search_layout
 
-LANES = 32
 MOST_PATTERNS = 4
 """Ways of access that a layout is searched for: those that cost the most."""
 MOST_SEARCHED = 1 << 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 from memlane.record.counts import BranchCounts, SiteCounts
 from memlane.record.perturbation import Perturbation
 from memlane.record.sample import Sample
+from memlane.record.site import WARP_LANES
 from memlane.record.staging import Staging
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -95,3 +97,7 @@ class LaunchInfo:
     """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""
     cluster: tuple[int, int, int] | None = None
     """Blocks of a cluster; None for a launch without."""
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-math.prod(self.block) // WARP_LANES)

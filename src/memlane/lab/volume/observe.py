@@ -90,7 +90,7 @@ class Observed:
     def series(self, index: int) -> Integers:
         """The cycles of each access of a warp, in their order."""
         table, launch = self.of.table, self.of.launches[0]
-        number = table["block"].to_numpy().astype(np.int64) * _warps_per_block(launch.block) + table["warp"].to_numpy()
+        number = table["block"].to_numpy().astype(np.int64) * launch.warps_per_block + table["warp"].to_numpy()
         rows = np.flatnonzero(number == self.warp[index])
         start, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
         order = np.argsort(start, kind="stable")
@@ -101,7 +101,7 @@ class Observed:
 def observed(trace: Trace) -> Observed | None:
     """What a trace of one launch says; None if no access was recorded."""
     table, warps, launch = trace.table, trace.warps, trace.launches[0]
-    per_block = _warps_per_block(launch.block)
+    per_block = launch.warps_per_block
     number = table["block"].to_numpy().astype(np.int64) * per_block + table["warp"].to_numpy()
     if not len(number):
         return None
@@ -125,7 +125,3 @@ def watch(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 
 def _lives(warps: npt.NDArray[np.void]) -> list[int]:
     lives: list[int] = (warps["end_cycles"].astype(np.int64) - warps["begin_cycles"].astype(np.int64)).tolist()
     return lives
-
-
-def _warps_per_block(block: tuple[int, int, int]) -> int:
-    return -(-block[0] * block[1] * block[2] // 32)
