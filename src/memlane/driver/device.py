@@ -250,7 +250,7 @@ class Device(Target):
             graph = build(Schedule((Step(launch),)), self._ready)
             return DeviceLaunch(launch, graph, int(core.LEGACY_DEFAULT_STREAM.handle), self._running)
 
-    def elapsed_ns(self, run: Callable[[], None]) -> float:
+    def elapsed_ns(self, run: Callable[[], object]) -> float:
         options = core.EventOptions(timing_enabled=True)
         with self._current("the time of some launches"):
             begin, end = self._device.create_event(options), self._device.create_event(options)

@@ -141,7 +141,7 @@ class Target(ABC):
         """The 128 bytes in which kernels of this target find a tensor map. A target without such copies keeps this."""
         raise BadLaunch(f"{self.name} has no tensor maps")
 
-    def elapsed_ns(self, run: Callable[[], None]) -> float:
+    def elapsed_ns(self, run: Callable[[], object]) -> float:
         """How long the device works on what `run` launches on the default stream, between two events. BadLaunch where time is modelled."""
         raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
 

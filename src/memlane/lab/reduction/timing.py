@@ -22,7 +22,7 @@ def interleaved(target: Target, runs: Mapping[str, tuple[Run, int]], rounds: int
     found: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, (run, repeats) in runs.items():
-            elapsed = target.elapsed_ns(run) / 1e3 / repeats  # type: ignore[arg-type]
+            elapsed = target.elapsed_ns(run) / 1e3 / repeats
             if number:
                 found[name].append(elapsed)
     return found
