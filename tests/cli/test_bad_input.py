@@ -397,6 +397,17 @@ def test_launch_number_that_does_not_exist(memlane: Command, command: str) -> No
     refused(answer, "made one launch, number 0; there is no launch 7")
 
 
+def test_launch_that_cannot_be_is_told_with_the_line_of_the_script(memlane: Command, written: Write) -> None:
+    written("fill.ptx", FILL)
+    lines = (
+        "import pathlib, memlane as ml",
+        "fill = ml.target().load(ml.parse(pathlib.Path('fill.ptx').read_text()))['fill']",
+        "fill[1, 32](5)",
+    )
+    answer = memlane("trace", written("wrong.py", "\n".join(lines)))
+    refused(answer, "memlane: kernel fill takes 2 arguments (u64, u32), 1 given\n  reached from wrong.py:3: fill[1, 32](5)\n", quoted=True)
+
+
 def test_script_that_fails(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("failing.py", "def f():\n    assert 1 > 2, 'no'\n\nf()\n"))
     assert answer.code == 1

@@ -72,7 +72,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.problem.startswith("there is no CUDA driver on this machine (")
     with pytest.raises(DeviceError) as raised:
         memlane.driver.Device(0)
-    assert str(raised.value) == f"no cuda:0: {found.problem}; ml.target('emulator') runs kernels without a GPU"
+    assert str(raised.value) == f"no cuda:0: {found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU"
 
 
 def test_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:

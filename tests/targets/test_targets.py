@@ -130,7 +130,8 @@ def test_a_broken_driver_is_no_reason_to_emulate(machine: pytest.MonkeyPatch) ->
     having(machine, Probe(True, problem="the CUDA driver does not start (X)", broken=True))
     with pytest.raises(DeviceError) as raised:
         target()
-    assert str(raised.value) == "the CUDA driver does not start (X); ml.target('emulator') runs kernels without a GPU"
+    remedy = "ml.target('emulator'), or --target emulator, runs kernels without a GPU"
+    assert str(raised.value) == f"the CUDA driver does not start (X); {remedy}"
     assert target("emulator").name == "emulator:h200"
 
 

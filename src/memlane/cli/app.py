@@ -55,6 +55,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     for name, said in COMMANDS.items():
@@ -93,7 +94,7 @@ def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
         # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
         application(args=list(arguments), prog_name="memlane")
     except MemlaneError as error:
-        print(f"memlane: {error}", file=sys.stderr)
+        print(f"memlane: {error}", *getattr(error, "__notes__", ()), sep="\n  ", file=sys.stderr)
         return error.exit_code
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from memlane.chip import AccessKind, load
 from memlane.cli import options as o
+from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 from memlane.layout import Layout, Spec, Wavefronts, count, count_drawn, pattern, read_spec, split_names
@@ -49,12 +50,13 @@ def banks(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile."""
-    words, specs = split_names(patterns), [read_spec(text) for text in split_names(layouts)]
-    made = [[spec.of(rows, columns, seed) for seed in range(draws if spec.random else 1)] for spec in specs]
-    found = []
-    for name, nbytes, kind in product(split_names(chip), widths(width), o.access_kinds(access)):
-        cells = [list(_row(word, specs, made, name, nbytes, kind)) for word in words]
-        found.append(((name, nbytes, kind), cells))
+    with wrong_use():
+        words, specs = split_names(patterns), [read_spec(text) for text in split_names(layouts)]
+        made = [[spec.of(rows, columns, seed) for seed in range(draws if spec.random else 1)] for spec in specs]
+        found = []
+        for name, nbytes, kind in product(split_names(chip), widths(width), o.access_kinds(access)):
+            cells = [list(_row(word, specs, made, name, nbytes, kind)) for word in words]
+            found.append(((name, nbytes, kind), cells))
     if as_json:
         entries = [_entry(spec, cell) for _, cells in found for row in cells for spec, cell in row]
         show_json({**document_head("banks"), "rows": rows, "columns": columns, "entries": entries})

@@ -16,6 +16,7 @@ from rich.text import Text
 from memlane.chip import load
 from memlane.cli import options as o
 from memlane.cli.banks import mean_and_worst, number, widths
+from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show as display
 from memlane.cli.terminal import show_json
 from memlane.errors import CommandError
@@ -51,7 +52,7 @@ def search(
     chosen = widths(width)
     if len(chosen) != 1:
         raise CommandError(f"--width {width}: one width is wanted; say others with the pattern, as in row@16")
-    with _progress() as progress:
+    with wrong_use(), _progress() as progress:
         found = search_layout(
             split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=load(chip),
             kinds=o.access_kinds(access), padding=padding, terms=terms, progress=progress,
@@ -71,8 +72,8 @@ def show(
     """Show the bank of each element under a layout, and the layout as CUDA C++."""
     if element not in (1, 2, 4, 8, 16):
         raise CommandError(f"--element {element}: an element has 1, 2, 4, 8 or 16 bytes")
-    spec = read_spec(layout)
-    one = spec.of(rows, columns)
+    with wrong_use():
+        one = read_spec(layout).of(rows, columns)
     room = f"{one.size * element:,} bytes"
     typer.echo(f"{one}: the bank of each element of {element} bytes; {room}, address of {one.cost}\n")
     typer.echo(one.picture(element_bytes=element))

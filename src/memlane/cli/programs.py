@@ -15,7 +15,7 @@ from memlane.cli.notes import compile_notes
 from memlane.cli.output import wrong_use
 from memlane.cli.specs import parse_argument, parse_extent
 from memlane.compile import cuda
-from memlane.errors import CommandError, MemlaneError
+from memlane.errors import CommandError, DeviceError, MemlaneError
 from memlane.launch import LoadedModule, Observer, Target, observing
 from memlane.ptx import Module, parse
 from memlane.targets import override, target
@@ -194,7 +194,11 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
             raise CommandError(f"{path} stopped: {stop.code}", exit_code=1) from None
         if stop.code:
             raise CommandError(f"{path} stopped with exit code {stop.code}", exit_code=stop.code) from None
-    except MemlaneError:
+    except DeviceError:  # of the machine, wherever it is asked for
+        raise
+    except MemlaneError as error:
+        if place := _place_in(path, error):
+            error.add_note(f"reached from {place}")
         raise
     except Exception as error:  # a script raises what it likes; the user reads where, without our frames
         raise CommandError(f"{path} failed\n{_traceback_in(path, error)}", exit_code=1) from error
@@ -207,6 +211,12 @@ def _join_threads() -> None:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
+
+
+def _place_in(path: Path, error: Exception) -> str:
+    """The line of the script that an error came from, the innermost one; empty where it came from none, as from a thread of ours."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def _traceback_in(path: Path, error: Exception) -> str:

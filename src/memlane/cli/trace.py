@@ -84,7 +84,7 @@ def trace(
     typer.echo(f"Wrote {path}")
     if failure is not None:
         raise failure
-    if path.is_file():  # and no device
+    if place.is_file():  # and no device
         typer.echo(f"Next: memlane explain {shlex.quote(str(path))}")
 
 

@@ -81,7 +81,7 @@ class Device(Target):
     def _open(self, index: int) -> None:
         found = probe()
         if not found.devices:
-            raise DeviceError(f"no {self.name}: {found.problem}; ml.target('emulator') runs kernels without a GPU")
+            raise DeviceError(f"no {self.name}: {found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU")
         if not 0 <= index < len(found.devices):
             listed = ", ".join(f"cuda:{number} ({product})" for number, product in enumerate(found.devices))
             raise DeviceError(f"no {self.name} on this machine; it has {listed}")

@@ -38,7 +38,8 @@ def pack(
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
         listed = ", ".join(_listed(forms, params))
-        raise BadLaunch(f"kernel {kernel} takes {len(forms)} arguments ({listed or 'none'}), {len(values)} given")
+        ending = "" if len(forms) == 1 else "s"
+        raise BadLaunch(f"kernel {kernel} takes {len(forms)} argument{ending} ({listed or 'none'}), {len(values)} given")
     packed: list[Argument] = []
     for position, (form, value) in enumerate(zip(forms, values, strict=True), 1):
         where = f"argument {position} of {kernel}"

@@ -93,7 +93,7 @@ def _first() -> str:
     """The name of the default target: a GPU that cannot be used because something is broken is an error, not a reason to emulate."""
     found = driver.probe()
     if found.broken:
-        raise DeviceError(f"{found.problem}; ml.target('emulator') runs kernels without a GPU")
+        raise DeviceError(f"{found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU")
     return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
 
 
