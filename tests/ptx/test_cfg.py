@@ -55,7 +55,7 @@ def test_nested_loops_keep_their_bodies_together() -> None:
     assert flow.successors == ((0, 1), (0, 2), (0, 3), ())
     assert flow.order == (0, 1, 2, 3)
     assert flow.back_edges == ((0, 0), (1, 0), (2, 0))
-    assert [(loop.head, loop.tails, loop.blocks) for loop in flow.loops] == [(0, (0, 1, 2), frozenset({0, 1, 2}))]
+    assert [(loop.head, loop.blocks) for loop in flow.loops] == [(0, frozenset({0, 1, 2}))]
     assert flow.immediate_postdominators == (1, 2, 3, None)
 
 

@@ -41,11 +41,6 @@ class MemoryAccess:
     asynchronous: bool = False
     """Whether the access may complete after the instruction: `cp.async` and its kin."""
 
-    @property
-    def has_result(self) -> bool:
-        """Whether some register receives a value that later instructions can wait for."""
-        return any(isinstance(result, Register) for result in self.results)
-
 
 def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
     """What the access of a memory instruction is for a chip's rules; `read`: the registers that any instruction of its function reads."""

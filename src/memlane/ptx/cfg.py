@@ -41,8 +41,6 @@ class Loop:
     """A natural loop: the blocks from which control can come back to `head` without leaving through it."""
 
     head: int
-    tails: tuple[int, ...]
-    """Where its back edges start."""
     blocks: frozenset[int]
 
 
@@ -175,7 +173,7 @@ class ControlFlow:
         found = []
         for head in sorted(tails, key=self.rank.__getitem__):
             inside = {head, *_post_order_of(tails[head], lambda block: self.predecessors[block], {head})}
-            found.append(Loop(head, tuple(tails[head]), frozenset(block for block in inside if self.rank[block] >= 0)))
+            found.append(Loop(head, frozenset(block for block in inside if self.rank[block] >= 0)))
         return tuple(found)
 
 

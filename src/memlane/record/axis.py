@@ -32,7 +32,6 @@ class SmClock:
     offset_ns: float
     error_ns: float
     """How far the offset may be off: the anchors of this SM allow that much either way, or contradict each other by as much."""
-    anchors: int
 
 
 @dataclass(frozen=True)
@@ -126,4 +125,4 @@ def _offset(launch: int, sm: int, cycles: npt.NDArray[np.int64], ns: npt.NDArray
     first = int(cycles.min())
     left = ns - (cycles - first) * slope
     low, high = float(left.max()), float(left.min()) + step
-    return SmClock(launch, sm, (low + high) / 2 - first * slope, abs(high - low) / 2, len(cycles))
+    return SmClock(launch, sm, (low + high) / 2 - first * slope, abs(high - low) / 2)
