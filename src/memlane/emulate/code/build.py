@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
+from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layout import LANES, offset
 
 Value = Any
@@ -24,11 +26,13 @@ FLOATS = {16: F16, 32: F32, 64: F64}
 _FIELD_TYPES = {1: I8, 2: I16, 4: I32, 8: I64}
 
 
+@cache
 def vector(element: ir.Type) -> ir.VectorType:
     """32 lanes of `element`."""
     return ir.VectorType(element, LANES)
 
 
+@lru_cache(1 << 16)
 def constant(kind: ir.Type, number: int) -> Value:
     """An integer constant, in all lanes if `kind` is a vector. Negative numbers and unsigned ones beyond the sign bit are both welcome."""
     element = kind.element if isinstance(kind, ir.VectorType) else kind
@@ -41,6 +45,7 @@ def real(kind: ir.Type, number: float) -> Value:
     return ir.Constant(kind, number)
 
 
+@cache
 def lane_numbers(element: ir.Type, factor: int = 1) -> Value:
     """0, factor, 2 factor, ... in the lanes."""
     return ir.Constant(vector(element), [lane * factor for lane in range(LANES)])
@@ -56,7 +61,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         if isinstance(distance, int):
             if distance == 0:
                 return pointer
-            distance = ir.Constant(I64, distance)
+            distance = constant(I64, distance)
         return self.gep(pointer, [distance], source_etype=I8)
 
     def element(self, pointer: Value, index: Value, kind: ir.Type) -> Value:
@@ -132,7 +137,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
     def declare(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> Value:
         """The function `name` of this module, declared on first use."""
         known = self.module.globals.get(name)
-        return known if known is not None else ir.Function(self.module, ir.FunctionType(result, arguments), name)
+        return known if known is not None else CodeFunction(self.module, ir.FunctionType(result, arguments), name)
 
     def call_through(self, pointer: Value, kind: ir.FunctionType, arguments: Sequence[Value]) -> Value:
         """Call the function of type `kind` at an address."""

@@ -165,14 +165,27 @@ def _package() -> Path:
 
 
 def _sources() -> list[Path]:
-    places = [_package() / name for name in _COVERED]
-    return sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py")))
+    return sorted(map(Path, _names()))
+
+
+def _names() -> list[str]:
+    """The paths of the sources. Asked before each entry is kept, so without the objects of `pathlib`."""
+    places = [os.path.join(_package(), name) for name in _COVERED]
+    found, folders = [place for place in places if os.path.isfile(place)], [place for place in places if os.path.isdir(place)]
+    while folders:
+        with os.scandir(folders.pop()) as listing:
+            for one in listing:
+                if one.name.endswith(".py"):
+                    found.append(one.path)
+                elif one.is_dir():
+                    folders.append(one.path)
+    return sorted(found)
 
 
 def _changes() -> list[tuple[str, int]]:
     """When each of the sources was changed."""
     try:
-        return [(str(path), path.stat().st_mtime_ns) for path in _sources()]
+        return [(name, os.stat(name).st_mtime_ns) for name in _names()]
     except OSError:
         return []
 

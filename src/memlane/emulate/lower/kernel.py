@@ -12,6 +12,7 @@ from memlane.emulate.check.products import Products
 from memlane.emulate.code.build import I32, POINTER, Emit
 from memlane.emulate.code.jit import Code, fingerprint, translated
 from memlane.emulate.code.store import Entry, digest, keep, present_store
+from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
 from memlane.emulate.lower.body import Body, Step, live_out
 from memlane.emulate.lower.flow import Flow
@@ -77,7 +78,7 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     read = frozenset(name for place in body.places for one in place.steps for name in registers_read(one.instruction))
     registers = assign_registers(body.registers, set().union(*needed), read, layers)
     program = Program()
-    step = ir.Function(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
+    step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     flow = _write_places(k, body, needed)
     compile_helpers(program.required.values())

@@ -10,6 +10,7 @@ import llvmlite.ir as ir
 from memlane.emulate.code.build import Emit, Value
 from memlane.emulate.code.jit import LOCK, engine, fingerprint, optimised
 from memlane.emulate.code.store import Entry, digest, keep, present_store
+from memlane.emulate.code.text import CodeFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Program(ir.Module):  # type: ignore[misc]
     def define(self, helper: Helper) -> None:
         """Write the helper's function into this module."""
         known = self.globals.get(helper.name)
-        function = known if known is not None else ir.Function(self, ir.FunctionType(helper.result, helper.arguments), helper.name)
+        function = known if known is not None else CodeFunction(self, ir.FunctionType(helper.result, helper.arguments), helper.name)
         emit = Emit(function.append_basic_block("entry"))
         helper.build(emit, *function.args)
         if not emit.block.is_terminated:
