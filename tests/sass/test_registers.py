@@ -57,6 +57,7 @@ def registers(text: str) -> tuple[list[str], list[str], bool]:
         ("IADD3 R6, P1, P2, -R4, UR5, RZ", "R4 UR5", "P1 P2 R6"),
         ("ISETP.GE.U32.AND.EX P0, PT, R5, R3, PT, P1", "P1 R3 R5", "P0"),
         ("CS2R R8, SR_CLOCKLO", "", "R8 R9"),
+        ("VIMNMX3 R9, R8, RZ, R10, !PT", "R10 R8", "R9"),
         ("ATOMG.E.CAS.64.STRONG.GPU PT, R8, [R24+0x2d8], R8, R10", "R10 R11 R24 R25 R8 R9", "R8 R9"),
         ("ATOMG.E.MIN.S64.STRONG.GPU PT, R8, desc[UR4][R2.64], R6", "R2 R3 R6 R7 UR4 UR5", "R8 R9"),
         ("F2F.F32.F64 R2, R4", "R4 R5", "R2"),
