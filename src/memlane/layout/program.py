@@ -85,8 +85,9 @@ class Program:
                 results.append(values[str(part.value)])
             elif part.op == "number":
                 results.append(part.value)
-            elif part.op == "table":
-                results.append(self._tables[number][operands[0]] if arrays else part.value[operands[0]])  # type: ignore[index]
+            elif isinstance(part.value, tuple):
+                table = self._tables[number] if arrays else part.value
+                results.append(table[operands[0]])
             else:
                 results.append(operators[part.op](*operands))
         return results[-1]
