@@ -15,7 +15,7 @@ from memlane.instrument.probes import probes
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import disassemble, effects, waits_for
 from tests.instrument.kernels import EXAMPLES, example, kernel
-from tests.sass.code import cubin_of, mutated, nop_of, with_write_scoreboard, without_wait
+from tests.sass.code import cubin_of, mutated, nop_of, reread, with_write_scoreboard, without_wait
 
 BY_NAME = {path.stem: path for path in EXAMPLES}
 EXPOSED = TraceOptions("exposed", Selection(kinds={"load"}))
@@ -102,11 +102,11 @@ def changes(found: Traced, data: bytes) -> Iterator[tuple[str, int, dict[int, in
 def test_changed_code_is_caught() -> None:
     found = trace(kernel(INDEPENDENT), EXPOSED)
     data = cubin_of(found.module)
-    function = disassemble(data).functions["k"]
+    program = disassemble(data)
     assert next(iter(prove(found, data))).completeness == COMPLETE
     caught = {}
     for label, site, changed in changes(found, data):
-        proof = next(one for one in prove(found, mutated(data, function, changed)) if one.site == site)
+        proof = next(one for one in prove(found, reread(data, program, program.functions["k"], changed)) if one.site == site)
         assert proof.completeness == ISSUE_ONLY, label
         caught[label] = proof.reason
     assert len(caught) == 11

@@ -19,7 +19,7 @@ from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Register, disassemble, effects
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.mutations import mutations
-from tests.sass.code import cubin_of, mutated
+from tests.sass.code import cubin_of, mutated, reread
 
 BY_NAME = {path.stem: path for path in EXAMPLES}
 
@@ -203,13 +203,28 @@ def test_changed_code_is_caught(name: str, scheme: str) -> None:
     program = disassemble(data)
     caught: set[str] = set()
     for mutation in mutations(found, data):
-        if mutation.name not in caught:  # The first of each name: every one takes a run of the disassembler.
-            changed = mutated(data, program.functions[mutation.kernel], mutation.changed)
+        if mutation.name not in caught:  # The first of each name: every one takes a proof of the whole kernel.
+            changed = reread(data, program, program.functions[mutation.kernel], mutation.changed)
             (proof,) = [one for one in prove(found, changed) if one.site == mutation.site]
             assert proof.completeness == ISSUE_ONLY, f"{mutation.name} of site {mutation.site} survives"
             assert proof.reason
             caught.add(mutation.name)
     assert len(caught) >= 12, caught
+
+
+def test_changed_code_is_what_the_disassembler_would_read() -> None:
+    """Each change of each name, as many at a time as do not touch the same instruction."""
+    found, data = traced(BY_NAME["chase"], "dependent")
+    program = disassemble(data)
+    by_name = {mutation.name: mutation for mutation in mutations(found, data)}
+    kernels = {mutation.kernel for mutation in by_name.values()}
+    for name in kernels:
+        together: dict[int, int] = {}
+        for mutation in by_name.values():
+            if mutation.kernel == name and together.keys().isdisjoint(mutation.changed):
+                together |= mutation.changed
+        function = program.functions[name]
+        assert reread(data, program, function, together) == disassemble(mutated(data, function, together))
 
 
 def test_unchanged_code_survives_the_rewriting() -> None:

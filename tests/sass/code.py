@@ -11,7 +11,8 @@ import pytest
 from memlane.compile import assemble, cuda
 from memlane.errors import MissingDependency
 from memlane.ptx import Module, parse
-from memlane.sass import Function, Instruction, Program, disassemble, with_control
+from memlane.sass import Control, Function, Instruction, Program, disassemble, with_control
+from memlane.sass.control import decode_control
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "ptx").glob("*.ptx"))
 
@@ -127,6 +128,27 @@ def mutated(data: bytes, function: Function, changed: dict[int, int]) -> bytes:
     where = _bytes(old)
     assert data.count(where) == 1, "the function must be found once"
     return data.replace(where, _bytes(new))
+
+
+def reread(data: bytes, program: Program, function: Function, changed: dict[int, int]) -> Program:
+    """What the disassembler makes of `mutated`. It takes long to start, so it is asked only about what it has not written in `program`: an
+    instruction with another control word reads as before, and one without an address in its text reads the same elsewhere."""
+    known = {_meaning(one.encoding): one for one in function.instructions if "(" not in one.text}
+    known |= {(index, _meaning(one.encoding)): one for index, one in enumerate(function.instructions)}
+    code = list(function.instructions)
+    for index, encoding in changed.items():
+        same = known.get((index, _meaning(encoding))) or known.get(_meaning(encoding))
+        if same is None:
+            return disassemble(mutated(data, function, changed))
+        old = code[index]
+        moved = {"offset": old.offset, "place": old.place, "ptx_line": old.ptx_line}
+        code[index] = replace(same, encoding=encoding, control=decode_control(encoding), **moved)
+    return replace(program, functions={**program.functions, function.name: replace(function, instructions=tuple(code))})
+
+
+def _meaning(encoding: int) -> int:
+    """An instruction without what the scheduler is told."""
+    return with_control(encoding, Control(reuse=decode_control(encoding).reuse))
 
 
 def nop_of(function: Function) -> int:
