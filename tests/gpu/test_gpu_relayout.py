@@ -12,13 +12,13 @@ import memlane as ml
 from memlane.cli.programs import run_script
 from memlane.driver import Device
 from memlane.errors import RelayoutError
-from memlane.launch import Kernel, Target
+from memlane.launch import Target
 from memlane.layout import Layout, count, pattern
 from memlane.optimize import fix
 from memlane.ptx import Module
 from tests.emulate.test_programs import CASES as PROGRAM_CASES
 from tests.rewrite.examples import EXAMPLES_WITH_ARRAYS, EachArray, some_layouts
-from tests.rewrite.kernels import CASES, SOURCE, layouts
+from tests.rewrite.kernels import CASES, SOURCE, layouts, run
 from tests.rewrite.programs import PROGRAMS, agrees
 
 pytestmark = pytest.mark.gpu
@@ -30,16 +30,6 @@ def module(name: str) -> Module:
     """That kernel alone: whatever else is in a module is assembled anew for each layout."""
     (source,) = [f'extern "C"{text}' for text in SOURCE.split('extern "C"') if f"void {name}(" in text]
     return ml.cuda(source, name="kernels.cu")
-
-
-def run(kernel: Kernel, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """What the kernel gives, and what it should."""
-    case = CASES[name]
-    given, expected = case.arrays(np.random.default_rng(5))
-    target = kernel.target
-    out = target.zeros(expected.shape, expected.dtype)
-    kernel[1, case.block, None, case.shared_bytes](out, target.array(given))
-    return out.numpy(), expected
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memlane.launch import Kernel
 from memlane.layout import (
     BitLinear,
     ColumnMajor,
@@ -211,3 +212,13 @@ def layouts(rows: int, columns: int) -> list[Layout]:
         ColumnMajor(rows, columns),
         Gather(rows, columns, np.random.default_rng(1).permutation(rows * columns)),
     ]
+
+
+def run(kernel: Kernel, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the kernel gives, and what it should."""
+    case = CASES[name]
+    given, expected = case.arrays(np.random.default_rng(5))
+    target = kernel.target
+    out = target.zeros(expected.shape, expected.dtype)
+    kernel[1, case.block, None, case.shared_bytes](out, target.array(given))
+    return out.numpy(), expected

@@ -17,7 +17,7 @@ from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Random
 from memlane.layout.layout import Offsets
 from memlane.ptx import Module, parse, print_module
 from memlane.rewrite import relayout_module
-from tests.rewrite.kernels import CASES, SOURCE, layouts
+from tests.rewrite.kernels import CASES, SOURCE, layouts, run
 
 
 @cache
@@ -33,16 +33,6 @@ def emulator() -> Target:
 @cache
 def original(name: str) -> Kernel:
     return emulator().load(module())[name]
-
-
-def run(kernel: Kernel, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """What the kernel gives, and what it should."""
-    case = CASES[name]
-    given, expected = case.arrays(np.random.default_rng(5))
-    target = kernel.target
-    out = target.zeros(expected.shape, expected.dtype)
-    kernel[1, case.block, None, case.shared_bytes](out, target.array(given))
-    return out.numpy(), expected
 
 
 @pytest.mark.parametrize("name", CASES)
