@@ -90,6 +90,14 @@ def test_ptx_lines_are_those_of_the_printed_module() -> None:
     assert (by_opcode["LDG"], by_opcode["STG"], by_opcode["EXIT"]) == ("ld.global.u32", "st.global.u32", "ret;")
 
 
+def test_what_is_left_out_of_the_analysis_is_where_indirect_branches_lead() -> None:
+    program(kernel("ret;"))  # skips where there is no nvdisasm
+    whole, indirect = assemble(parse(EXAMPLES[-1].read_text(), "last.ptx")).data, breadth()
+    for data in (whole, indirect):
+        assert disassemble(data) == parse_listing(nvdisasm.run_nvdisasm(data, nvdisasm._LISTING))
+    assert any(one.kind == "label" for _, at in disassemble(indirect).instructions() if at.opcode == "BRX" for one in at.operands)
+
+
 def test_what_is_no_cubin_is_refused() -> None:
     program(kernel("ret;"))  # skips where there is no nvdisasm
     with pytest.raises(CompileError, match="nvdisasm refuses the cubin"):
