@@ -157,3 +157,23 @@ def test_a_directory_that_takes_no_files_is_refused_before_anything_runs(
 def test_a_trace_that_goes_nowhere_has_no_next_step(memlane: Command) -> None:
     answer = memlane("trace", *COUNT[1:], *ARGUMENTS, "--output", "/dev/null")
     assert (answer.code, answer.lines[-1]) == (0, "Wrote /dev/null")
+
+
+SPEAKING = """
+import pathlib, memlane as ml
+print("a script that talks")
+target = ml.target()
+target.load(ml.cuda(pathlib.Path("k.cu")))["k"][1, 32](target.zeros(32))
+"""
+
+
+def test_what_a_script_prints_is_no_part_of_a_document(memlane: Command) -> None:
+    Path("k.cu").write_text("__global__ void k(float* x) { x[threadIdx.x] = 1.0f; }\n")
+    Path("talks.py").write_text(SPEAKING)
+    for command, kind in (("count", "counts"), ("check", "reports"), ("fix", "fix")):
+        answer = memlane(command, "talks.py", "--json")
+        assert (answer.code, json.loads(answer.out)["kind"], "a script that talks\n" in answer.err) == (0, kind, True)
+        spoken = memlane(command, "talks.py")
+        assert spoken.lines[0] == "a script that talks"
+    assert memlane("count", "talks.py", "--csv").lines[0].startswith("launch,")
+    assert memlane("count", "talks.py", "-o", "x.json").lines == ["a script that talks", "Wrote x.json"]

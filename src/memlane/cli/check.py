@@ -11,6 +11,7 @@ from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
+from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import LaunchError
 from memlane.measure import Checker
@@ -46,7 +47,7 @@ def check(
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
     checker = Checker(only_launch=launch, stop=stop, seed=seed)
     try:
-        with progress("checking"):
+        with for_a_document(as_json), progress("checking"):
             program.run(target or _emulator(), checker, deterministic)
     except LaunchError:
         if checker.reports:

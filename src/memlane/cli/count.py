@@ -17,6 +17,7 @@ from memlane.cli.command import runs_program
 from memlane.cli.output import may_write
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
+from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, show, show_json
 from memlane.errors import CommandError
 from memlane.measure import Counter
@@ -55,7 +56,8 @@ def count(
     program.check()
     place = None if output is None else may_write(output, program.path, force)
     counter = Counter(only_launch=launch, merged=True)
-    with progress("counting"), checking(Check(insist=True) if check else None):
+    alone = form != "table" and place is None
+    with for_a_document(alone), progress("counting"), checking(Check(insist=True) if check else None):
         program.run(target, counter, deterministic)
     check_launched(program, counter.seen, bool(counter.counted), launch, "count")
     counted = _Counted(counter.finish(), counter.sources, form)

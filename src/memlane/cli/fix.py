@@ -13,6 +13,7 @@ from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
+from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, on_terminal, show, show_json
 from memlane.errors import CommandError
 from memlane.launch import Launch
@@ -85,7 +86,7 @@ def fix(
         if extent is not None and extent < 1:
             raise CommandError(f"{option} {extent}: it must be at least 1")
     fixer = _Fixer(launch, array, rows, columns)
-    with progress("trying layouts for"):
+    with for_a_document(as_json), progress("trying layouts for"):
         program.run(target, fixer)
     check_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
     if as_json:

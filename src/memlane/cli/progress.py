@@ -49,7 +49,7 @@ class _Narrator:
 
     def launching(self, launch: Launch) -> Launch:
         grid = "x".join(str(extent) for extent in launch.grid if extent > 1) or "1"
-        text = f"{self._doing} launch {self._number}: {kernel_label(launch.kernel.title)}, {grid} blocks"
+        text = f"{self._doing} launch {self._number}: {kernel_label(launch.kernel.title)}, {grid} block{'' if launch.blocks == 1 else 's'}"
         self._display.reset(self._task, total=None, description=text)
         self._number += 1
         self._began = time.perf_counter()

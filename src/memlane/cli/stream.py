@@ -6,6 +6,8 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 
 _NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Why standard output may refuse to be written, which is no fault of memlane."""
@@ -27,6 +29,13 @@ def flush() -> None:
     except OSError:
         _drop_the_rest()
         raise
+
+
+@contextmanager
+def for_a_document(wanted: bool) -> Iterator[None]:
+    """Inside the `with` block, if `wanted`, what a program prints goes to standard error: standard output is for the document alone."""
+    with redirect_stdout(sys.stderr) if wanted else nullcontext():
+        yield
 
 
 def refusal(error: OSError) -> str | None:
