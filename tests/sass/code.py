@@ -112,6 +112,7 @@ def breadth() -> bytes:
         pytest.skip(str(absent))
 
 
+@cache
 def program(ptx: str) -> Program:
     return disassemble(cubin(ptx))
 

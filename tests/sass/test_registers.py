@@ -8,7 +8,7 @@ import pytest
 
 from memlane.sass import Effects, Register, disassemble, effects
 from memlane.sass.listing import parse_listing
-from tests.sass.code import EXAMPLES, breadth, cubin
+from tests.sass.code import EXAMPLES, breadth, cubin, program
 from tests.sass.live_ranges import Marks, live_ranges
 
 CODES = [*EXAMPLES, None]
@@ -22,7 +22,8 @@ def test_reads_and_writes_are_those_of_nvdisasm(path: Path | None) -> None:
     data = breadth() if path is None else cubin(path.read_text())
     ranges = live_ranges(data)
     compared = 0
-    for function, one in disassemble(data).instructions():
+    code = disassemble(data) if path is None else program(path.read_text())
+    for function, one in code.instructions():
         marks = ranges.get((function.name, one.offset))
         if marks is None or one.opcode == "CALL":  # Of a call it lists what the callee does.
             continue
