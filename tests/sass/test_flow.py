@@ -183,6 +183,32 @@ def test_the_same_guard_hides_what_was_before() -> None:
     assert waiting(body.format("- - ISETP.NE.AND P0, PT, R9, RZ, PT\n")).definitions(3, R2) == {0, 1}
 
 
+@pytest.mark.parametrize(
+    ("between", "same"),
+    [
+        ("- - ISETP.NE.AND P0, PT, R9, RZ, PT\n- - ISETP.NE.AND P0, PT, R28.reuse, RZ, PT\n", True),
+        ("- - ISETP.NE.AND P0, PT, R9, RZ, PT\n", False),
+        ("- - ISETP.NE.AND P0, PT, R28, 0x1, PT\n", False),
+        ("- - ISETP.EQ.AND P0, PT, R28, RZ, PT\n", False),
+        ("- - @P1 ISETP.NE.AND P0, PT, R28, RZ, PT\n", False),
+        ("- - IADD3 R28, R28, 0x1, RZ\n- - ISETP.NE.AND P0, PT, R28, RZ, PT\n", False),
+        ("- - PLOP3.LUT P0, PT, P3, P4, PT, 0xa8, 0x0\n", False),
+    ],
+)
+def test_a_predicate_that_is_made_again_is_the_same(between: str, same: bool) -> None:
+    before = "- - CS2R R2, SR_CLOCKLO\n- - ISETP.NE.AND P0, PT, R28, RZ, PT\n- - @P0 MOV R2, R4\n"
+    found = waiting(f"{before}{between}- - @P0 STG.E desc[UR4][R6.64], R2\n- - EXIT")
+    store = len(found.flow.nodes) - 2
+    assert found.definitions(store, R2) == ({2} if same else {0, 2})
+
+
+def test_a_predicate_from_another_block_is_not_known() -> None:
+    body = (
+        "- - CS2R R2, SR_CLOCKLO\n- - ISETP.NE.AND P0, PT, R28, RZ, PT\n.L_1:\n- - @P0 MOV R2, R4\n- - ISETP.NE.AND P0, PT, R28, RZ, PT\n"
+    )
+    assert waiting(f"{body}- - @P0 STG.E desc[UR4][R6.64], R2\n- - @P1 BRA `(.L_1)\n- - EXIT").definitions(4, R2) == {0, 2}
+
+
 def test_definitions_across_a_loop() -> None:
     found = waiting("- - MOV R2, R3\n.L_1:\n- - IADD3 R2, R2, 0x1, RZ\n- - @P0 BRA `(.L_1)\n- - EXIT")
     assert found.definitions(1, R2) == {0, 1}

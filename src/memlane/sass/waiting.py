@@ -174,12 +174,29 @@ class Waiting:
         if guard is None or guard.register is None:
             return guard is None or not guard.negated
         # The predicate is the same one only where nothing lies between that could write it: not across the edges of blocks.
-        nodes = self.flow.nodes
         return (
-            guard == nodes[reader].guard
+            guard == self.flow.nodes[reader].guard
             and self._block_of[writer] == self._block_of[reader]
             and writer < reader
-            and not any(guard.register in effects(nodes[between]).writes for between in range(writer, reader))
+            and self._keeps(guard.register, writer, reader)
+        )
+
+    def _keeps(self, predicate: Register, writer: int, reader: int) -> bool:
+        """Whether a predicate is at `reader` what it was at `writer`, in one block: nothing wrote it, or the assembler, which had no room
+        for it, compared the same register with the same number again."""
+        made = [node for node in self._writers[self._block_of[writer]].get(predicate, ()) if node < reader]
+        earlier = [node for node in made if node < writer]
+        if len(made) == len(earlier):
+            return True
+        if not earlier:
+            return False
+        first, second = earlier[-1], made[-1]
+        one, other = self.flow.nodes[first], self.flow.nodes[second]
+        return (
+            one.opcode == "ISETP"
+            and one.guard is None
+            and one.text.replace(".reuse", "") == other.text.replace(".reuse", "")
+            and not any(effects(one).reads & effects(self.flow.nodes[between]).writes for between in range(first, second))
         )
 
 
