@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from docs_cells import Document, ResultRow, cell, number, table, verdict
 
@@ -37,9 +37,22 @@ def counts(document: Document) -> str:
     launches = {case: _launch(rows) for case, rows in by_case.items() if any(row["metric"] == ROADS for row in rows)}
     known = {name: [value for one in launches.values() if (value := one[name]) is not None] for name in LAUNCH_COLUMNS}
     total = [cell(sum(values) if values else None) for values in known.values()]
-    notes = {case: "; ".join(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
+    notes = {case: _once(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
     lines = [[case, *(cell(one[name]) for name in LAUNCH_COLUMNS), notes.get(case, "")] for case, one in launches.items()]
     return table(["launch", *LAUNCH_COLUMNS, "what it is, and what differs"], [["**all**", *total, ""], *lines])
+
+
+def _once(notes: Iterable[str]) -> str:
+    """The parts of the notes, where several sites have one reason with the first of them and how many there are."""
+    by_reason: dict[str, list[str]] = {}
+    for part in "; ".join(notes).split("; "):
+        head, _, reason = part.rpartition(": ")
+        by_reason.setdefault(reason, []).append(head)
+    told = []
+    for reason, heads in by_reason.items():
+        more = f" (and at {len(heads) - 1} more)" if len(heads) > 1 else ""
+        told.append(f"{heads[0]}{more}: {reason}" if heads[0] else reason)
+    return "; ".join(told)
 
 
 LAUNCH_COLUMNS = (
