@@ -181,9 +181,21 @@ def _case_names() -> dict[str, tuple[str, ...]]:
     return {spelling.name: tuple(case.name for case in cases(spelling)) for rows in _legal_spellings().values() for spelling in rows}
 
 
+_compared_as: dict[tuple[str, str], frozenset[str]] = {}
+"""What `_names_in_results` found out, by section and row."""
+
+
+def _names_in_results(row: TableRow) -> frozenset[str]:
+    """What the forms of a row are called in the results."""
+    key = row.manual, row.text
+    if key not in _compared_as:
+        _compared_as[key] = frozenset(name for one in islice(spell(row), 4096) for name in _case_names().get(one.name, ()))
+    return _compared_as[key]
+
+
 def checked(row: TableRow, results: Mapping[str, Any] | None) -> str:
     """The cell of a row: when its forms were compared with a GPU, and what came of it."""
-    names = {name for spelling in islice(spell(row), 4096) for name in _case_names().get(spelling.name, ())}
+    names = _names_in_results(row)
     if results is None or not names:
         return "no"
     rows = [one for one in results["rows"] if one["case"] in names and one["metric"] != "not measured"]
