@@ -113,6 +113,15 @@ def test_counts_are_not_written_over_what_is_there(memlane: Command, tmp_path: P
     assert (answer.code, "is the input" in answer.err) == (2, True)
 
 
+def test_a_dash_is_no_file(memlane: Command) -> None:
+    transpose().save("a.parquet")
+    for words in ((*COUNT, *ARGUMENTS, "-o", "-"), ("export", "a.parquet", "--to", "csv", "-o", "-"), ("report", "a.parquet", "-o", "-")):
+        answer = memlane(*words)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == "memlane: --output - is no standard output; name a file, as out.csv or /dev/stdout\n"
+    assert not Path("-").exists()
+
+
 # -- file names ------------------------------------------------------------------------------------------------------------------
 
 

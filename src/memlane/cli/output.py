@@ -61,7 +61,9 @@ def recorded(path: Path) -> Trace:
 
 
 def not_the_input(path: Path, source: Path) -> Path:
-    """`path`; CommandError if it is `source`."""
+    """`path`; CommandError if it is `source`, or stands for standard output in other programs."""
+    if str(path) == "-":
+        raise CommandError("--output - is no standard output; name a file, as out.csv or /dev/stdout")
     if path.exists() and path.samefile(source):
         raise CommandError(f"{path} is the input; name another file with --output")
     return path
