@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import time
@@ -46,6 +47,8 @@ def driver() -> Iterator[Driver]:
     made = started(options)
     yield made
     made.quit()
+    del made
+    gc.collect()  # here, where open sockets are nothing to warn of, and not in a test of something else
 
 
 def started(options: Any) -> Driver:
