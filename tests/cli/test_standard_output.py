@@ -113,6 +113,12 @@ def test_counts_are_not_written_over_what_is_there(memlane: Command, tmp_path: P
     assert (answer.code, "is the input" in answer.err) == (2, True)
 
 
+def test_a_device_is_written_to_and_told_of_on_standard_error(memlane: Command) -> None:
+    transpose().save("a.parquet")
+    answer = memlane("export", "a.parquet", "--to", "csv", "-o", "/dev/null")
+    assert (answer.code, answer.out, answer.err) == (0, "", "Wrote /dev/null\n")
+
+
 def test_a_dash_is_no_file(memlane: Command) -> None:
     transpose().save("a.parquet")
     for words in ((*COUNT, *ARGUMENTS, "-o", "-"), ("export", "a.parquet", "--to", "csv", "-o", "-"), ("report", "a.parquet", "-o", "-")):

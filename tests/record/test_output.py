@@ -115,3 +115,12 @@ def test_a_directory_and_a_missing_one(tmp_path: Path) -> None:
         write(tmp_path, b"")
     with pytest.raises(RecordError, match=r"cannot be written: there is no directory .*nowhere"):
         write(tmp_path / "nowhere" / "out", b"")
+
+
+def test_a_pipe_is_written_to() -> None:
+    reading, writing = os.pipe()
+    with replacing(f"/dev/fd/{writing}") as stream:  # which leads to a name that no file has
+        stream.write(b"rows")
+    os.close(writing)
+    with open(reading, "rb") as read:
+        assert read.read() == b"rows"

@@ -14,7 +14,7 @@ from rich.text import Text
 from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
-from memlane.cli.output import may_write
+from memlane.cli.output import may_write, tell_of
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
@@ -66,7 +66,7 @@ def count(
         return
     with replacing(place, force) as stream:
         stream.write(counted.text().encode())
-    typer.echo(f"Wrote {output}")
+    tell_of(place, output)
 
 
 def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:

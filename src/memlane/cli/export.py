@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memlane.cli.options import RESULT, Force, Output, RecordFile, one_of
-from memlane.cli.output import not_the_input, recorded, wrong_use
+from memlane.cli.output import not_the_input, recorded, tell_of, wrong_use
 from memlane.export import check_export, exporter, exporters
 from memlane.export import export as write
 
@@ -35,4 +35,4 @@ def export(
     with wrong_use():
         check_export(to, path, force)
     write(trace, to, path, force=force)
-    typer.echo(f"Wrote {path}")
+    tell_of(path)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
 from memlane.errors import CommandError, MemlaneError
 from memlane.record import Trace, check_output, load
 
@@ -51,6 +53,11 @@ def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> P
     path = given or Path(source.stem + suffix)
     may_write(path, source, force)
     return path
+
+
+def tell_of(path: Path, name: Path | None = None) -> None:
+    """Say that a file was written, under the `name` that it was given: on standard error where it may be standard output itself."""
+    typer.echo(f"Wrote {name or path}", err=not (path.is_file() or path.is_dir()))
 
 
 def recorded(path: Path) -> Trace:

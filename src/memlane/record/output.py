@@ -40,9 +40,9 @@ def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bin
     directly. RecordError if the file exists and not `force`, or if the operating system refuses to write it.
     """
     check_output(path, force)
-    final = Path(os.path.realpath(path))
-    is_device = final.exists() and not final.is_file()
-    scratch = final if is_device else final.with_name(f".memlane-{secrets.token_hex(8)}.part")
+    given, final = Path(path), Path(os.path.realpath(path))
+    is_device = given.exists() and not given.is_file()  # asked of the name: what /dev/stdout leads to may have none
+    scratch = given if is_device else final.with_name(f".memlane-{secrets.token_hex(8)}.part")
     try:
         with scratch.open("wb" if is_device else "xb") as stream:
             yield stream
