@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import memlane as ml
 from memlane.compile import assemble, triton
 from memlane.errors import BadLaunch, CompileError, UnsupportedPtx
+from memlane.instrument import site_table
 from memlane.launch import Target
 from memlane.targets import target as target_named
 
@@ -79,6 +81,17 @@ def test_a_module_knows_its_block_its_shared_memory_and_its_text() -> None:
     assert kernel.convention.block == kernel.extents(".reqntid") == (64, 1, 1)
     assert kernel.convention.shared_bytes > 0
     assert (module.name, module.sources[FILE]) == (FILE, Path(kernels.__file__).read_text(encoding="utf-8"))
+
+
+def test_a_file_that_was_moved_since_triton_compiled_it_is_named_by_where_it_is(tmp_path: Path) -> None:
+    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef seven(out):\n    tl.store(out, 7)\n"
+    for folder in ("before", "after"):
+        file = tmp_path / folder / "moved.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        module = triton(runpy.run_path(str(file))["seven"], "*fp32")
+        assert (module.name, module.sources) == (str(file), {str(file): text})
+        assert {one.file for one in site_table(module).sites} == {str(file)}
 
 
 def test_promised_alignment_makes_wide_accesses(target: Target) -> None:

@@ -16,10 +16,15 @@ def module_of(ptx: str, name: str, convention: Convention) -> Module:
 
     The line table of a compiler holds absolute paths; here a file below the working directory is called by its path from there, as the
     files of CUDA C++ are. Texts come from where Python finds them for tracebacks, so that those of a notebook are found too.
+    Triton keeps what it compiled by the text of a function alone, so its line table may say where the file was then: in a folder that was
+    renamed since, or among the cells of an earlier kernel of the notebook.
     """
     texts: dict[str, str] = {}
+    is_moved = name not in sources.file_names(ptx)
 
     def shown(path: str) -> str:
+        if is_moved and os.path.basename(path) == os.path.basename(name):
+            path = name
         display = _display(path)
         if text := "".join(linecache.getlines(path)):
             texts[display] = text

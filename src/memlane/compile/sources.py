@@ -90,6 +90,11 @@ def display(path: Path) -> str:
     return name if relative.startswith("..") else relative
 
 
+def file_names(ptx: str) -> set[str]:
+    """The files of a line table."""
+    return {found[2] for found in _FILE.finditer(ptx)}
+
+
 def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:
     """PTX whose line table calls each file what `name_of` makes of its name."""
     return _FILE.sub(lambda found: f"{found[1]}{name_of(found[2])}{found[3]}", ptx)
