@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # What the environment holds; `make test EXTRAS=cuda,dev,numba,triton` also runs the tests of kernels from Numba and Triton.
 EXTRAS ?= cuda,dev
+# A file of versions for pip to keep to; none takes the newest that pyproject.toml allows.
+CONSTRAINTS ?=
 
 .PHONY: help demo test gpu-test check format stale tables clean
 
@@ -14,7 +16,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(STAMP) ## trace the example transposes on the emulator and explain what is wrong with them
