@@ -331,7 +331,7 @@ def test_a_trace_and_counts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"x\.json is neither a record file of memlane trace nor the output of memlane count --json$"):
         compare(made(), tmp_path / "x.json")
     (tmp_path / "y.json").write_text('{"kind": "counts", "launches": [{"kernel": 1}]}')
-    with pytest.raises(RecordError, match=r"y\.json is damaged: 'sites'$"):
+    with pytest.raises(RecordError, match=r"y\.json is damaged: it lacks or garbles 'sites'; write it again with memlane count --json$"):
         compare(made(), tmp_path / "y.json")
 
 

@@ -99,7 +99,7 @@ def test_what_a_kernel_is_told_of_its_buffer() -> None:
 def test_extents_that_no_buffer_has() -> None:
     with pytest.raises(BadLaunch, match="needs a warp or more and no negative number of records, got 0, 4, 4"):
         buffer_layout(0, 4)
-    with pytest.raises(BadLaunch, match="2 warps with 80000000 records each is too large; trace fewer sites"):
+    with pytest.raises(BadLaunch, match="2 warps with 80000000 records each is too large; trace one warp in N"):
         buffer_layout(2, 40_000_000)
 
 

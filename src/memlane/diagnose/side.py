@@ -254,7 +254,7 @@ def _of_file(path: Path) -> Side:
     try:
         launches = [_launch(launch, f"launches[{number}]") for number, launch in enumerate(document["launches"])]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from None
+        raise RecordError(f"{path} is damaged: it lacks or garbles {error}; write it again with memlane count --json") from None
     return _of_counts(launches, str(path), document.get("sources") or {})
 
 

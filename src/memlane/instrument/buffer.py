@@ -131,7 +131,10 @@ def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | No
         )
     layout = BufferLayout(warps, records_per_warp, overflow)
     if warps >= 1 << 31 or layout.slice_bytes >= 1 << 31:
-        raise BadLaunch(f"a trace buffer of {warps} warps with {records_per_warp + overflow} records each is too large; trace fewer sites")
+        raise BadLaunch(
+            f"a trace buffer of {warps} warps with {records_per_warp + overflow} records each is too large; trace one warp in N (`every`), "
+            "fewer blocks, or fewer sites"
+        )
     return layout
 
 
