@@ -36,9 +36,9 @@ FIRST_LIMIT_S, SANITIZER_LIMIT_S = 20.0, 15.0
 
 def run_from(first: int, last: int, target: Target) -> int:
     """Runs trials until one fails or the time of a process is spent, and prints for each its number and what it said."""
-    begun = time.monotonic()
-    for number, trial in enumerate(trials()[first:last], first):
-        if time.monotonic() - begun > TURN_S:
+    listed, begun = trials()[first:last], time.monotonic()
+    for number, trial in enumerate(listed, first):
+        if number > first and time.monotonic() - begun > TURN_S:
             break
         print(f"begin {number}", flush=True)
         try:
