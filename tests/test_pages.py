@@ -14,6 +14,7 @@ import memlane as ml
 from memlane import chip
 from memlane.cli import main
 from memlane.cli.app import COMMANDS, GROUPS
+from memlane.emulate import Emulator
 from memlane.layout import count, pattern, read_spec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,7 +97,7 @@ def test_the_answers_on_bank_conflicts() -> None:
 
 
 def test_the_answers_on_waiting() -> None:
-    target, steps = ml.target("emulator:h200"), 32
+    target, steps = Emulator(chip.load("h200")), 32  # of its own: its caches hold what was launched before
     kernels = target.load(ml.cuda(ROOT / "examples" / "chase.cu"))
     ring, end = target.empty(1 << 10, "u8"), target.empty(1, "u8")
     kernels["link_ring"][4, 256](ring, 1 << 10, 17)
