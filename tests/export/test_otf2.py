@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+import _otf2
 import numpy as np
 import otf2
 import otf2.events
@@ -89,6 +90,13 @@ def test_times_are_ns_since_the_trace_began(tmp_path: Path) -> None:
     assert min(one.enter for one in entered) == 0
     first = min((one for one in entered if "cycles" in one.said), key=lambda one: one.enter)
     assert first.enter == int((trace.table.to_pylist()[0]["start"] + 10) / 1.98)  # its warp began at cycle -10
+
+
+def test_a_location_takes_no_more_memory_than_it_must(tmp_path: Path) -> None:
+    """The library's own 4 MiB for the definitions of each location made thousands of them take minutes."""
+    written(transpose(), tmp_path)
+    with otf2.reader.open(str(tmp_path / "t.otf2" / "traces.otf2")) as archive:
+        assert _otf2.Reader_GetChunkSize(archive.handle) == (1 << 18, 1 << 18)
 
 
 def test_accesses_that_overlap_are_on_locations_of_their_own(tmp_path: Path) -> None:

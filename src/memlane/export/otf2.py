@@ -21,7 +21,8 @@ from memlane.record import Trace, kernel_label
 ARCHIVE = "traces"
 TICKS_PER_SECOND = 10**9
 CHUNK_BYTES = 1 << 18
-"""Memory of each location, the least that the library allows: there are thousands."""
+"""Memory that each location takes for its events, and again for definitions of its own, of which it has none: the least that the library
+allows, because there are thousands, and closing a location takes as long as this is large."""
 _ATTRIBUTES = ("block", "warp", "cycles", "sectors", "wavefronts")
 
 
@@ -30,7 +31,8 @@ def write(trace: Trace, folder: Path) -> None:
     package = _package()
     drawn = tracks(trace)
     shown = lines(drawn)
-    with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, chunk_size_events=CHUNK_BYTES) as archive:
+    sizes = {"chunk_size_events": CHUNK_BYTES, "chunk_size_definitions": CHUNK_BYTES}
+    with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, **sizes) as archive:
         archive.creator = f"memlane {trace.version}".strip()
         named = _Named.define(package, archive.definitions, trace, shown)
         values = _Values(trace, drawn, named)
