@@ -43,9 +43,9 @@ def test_a_diamond() -> None:
     assert flow.block_at("JOIN") == 3
     first, last = flow.blocks[0].instructions
     assert flow.blocks[0].terminator is last
-    body = flow.function.body
-    assert body is not None
-    assert body.statements[flow.blocks[0].places[0]] is first
+    flat = list(flow.function.instructions())
+    assert flat[flow.blocks[0].first] is first
+    assert all(flat[block.first + at] is one for block in flow.blocks for at, one in enumerate(block.instructions))
 
 
 def test_nested_loops_keep_their_bodies_together() -> None:

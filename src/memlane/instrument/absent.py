@@ -63,9 +63,7 @@ class Absent:
 
     @cached_property
     def _instructions(self) -> Sequence[Instruction]:
-        body = self.code.module.kernels[self.kernel].body
-        assert body is not None
-        return tuple(body.instructions())
+        return tuple(self.code.module.kernels[self.kernel].instructions())
 
     @cached_property
     def _addresses(self) -> Mapping[int, Address | None]:

@@ -43,11 +43,10 @@ class Addresses:
 
     def __init__(self, kernel: Function, architecture: int, prefix: str, zero: str) -> None:
         """`zero`: the register that is 0, which the assembler does not know; empty if there is none, and then nothing is done."""
-        assert kernel.body is not None
         self._clusters = architecture >= _OLDEST_WITH_CLUSTERS
         self._register, self._zero = f"%{prefix}address", zero
         self._writers: Mapping[str, list[Instruction]] = defaultdict(list)
-        for one in kernel.body.instructions():
+        for one in kernel.instructions():
             for name in registers_written(one):
                 self._writers[name].append(one)
 

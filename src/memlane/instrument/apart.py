@@ -241,8 +241,7 @@ class ApartWindows:
 
     def lines(self, function: Function) -> Mapping[int, tuple[ClosingLines, ...]]:
         """By number of a site, where its window closes in the traced function."""
-        assert function.body is not None
-        index = {id(one): number for number, one in enumerate(function.body.instructions())} if self._closed else {}
+        index = {id(one): number for number, one in enumerate(function.instructions())} if self._closed else {}
         return {
             site: tuple(
                 ClosingLines(

@@ -103,6 +103,5 @@ def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:
     printed = parse(print_module(module), module.name)
     lines: dict[str, tuple[int, ...]] = {}
     for name, function in printed.functions.items():
-        assert function.body is not None
-        lines[name] = tuple(one.span.line for one in function.body.instructions() if one.span is not None)
+        lines[name] = tuple(one.span.line for one in function.instructions() if one.span is not None)
     return lines

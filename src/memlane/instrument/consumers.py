@@ -115,24 +115,22 @@ class _Walk:
     """A flattened function, and the windows that may be open in front of each of its blocks."""
 
     def __init__(self, function: Function, loads: frozenset[int]) -> None:
-        assert function.body is not None
         flat = flatten_scopes(function)
-        assert flat.body is not None
         self.loads = loads
-        self.originals = list(function.body.instructions())
-        self.flat = list(flat.body.instructions())
+        self.originals = list(function.instructions())
+        self.flat = list(flat.instructions())
         self.live = live_results(flat)
         self.flow = ControlFlow(flat)
         self.liveness = Liveness(self.flow)
         self.copies = Copies(self.flow, self.liveness)
-        self.first = _first_indices(self.flow)
         self.outermost = _Outermost(function)
-        self.types = Scope.of((*flat.params, *flat.results, *flat.body.statements))
+        self.types = Scope.of((*flat.params, *flat.results, *flat.walk()))
         self.widened = frozenset(load for load in loads if self._is_widened(load))
         self.before = self._solve()
 
     def _indices(self, block: int) -> range:
-        return range(self.first[block], self.first[block] + len(self.flow.blocks[block].instructions))
+        one = self.flow.blocks[block]
+        return range(one.first, one.first + len(one.instructions))
 
     # -- where windows are open -----------------------------------------------------------------------------------------------------
 
@@ -279,15 +277,6 @@ class _Walk:
 
     def _filled(self, load: int) -> frozenset[str]:
         return frozenset(name.partition(".")[0] for name in self.live[load])
-
-
-def _first_indices(flow: ControlFlow) -> list[int]:
-    """The index among all instructions of the first of each block."""
-    first, count = [], 0
-    for block in flow.blocks:
-        first.append(count)
-        count += len(block.instructions)
-    return first
 
 
 def _met(old: _State | None, new: _State) -> _State | None:

@@ -179,10 +179,9 @@ def _check_target(module: Module) -> None:
 
 
 def _branches(module: Module, kernel: Function) -> list[Branch]:
-    assert kernel.body is not None
     return [
         Branch(kernel.title, index, *place_of(module, instruction)[:2])
-        for index, instruction in enumerate(kernel.body.instructions())
+        for index, instruction in enumerate(kernel.instructions())
         if instruction.opcode == "bra" and instruction.guard is not None
     ]
 
@@ -236,9 +235,7 @@ def _add(r: str, value: str, place: int, operation: str = "add") -> str:
 
 def _kinds(kernel: Function) -> list[AccessKind | None]:
     """By index of an instruction: what its access is for the rules of a chip, if it has one."""
-    flat = flatten_scopes(kernel)
-    assert flat.body is not None
-    instructions = list(flat.body.instructions())
+    instructions = list(flatten_scopes(kernel).instructions())
     read = {name for instruction in instructions for name in registers_read(instruction)}
     return [access_kind(instruction, read) if instruction.form.addresses else None for instruction in instructions]
 

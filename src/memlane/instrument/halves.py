@@ -28,12 +28,9 @@ _OWN_SPACES = frozenset({"reg", "param"})
 def with_plain_variables(kernel: Function) -> Function:
     """The kernel such that no inner braces of it declare variables in memory, which could not stand in front of both bodies."""
     assert kernel.body is not None
-    nested = any(_declares(one) for one in kernel.body.statements if isinstance(one, Block))
+    inner = (one for block in kernel.body.statements if isinstance(block, Block) for one in block.walk())
+    nested = any(map(_is_shared_by_both, inner))
     return flatten_scopes(kernel) if nested else kernel
-
-
-def _declares(block: Block) -> bool:
-    return any(_declares(one) if isinstance(one, Block) else _is_shared_by_both(one) for one in block.statements)
 
 
 def _is_shared_by_both(one: Statement) -> bool:

@@ -80,9 +80,8 @@ def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], loc
 
 def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]:
     """Indices among the instructions of `function` of these very nodes, in the order of the text."""
-    assert function.body is not None
     wanted = {id(one) for one in marked}
-    return [index for index, one in enumerate(function.body.instructions()) if id(one) in wanted]
+    return [index for index, one in enumerate(function.instructions()) if id(one) in wanted]
 
 
 def _falls_off(body: Block) -> bool:

@@ -341,8 +341,7 @@ def _times(count: int) -> str:
 
 def _offsets(kernel: Function, index: int, near: Iterable[int]) -> Mapping[int, int]:
     """By index, of those `near` that use the same base as the access at `index` while it holds the same: their offsets from it."""
-    assert kernel.body is not None
-    instructions = list(kernel.body.instructions())
+    instructions = list(kernel.instructions())
     own = _address(instructions[index])
     if own is None:
         return {}
@@ -382,11 +381,7 @@ def _listed(accesses: Iterable[Access]) -> str:
 
 def _blocks(kernel: Function) -> tuple[ControlFlow, Mapping[int, int], frozenset[int]]:
     """The control flow of a kernel; by index of an instruction its basic block; and the indices of those in a loop."""
-    flat = flatten_scopes(kernel)
-    assert flat.body is not None
-    flow = ControlFlow(flat)
-    places = [place for place, statement in enumerate(flat.body.statements) if isinstance(statement, Instruction)]
-    indices = {place: index for index, place in enumerate(places)}
-    block = {indices[place]: one.index for one in flow.blocks for place in one.places}
+    flow = ControlFlow(flatten_scopes(kernel))
+    block = dict(enumerate(one.index for one in flow.blocks for _ in one.instructions))
     in_loops = {number for loop in flow.loops for number in loop.blocks}
     return flow, block, frozenset(index for index, number in block.items() if number in in_loops)

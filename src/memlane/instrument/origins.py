@@ -27,8 +27,7 @@ def origins_of(function: Function) -> Mapping[int, Origins]:
     Every instruction that writes a register counts as where its value comes from, whichever way control went; what decides whether an
     instruction under a guard is executed counts too, a branch does not.
     """
-    assert function.body is not None
-    instructions = tuple(function.body.instructions())
+    instructions = tuple(function.instructions())
     defined: dict[str, tuple[int, ...]] = {}
     for index, one in enumerate(instructions):
         for name in registers_written(one):

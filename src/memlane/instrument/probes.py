@@ -38,9 +38,7 @@ def probes(traced: Traced) -> Mapping[str, Mapping[int, ProbeLines]]:
     """By the PTX name of each instrumented kernel and the number of the site."""
     found: dict[str, dict[int, ProbeLines]] = {}
     for kernel, positions in traced.positions.items():
-        body = traced.module.kernels[kernel].body
-        assert body is not None
-        instructions = list(body.instructions())
+        instructions = list(traced.module.kernels[kernel].instructions())
         found[kernel] = {site: _around(instructions, position) for site, position in positions.items()}
         found[kernel] |= {site: _apart(found[kernel][site], closings) for site, closings in traced.closings.get(kernel, {}).items()}
     return found

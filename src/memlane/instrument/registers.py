@@ -9,7 +9,6 @@ from memlane.ptx import (
     SCALAR_TYPES,
     Address,
     Arguments,
-    Block,
     Function,
     Instruction,
     Label,
@@ -82,8 +81,8 @@ def words_of(register: str, kind: str, stem: str) -> Words:
 
 def free_prefix(function: Function) -> str:
     """`ml_`, or `ml2_`, ...: the first for which no name of the function begins with it, its `%` or `$` left out."""
-    assert function.body is not None
-    names = [*_names(function.body), *(one.name for one in (*function.params, *function.results))]
+    declared = (one.name for one in function.walk() if isinstance(one, RegisterDecl | Variable | Label))
+    names = (*declared, *(one.name for one in (*function.params, *function.results)))
     taken = {name.lstrip("%$") for name in names}
     number = 1
     while True:
@@ -91,11 +90,3 @@ def free_prefix(function: Function) -> str:
         if not any(name.startswith(prefix) for name in taken):
             return prefix
         number += 1
-
-
-def _names(block: Block) -> Iterator[str]:
-    for statement in block.statements:
-        if isinstance(statement, Block):
-            yield from _names(statement)
-        elif isinstance(statement, RegisterDecl | Variable | Label):
-            yield statement.name

@@ -14,36 +14,26 @@ def repeating(function: Function) -> frozenset[int]:
     it: nothing that the loop itself counts on goes into them, what loops inside it count begins where it began before. Addresses that
     come from memory are not among them.
     """
-    flat = flatten_scopes(function)
-    assert flat.body is not None
-    flow = ControlFlow(flat)
+    flow = ControlFlow(flatten_scopes(function))
     loops = [loop.blocks for loop in flow.loops]
     if not loops:
         return frozenset()
     nests = [(outer, inner) for outer in loops for inner in loops if inner < outer]
-    instructions = [one for one in flat.body.statements if isinstance(one, Instruction)]
-    index_of = {place: index for index, (place, _) in enumerate(_placed(flat))}
-    block_of = {index_of[place]: block.index for block in flow.blocks for place in block.places}
+    instructions = [one for block in flow.blocks for one in block.instructions]
+    block_of = [block.index for block in flow.blocks for _ in block.instructions]
     writers: dict[str, tuple[int, ...]] = {}
     for index, one in enumerate(instructions):
         for name in registers_written(one):
             writers[name] = (*writers.get(name, ()), index)
     found = set()
     for index, one in enumerate(instructions):
-        block = block_of.get(index)
+        block = block_of[index]
         inside = [(outer, inner) for outer, inner in nests if block in inner]
         inside += [(loop, frozenset()) for loop in loops if block in loop]
         names = list(_address_registers(one)) if inside else []
         if names and any(_begins_anew(names, instructions, writers, block_of, outer, inner) for outer, inner in inside):
             found.add(index)
     return frozenset(found)
-
-
-def _placed(flat: Function) -> Iterator[tuple[int, Instruction]]:
-    assert flat.body is not None
-    for place, statement in enumerate(flat.body.statements):
-        if isinstance(statement, Instruction):
-            yield place, statement
 
 
 def _address_registers(one: Instruction) -> Iterator[str]:
@@ -56,7 +46,7 @@ def _begins_anew(
     names: list[str],
     instructions: list[Instruction],
     writers: Mapping[str, tuple[int, ...]],
-    block_of: Mapping[int, int],
+    block_of: Sequence[int],
     outer: frozenset[int],
     inner: frozenset[int],
 ) -> bool:
@@ -73,13 +63,13 @@ def _begins_anew(
         behind[index] = tuple(dict.fromkeys(index for name in registers_read(one) for index in writers.get(name, ())))
         work += behind[index]
     # What the outer loop does beside the inner one: it may set registers, but not count on from what they were.
-    beside = {index for index in behind if block_of.get(index) in outer and block_of.get(index) not in inner}
+    beside = {index for index in behind if block_of[index] in outer and block_of[index] not in inner}
     set_there = {name for index in beside for name in registers_written(instructions[index])}
     for cycle in _cycles(behind):
         if cycle & beside:
             return False
         counted = {name for index in cycle for name in registers_written(instructions[index])}
-        if any(block_of.get(index) in inner for index in cycle) and not counted & set_there:
+        if any(block_of[index] in inner for index in cycle) and not counted & set_there:
             return False
     return True
 

@@ -78,9 +78,8 @@ def site_table(module: Module) -> SiteTable:
     skipped: list[Skipped] = []
     reached_from, reached_before = _kernels_of_functions(module), _kernels_of_functions(original)
     for function in module.functions.values():
-        assert function.body is not None
         live, origins, repeats = live_results(function), origins_of(function), repeating(function)
-        for index, instruction in enumerate(function.body.instructions()):
+        for index, instruction in enumerate(function.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if found and not function.is_entry:
                 found = _why_called(module, inlined, function)
@@ -131,7 +130,7 @@ def _why_called(module: Module, inlined: Inlined, function: Function) -> str:
         return f"called, not inlined: {inlined.left[function.name]}"
     if any(one.name == function.name for one in addressed_functions(module)):
         return "called through a pointer"
-    called = any(called_name(one) == function.name for other in module.functions.values() for one in _instructions(other))
+    called = any(called_name(one) == function.name for other in module.functions.values() for one in other.instructions())
     return "called by a function that is not inlined" if called else "no kernel calls it"
 
 
@@ -140,14 +139,9 @@ def _calls(module: Module, origin: Origin) -> tuple[Call, ...]:
     names = [*(function for function, _ in origin.calls[1:]), origin.function]
     found = []
     for name, (caller, index) in zip(names, origin.calls, strict=True) if origin.calls else ():
-        file, line, _ = place_of(module, tuple(_instructions(module.functions[caller]))[index])
+        file, line, _ = place_of(module, tuple(module.functions[caller].instructions())[index])
         found.append(Call(module.functions[name].title, file, line))
     return tuple(found)
-
-
-def _instructions(function: Function) -> Iterator[Instruction]:
-    assert function.body is not None
-    return function.body.instructions()
 
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
@@ -190,21 +184,15 @@ def _space(access: MemoryAccess) -> str:
 
 def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:
     """By index of a memory instruction: the registers that it fills and that may be read before they are filled again."""
-    assert function.body is not None
-    flat = flatten_scopes(function)
-    assert flat.body is not None
-    originals = list(function.body.instructions())
-    places = [place for place, statement in enumerate(flat.body.statements) if isinstance(statement, Instruction)]
-    indices = {place: index for index, place in enumerate(places)}
-    flow = ControlFlow(flat)
+    originals = list(function.instructions())
+    flow = ControlFlow(flatten_scopes(function))
     liveness = Liveness(flow)
     live: dict[int, tuple[str, ...]] = {}
     for block in flow.blocks:
         if not any(instruction.form.addresses for instruction in block.instructions):
             continue
         behind = set(liveness.live_out(block.index))
-        for instruction, place in zip(reversed(block.instructions), reversed(block.places), strict=True):
-            index = indices[place]
+        for index, instruction in reversed(list(enumerate(block.instructions, block.first))):
             names = zip(_results(instruction), _results(originals[index]), strict=True)
             live[index] = tuple(original for flattened, original in names if flattened.partition(".")[0] in behind)
             behind.difference_update(overwrites(instruction))

@@ -183,9 +183,7 @@ def _trace_kernel(
 
 def _named_consumers(module: Module, kernel: _TracedKernel) -> Iterator[tuple[int, tuple[str, ...]]]:
     """By number of a site: what may be the first to wait for its value, in words."""
-    body = module.kernels[kernel.function.name].body
-    assert body is not None
-    instructions = list(body.instructions()) if kernel.consumers else []
+    instructions = list(module.kernels[kernel.function.name].instructions()) if kernel.consumers else []
     for site, indices in kernel.consumers.items():
         places = (place_of(module, instructions[index]) for index in indices)
         named = (f"{PurePath(file).name}:{line} {instructions[index].name}" for index, (file, line, _) in zip(indices, places, strict=True))
@@ -194,22 +192,18 @@ def _named_consumers(module: Module, kernel: _TracedKernel) -> Iterator[tuple[in
 
 def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, Site]) -> dict[int, int]:
     """By number of a site: the index of its access in the original body, which stands last."""
-    assert kernel.body is not None
-    assert function.body is not None
-    first = len(list(function.body.instructions())) - len(list(kernel.body.instructions()))
+    first = len(list(function.instructions())) - len(list(kernel.instructions()))
     return {site.id: first + index for index, site in chosen.items()}
 
 
 def _completed_elsewhere(kernel: Function, sites: Mapping[int, Site]) -> Mapping[int, str]:
     """By index of a copy: where it completes."""
-    assert kernel.body is not None
-    return completions(list(kernel.body.instructions()), sites)
+    return completions(list(kernel.instructions()), sites)
 
 
 def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
     """By index of a wait that is asked until it says yes: the predicate register with the answer."""
-    assert kernel.body is not None
-    waits = ((index, one) for index, one in enumerate(kernel.body.instructions()) if index in chosen and wait_of(one) == BARRIER)
+    waits = ((index, one) for index, one in enumerate(kernel.instructions()) if index in chosen and wait_of(one) == BARRIER)
     return {index: answer(one) for index, one in waits if answer(one)}
 
 

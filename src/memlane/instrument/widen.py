@@ -72,13 +72,11 @@ class _WidenedKernel:
 
 
 def _length(kernel: Function) -> int:
-    assert kernel.body is not None
-    return len(list(kernel.body.instructions()))
+    return len(list(kernel.instructions()))
 
 
 def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
-    assert kernel.body is not None
-    instructions = list(kernel.body.instructions())
+    instructions = list(kernel.instructions())
     first = group[0]
     return (
         sum(site.nbytes for site in group) in _FORMS
@@ -90,8 +88,7 @@ def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
 
 
 def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKernel:
-    assert kernel.body is not None
-    originals = list(kernel.body.instructions())
+    originals = list(kernel.instructions())
     prefix = free_prefix(kernel)
     before = {min(site.instruction for site in group): group for group in groups}
     placed_loads: list[tuple[Instruction, Site]] = []

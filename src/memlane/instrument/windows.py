@@ -67,9 +67,7 @@ class Windows:
 
     @cached_property
     def _instructions(self) -> tuple[ptx.Instruction, ...]:
-        body = self.code.module.kernels[self.kernel].body
-        assert body is not None
-        return tuple(body.instructions())
+        return tuple(self.code.module.kernels[self.kernel].instructions())
 
     def _witnesses(self, probe: ProbeLines) -> frozenset[int]:
         """The fence, which is assembled with loads that are never executed beside it, or the load."""

@@ -27,8 +27,8 @@ class BasicBlock:
     stop: int
     """The place behind its last statement."""
     instructions: tuple[Instruction, ...]
-    places: tuple[int, ...]
-    """The place of each instruction in the body."""
+    first: int
+    """The index of the first of them among the instructions of the function."""
 
     @property
     def terminator(self) -> Instruction | None:
@@ -197,16 +197,15 @@ def _split(statements: Sequence[Statement], tables: dict[str, tuple[str, ...]]) 
                 starts.append(place)
             fresh, labelled = statement.form.effect in _ENDS, False
     bounds = [0, *starts[1:], len(statements)] if starts else [0]
-    return tuple(_block(index, statements, start, stop, tables) for index, (start, stop) in enumerate(pairwise(bounds)))
-
-
-def _block(index: int, statements: Sequence[Statement], start: int, stop: int, tables: dict[str, tuple[str, ...]]) -> BasicBlock:
-    inside = [(place, statements[place]) for place in range(start, stop)]
-    instructions = [(place, statement) for place, statement in inside if isinstance(statement, Instruction)]
-    labels = tuple(statement.name for _, statement in inside if isinstance(statement, Label) and statement.name not in tables)
-    return BasicBlock(
-        index, labels, start, stop, tuple(statement for _, statement in instructions), tuple(place for place, _ in instructions)
-    )
+    blocks: list[BasicBlock] = []
+    first = 0
+    for start, stop in pairwise(bounds):
+        inside = statements[start:stop]
+        instructions = tuple(one for one in inside if isinstance(one, Instruction))
+        labels = tuple(one.name for one in inside if isinstance(one, Label) and one.name not in tables)
+        blocks.append(BasicBlock(len(blocks), labels, start, stop, instructions, first))
+        first += len(instructions)
+    return tuple(blocks)
 
 
 def _post_order(root: int, leads_to: _Edges) -> list[int]:

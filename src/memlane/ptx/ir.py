@@ -300,6 +300,10 @@ class Function:
         """Every instruction of the body in the order of the text; none of a declaration."""
         return iter(()) if self.body is None else self.body.instructions()
 
+    def walk(self) -> Iterator[Statement]:
+        """Every statement of the body as `Block.walk` has them; none of a declaration."""
+        return iter(()) if self.body is None else self.body.walk()
+
     @property
     def title(self) -> str:
         """The name to show to a person: as the programmer wrote it, with parameters, where it is mangled C++."""
