@@ -90,6 +90,19 @@ def test_static_shared_variables_are_laid_out_in_order_with_their_alignment() ->
     assert set(run(body, before=before, shared=8).tolist()) == {0 | 16 << 8 | 48 << 16}
 
 
+def test_room_beside_shared_variables_of_inner_braces_is_what_their_layout_leaves() -> None:
+    """Narrow ones in front of wide ones leave a gap; the other way round they would not."""
+    body = """
+        { .shared .align 1 .b8 a[1]; st.shared.u8 [a], 7; }
+        { .shared .align 16 .b8 b[16]; mov.u64 %rd1, b; st.global.u64 [%mine], %rd1; }
+        ret;"""
+    target = emulator()
+    kernel, out = target.load(parse(program(body)))["k"], target.zeros(32, np.uint64)
+    kernel[1, 32](out)
+    assert set(out.numpy().tolist()) == {16}
+    assert target.max_shared_bytes(kernel) == target.chip.launch_limits.max_shared_bytes - 32
+
+
 def test_shared_memory_through_generic_addresses() -> None:
     body = """
         mov.u64 %rd1, s;

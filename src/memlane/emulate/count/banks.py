@@ -19,13 +19,11 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import AccessKind, BankRule, Chip
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, I64, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import descents, distinct, permute, sort
+from memlane.emulate.count import ARGUMENTS
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
-
-_ARGUMENTS = (POINTER, I64, I32, I32)
-"""addresses, distance, mask, nbytes"""
 
 _VECTOR = vector(I32)
 _WIDTHS = (4, 8, 16)
@@ -62,7 +60,7 @@ def _wavefronts_helper(rule: BankRule) -> Helper:
             total.set(e.add(total.get(), invoke(e, ways[widest].helper, addresses, there, mask, one)))
         e.ret(total.get())
 
-    return Helper(f"memlane_wavefronts_{digest}", I64, _ARGUMENTS, build)
+    return Helper(f"memlane_wavefronts_{digest}", I64, ARGUMENTS, build)
 
 
 class _Way:
@@ -76,7 +74,7 @@ class _Way:
         self.cells = rule.banks * rule.bank_bytes // self.cell_bytes
         self.row_bytes = rule.banks * rule.bank_bytes * rule.row_words
         self.digest = f"{width}_{digest}"
-        self.helper = Helper(f"memlane_banks_{self.digest}", I64, _ARGUMENTS, self._build)
+        self.helper = Helper(f"memlane_banks_{self.digest}", I64, ARGUMENTS, self._build)
 
     def _build(self, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         lanes = e.add(e.trunc(e.load_lanes(addresses, I64), _VECTOR), e.splat(e.trunc(distance, I32)))

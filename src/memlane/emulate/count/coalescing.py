@@ -14,13 +14,11 @@ from functools import cache, partial
 import llvmlite.ir as ir
 
 from memlane.chip import AccessKind, Chip, CoalescingRule
-from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I1, I32, I64, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import before, descents, sort
+from memlane.emulate.count import ARGUMENTS
 from memlane.emulate.layout import FULL, LANES
 from memlane.emulate.runtime.helper import Helper, invoke
-
-_ARGUMENTS = (POINTER, I64, I32, I32)
-"""addresses, distance, mask, nbytes"""
 
 _REACH = 1 << 30
 """How far from the first lane's address the 32-bit way goes, in bytes."""
@@ -37,10 +35,10 @@ def sectors_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
 @cache
 def _sectors_helper(rule: CoalescingRule, sector_bytes: int, piece_bytes: int) -> Helper:
     name = hashlib.sha256(repr((rule, sector_bytes, piece_bytes)).encode()).hexdigest()[:12]
-    near = Helper(f"memlane_touched_{piece_bytes}", I64, _ARGUMENTS, partial(_touched_near, piece_bytes))
+    near = Helper(f"memlane_touched_{piece_bytes}", I64, ARGUMENTS, partial(_touched_near, piece_bytes))
     moved, unit = near, piece_bytes // sector_bytes
     if rule.transactions == "segments":
-        moved, unit = Helper(f"memlane_segments_{sector_bytes}", I64, _ARGUMENTS, partial(_segments, sector_bytes)), 1
+        moved, unit = Helper(f"memlane_segments_{sector_bytes}", I64, ARGUMENTS, partial(_segments, sector_bytes)), 1
     whole = moved is near and {rule.lanes_4, rule.lanes_8, rule.lanes_16} == {LANES}
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
@@ -52,7 +50,7 @@ def _sectors_helper(rule: CoalescingRule, sector_bytes: int, piece_bytes: int) -
         number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, distance, mask, nbytes)
         e.ret(e.or_(e.mul(number, constant(I64, unit)), e.shl(ideal, constant(I64, 32))))
 
-    return Helper(f"memlane_sectors_{name}", I64, _ARGUMENTS, build)
+    return Helper(f"memlane_sectors_{name}", I64, ARGUMENTS, build)
 
 
 def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
@@ -78,7 +76,7 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
-        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, _ARGUMENTS, partial(_touched_far, sector_bytes))
+        far = Helper(f"memlane_touched_far_{sector_bytes}", I64, ARGUMENTS, partial(_touched_far, sector_bytes))
         e.ret(invoke(e, far, addresses, distance, mask, nbytes))
     near = e.select(active, e.trunc(distances, vector(I32)), constant(vector(I32), -1))
     # Inactive lanes in front repeat the first active one, those behind are greater than all: guarded rows stay in order.

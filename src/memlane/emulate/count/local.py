@@ -9,12 +9,10 @@ from __future__ import annotations
 from functools import cache, partial
 
 from memlane.chip import Chip
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.code.build import I32, I64, Emit, Value, constant
+from memlane.emulate.count import ARGUMENTS
 from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper
-
-_ARGUMENTS = (POINTER, I64, I32, I32)
-"""addresses, distance, mask, nbytes"""
 
 _WORD_BYTES = 4
 
@@ -26,7 +24,7 @@ def local_helper(chip: Chip) -> Helper:
 
 @cache
 def _local_helper(sector_bytes: int) -> Helper:
-    return Helper(f"memlane_local_{sector_bytes}", I64, _ARGUMENTS, partial(_build, sector_bytes))
+    return Helper(f"memlane_local_{sector_bytes}", I64, ARGUMENTS, partial(_build, sector_bytes))
 
 
 def _build(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:

@@ -12,7 +12,6 @@ from memlane.emulate.remembered import once
 from memlane.ptx import (
     GRID_WORKSPACE,
     Address,
-    Block,
     Function,
     Instruction,
     Module,
@@ -99,23 +98,10 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
 def static_shared_bytes(module: Module, function: Function) -> int:
     """Static shared memory of a kernel, with the padding before a dynamic part: what `place_variables` finds, without a compilation."""
     functions = (function, *called_functions(module, function))
-    names = _symbols(one for called in functions if called.body is not None for one in called.body.instructions())
-    own = [variable for called in functions for variable in _declared(called) if variable.space == "shared"]
+    names = _symbols(one for called in functions for one in called.instructions())
+    own = [one for called in functions for one in called.walk() if isinstance(one, Variable) and one.space == "shared"]
     outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]
     return _lay_out_shared([*outer, *own], {})
-
-
-def _declared(function: Function) -> list[Variable]:
-    found: list[Variable] = []
-    waiting = [function.body]
-    while waiting:
-        block = waiting.pop()
-        for statement in block.statements if block is not None else ():
-            if isinstance(statement, Variable):
-                found.append(statement)
-            elif isinstance(statement, Block):
-                waiting.append(statement)
-    return found
 
 
 def _is_dynamic(variable: Variable) -> bool:
