@@ -180,7 +180,7 @@ class Evidence:
 
     def warps_per_block(self) -> float:
         """Of the mean launch."""
-        return float(np.mean([-(-int(np.prod(launch.block)) // 32) for launch in self.launches]))
+        return float(np.mean([launch.warps_per_block for launch in self.launches]))
 
     def resident_warps(self) -> tuple[float, bool] | None:
         """Warps that one multiprocessor holds at once, in the mean launch, and whether blocks had to wait for others; None: not known."""
@@ -193,7 +193,7 @@ class Evidence:
                 return None
             blocks = int(np.prod(launch.grid))
             here = min(fits, -(-blocks // self.chip.sm_count))
-            warps.append(here * -(-int(np.prod(launch.block)) // 32))
+            warps.append(here * launch.warps_per_block)
             waited.append(blocks > fits * self.chip.sm_count)
         return float(np.mean(warps)), all(waited)
 

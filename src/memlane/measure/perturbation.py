@@ -10,7 +10,7 @@ from dataclasses import replace
 from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
-from memlane.launch import Launch, Layers, Schedule, Step
+from memlane.launch import Launch, Layers, LoadedModule, Schedule, Step
 from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
 from memlane.measure.probed import ProbedModule, lent
@@ -39,15 +39,14 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
 def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
     """Blocks of the launch, without probes, that one multiprocessor holds at once; where the target cannot tell None, and why."""
     kernel, (x, y, z) = launch.kernel, launch.block
-    key = ("resident blocks", kernel.name, x * y * z, launch.shared_bytes)
-    kept = kernel.loaded.attached
-    if key not in kept:
+
+    def asked() -> tuple[int | None, str]:
         try:
-            kept[key] = kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes), ""
+            return kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes), ""
         except Exception as error:  # Whatever it is, no trace is to be lost for it; the user reads the reason.
-            kept[key] = None, str(error) or type(error).__name__
-    found: tuple[int | None, str] = kept[key]
-    return found
+            return None, str(error) or type(error).__name__
+
+    return kernel.loaded.once(("resident blocks", kernel.name, x * y * z, launch.shared_bytes), asked)
 
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
@@ -95,11 +94,7 @@ def twin_of(launch: Launch, probed: ProbedModule) -> Launch:
 def _footprint(launch: Launch) -> Footprint | None:
     """None if the target has no assembled code."""
     kernel, (x, y, z) = launch.kernel, launch.block
-    kept = kernel.loaded.attached
-    if "usage" not in kept:
-        code = kernel.target.assembled(kernel.loaded)
-        kept["usage"] = None if code is None else kernel_usage(code)
-    usage: Mapping[str, KernelUsage] | None = kept["usage"]
+    usage = kernel.loaded.once("usage", lambda: _usage(kernel.loaded))
     if usage is None:
         return None
     own = usage[kernel.name]
@@ -109,3 +104,9 @@ def _footprint(launch: Launch) -> Footprint | None:
         shared_bytes=own.shared_bytes + launch.shared_bytes,
         resident_blocks=kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes),
     )
+
+
+def _usage(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
+    """By the PTX name of each kernel; None if the target has no assembled code."""
+    code = loaded.target.assembled(loaded)
+    return None if code is None else kernel_usage(code)
