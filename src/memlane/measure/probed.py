@@ -12,7 +12,7 @@ from memlane.instrument import STAGE_RECORDS, Chosen, Sampling, Traced, TraceOpt
 from memlane.instrument import trace as instrument
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
-from memlane.ptx import Block, Function, Instruction, Label, Symbol, flatten_scopes
+from memlane.ptx import Function, Instruction, Label, Symbol, flatten_scopes
 from memlane.record import Staging
 
 _SLOT_ALIGNMENT = 16
@@ -89,9 +89,7 @@ class ProbedModule:
 
     def accesses_of(self, launch: Launch, records: int) -> int:
         """How many accesses, those of the probes among them, a launch may make that makes so many records."""
-        kernel = self.loaded.module.kernels[launch.kernel.name]
-        assert kernel.body is not None
-        memory = sum(bool(one.form.addresses) for one in kernel.body.instructions())
+        memory = sum(bool(one.form.addresses) for one in self.loaded.module.kernels[launch.kernel.name].instructions())
         warps = launch.blocks * launch.warps_per_block
         return memory * (warps + -(-records // max(1, self.sites_of(launch.kernel.name))))
 
@@ -142,21 +140,19 @@ def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
 
 def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:
     """Whether one of the instructions lies between a branch and a label before it that the branch leads to."""
-    flat = flatten_scopes(kernel)  # Inner blocks may use the names of labels again.
-    assert flat.body is not None
-    labels: dict[str, int] = {}
-    branches: list[tuple[int, str | None]] = []
-    _collect(flat.body, labels, branches)
+    labels, branches = _labels_and_branches(flatten_scopes(kernel))  # Inner blocks may use the names of labels again.
     first = min(labels.values(), default=0)
     # An indirect branch may lead to any label.
     spans = [(first if target is None else labels.get(target, at + 1), at) for at, target in branches]
     return any(start <= index <= at for index in indices for start, at in spans)
 
 
-def _collect(body: Block, labels: dict[str, int], branches: list[tuple[int, str | None]]) -> None:
-    """Note where labels stand and branches lead, in instructions from the start of the kernel."""
+def _labels_and_branches(kernel: Function) -> tuple[dict[str, int], list[tuple[int, str | None]]]:
+    """Where labels stand, and where branches do and lead to, in instructions from the start of the kernel; None: to any label."""
+    labels: dict[str, int] = {}
+    branches: list[tuple[int, str | None]] = []
     count = 0
-    for statement in body.statements:
+    for statement in kernel.walk():
         if isinstance(statement, Label):
             labels[statement.name] = count
         elif isinstance(statement, Instruction):
@@ -164,3 +160,4 @@ def _collect(body: Block, labels: dict[str, int], branches: list[tuple[int, str 
                 target = statement.operands[0]
                 branches.append((count, target.name if isinstance(target, Symbol) and statement.opcode == "bra" else None))
             count += 1
+    return labels, branches

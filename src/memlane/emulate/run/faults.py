@@ -72,41 +72,15 @@ def raise_fault(
         raise Deadlock(fault.deadlock())
     if kind == ENDLESS:
         raise Deadlock(fault.endless())
+    who = f"{fault.where()}: {fault.who()}"
     if kind == TRAP:
-        raise KernelTrap(f"{fault.where()}: {fault.who()} executed {fault.instruction.name}")
+        raise KernelTrap(f"{who} executed {fault.instruction.name}")
     if kind == ASSERTION:
         text = assertions[int(context["fault_block"]), int(context["fault_warp"]), int(context["fault_lane"])]
-        raise KernelTrap(f"{fault.where()}: {fault.who()}: {text}")
+        raise KernelTrap(f"{who}: {text}")
     if kind == STACK:
-        text = f"{fault.who()} needs more than its {STACK_BYTES} bytes of stack: functions that call themselves go too deep"
-        raise KernelTrap(f"{fault.where()}: {text}")
-    if kind == BAD_CALL:
-        raise BadAccess(
-            f"{fault.where()}: {fault.who()} called {int(context['fault_address']):#x}, which is no function that fits this call"
-        )
-    if kind == BAD_BARRIER:
-        number = int(context["fault_address"])
-        raise BadAccess(f"{fault.where()}: {fault.who()} used barrier {number}; there are barriers 0 to {BARRIERS - 1}")
-    if kind == NO_WARPGROUP:
-        raise BadAccess(
-            f"{fault.where()}: {fault.who()} executed {fault.instruction.name}, which takes a warpgroup of 128 threads, in a block of "
-            f"{launch.threads_per_block} threads whose last group is not whole; make the block a multiple of 128 threads"
-        )
-    if kind == BAD_TEXTURE:
-        trouble = handle_trouble(emulator.textures, int(context["fault_address"]), int(context["fault_bytes"]))
-        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")
-    if kind == BAD_TENSOR_MAP:
-        trouble = map_trouble(int(context["fault_address"]), int(context["fault_bytes"]))
-        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {trouble}")
-    if kind == BEYOND or (kind == MISALIGNED and fault.instruction.form.effect == "surface"):
-        words = [int(context[name]) for name in ("fault_address", "fault_space", "fault_bytes")]
-        trouble = surface_trouble(emulator.textures, fault.instruction, kind == MISALIGNED, *words)
-        raise BadAccess(f"{fault.where()}: {fault.who()} {trouble}")
-    if kind == MISALIGNED and fault.instruction.has("tensor"):
-        raise BadAccess(f"{fault.where()}: {fault.who()} executed {fault.instruction.name} with {fault.crooked_box()}")
-    if kind in (NOT_ARRIVED, ARRIVED_TWICE):
-        raise BadAccess(f"{fault.where()}: {fault.who()} {_OUT_OF_TURN[kind]}")
-    raise BadAccess(fault.bad_access(kind == MISALIGNED, kind == GONE))
+        raise KernelTrap(f"{who} needs more than its {STACK_BYTES} bytes of stack: functions that call themselves go too deep")
+    raise BadAccess(f"{who} {fault.mistake(kind)}")
 
 
 class _Fault:
@@ -138,17 +112,43 @@ class _Fault:
 
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 
-    def bad_access(self, misaligned: bool, gone: bool = False) -> str:
+    def mistake(self, kind: int) -> str:
+        """What the thread did that it must not, behind its name."""
+        name, address, nbytes = self.instruction.name, int(self._context["fault_address"]), int(self._context["fault_bytes"])
+        misaligned = kind == MISALIGNED
+        if kind == BAD_CALL:
+            return f"called {address:#x}, which is no function that fits this call"
+        if kind == BAD_BARRIER:
+            return f"used barrier {address}; there are barriers 0 to {BARRIERS - 1}"
+        if kind == NO_WARPGROUP:
+            return (
+                f"executed {name}, which takes a warpgroup of 128 threads, in a block of {self._launch.threads_per_block} threads whose "
+                "last group is not whole; make the block a multiple of 128 threads"
+            )
+        if kind == BAD_TEXTURE:
+            return f"executed {name} with {handle_trouble(self._emulator.textures, address, nbytes)}"
+        if kind == BAD_TENSOR_MAP:
+            return f"executed {name} with {map_trouble(address, nbytes)}"
+        if kind == BEYOND or (misaligned and self.instruction.form.effect == "surface"):
+            words = address, int(self._context["fault_space"]), nbytes
+            return surface_trouble(self._emulator.textures, self.instruction, misaligned, *words)
+        if misaligned and self.instruction.has("tensor"):
+            return f"executed {name} with {self._crooked_box()}"
+        if kind in (NOT_ARRIVED, ARRIVED_TWICE):
+            return _OUT_OF_TURN[kind]
+        return self._bad_access(misaligned, kind == GONE)
+
+    def _bad_access(self, misaligned: bool, gone: bool) -> str:
         context, instruction = self._context, self.instruction
         address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
         verb = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}.get(instruction.form.effect, "accessed")
         space = _SPACES[int(context["fault_space"])]
-        head = f"{self.where()}: {self.who()} {verb} {nbytes} bytes at {address:#x} ({instruction.name})"
+        head = f"{verb} {nbytes} bytes at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
         return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
 
-    def crooked_box(self) -> str:
+    def _crooked_box(self) -> str:
         """Where in shared memory a box lies that is not aligned, for the end of a sentence."""
         address, offsets = int(self._context["fault_address"]) & RANK_MASK, self._compiled.frame.offsets
         below = [(at, name) for name, (space, at) in offsets.items() if space == "shared" and at <= address]
@@ -295,7 +295,7 @@ class _Fault:
 
 def with_origin(error: SourceError, module: Module) -> SourceError:
     """An error at an instruction of the module, told at its source line if that is known."""
-    everyone = (one for function in module.functions.values() if function.body is not None for one in function.body.instructions())
+    everyone = (one for function in module.functions.values() for one in function.instructions())
     found = next((one for one in everyone if one.span is not None and one.span == error.span), None)
     if found is None or not has_line(module, found):
         return error
