@@ -134,51 +134,79 @@ def _trace_kernel(
 ) -> _TracedKernel:
     """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites; `space`: where the kernel
     finds the buffer; `architecture`: the number of that it is for."""
-    chosen, sampling = _chosen(known, kernel.name, options), options.sampling
+    chosen, sampling, staged = _chosen(known, kernel.name, options), options.sampling, options.stages
     if not chosen:
         return _TracedKernel(kernel)
-    counted, apart, staged = sampling.executions is not None, sampling.chooses_warps, options.stages
+    apart = sampling.chooses_warps
     kernel = with_plain_variables(kernel) if apart else kernel
-    prefix, live, elsewhere = free_prefix(kernel), live_results(kernel), _completed_elsewhere(kernel, known)
-    addresses = Addresses(kernel, architecture, prefix, f"%{prefix}{scheme.zero}" if scheme.zero else "")
-    windows = ApartWindows(kernel, chosen, scheme, prefix, counted)
-    sites: list[Site] = []
-    accesses: list[Instruction] = []
-    questions = _questions(kernel, chosen)
-
-    def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
-        closing = windows.closing(index, instruction, scope)
-        if index in chosen:
-            site = chosen[index]
-            addressed = addresses.of(instruction, scope)
-            access = _describe(instruction, addressed, site, scope, live.get(index, ()), prefix)
-            values = [(alias(name), scope.type_of(name)) for name in live.get(index, ())]
-            probe = _probe(scheme, addressed.instruction, access, values, options.stores, elsewhere.get(index, ""))
-            name, fallback = windows.scheme_of(index)
-            sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
-            accesses.append(replace(addressed.instruction, guard=None))
-            if index in windows.found.loads:
-                return (*closing, *windows.opened(index, instruction, accesses[-1], access))
-            if index in questions:
-                return (*closing, *asked(instruction, accesses[-1], questions[index], probe, prefix, site.id, counted))
-            return (*closing, *_probed(instruction, accesses[-1], probe, prefix, site.id, counted))
-        if instruction.form.effect in EXITS:
-            inner = (*closing, *placed(leave(prefix, staged), instruction.location), replace(instruction, guard=None))
-            return under_guard(instruction.guard, f"${prefix}stays_{index}", inner, instruction.location)
-        return (*closing, instruction)
-
-    counters = count_executions(prefix, (site.id for site in chosen.values())) if counted else ""
-    counters += first_questions(prefix, (chosen[index].id for index in questions))
+    probing = _Probing(kernel, known, chosen, scheme, options, architecture)
+    prefix = probing.prefix
     epilogue = f"{leave(prefix, staged)}ret;\n" if apart else leave(prefix, staged)
-    function = rewrite_body(kernel, enter(prefix, scheme, number, space, staged) + counters + windows.declared, rewrite, epilogue)
-    if not counted:
+    function = rewrite_body(kernel, enter(prefix, scheme, number, space, staged) + probing.declared, probing.rewrite, epilogue)
+    if sampling.executions is None:
         function = together(function, prefix, staged)
     plain: dict[int, int] = {}
     if apart:
         function = halves(kernel, function, prefix, sampling)
         plain = _plain_positions(kernel, function, chosen)
-    positions = dict(zip((site.id for site in sites), positions_of(function, accesses), strict=True))
-    return _TracedKernel(function, tuple(sites), positions, plain, windows.lines(function), windows.consumers)
+    windows = probing.windows
+    return _TracedKernel(function, tuple(probing.sites), probing.positions(function), plain, windows.lines(function), windows.consumers)
+
+
+class _Probing:
+    """What stands in the place of each instruction of one kernel. `rewrite` is asked once for each, in the order of the text."""
+
+    def __init__(
+        self, kernel: Function, known: Mapping[int, Site], chosen: Mapping[int, Site], scheme: Scheme, options: TraceOptions, target: int
+    ) -> None:
+        """`known`: all sites by index of their instruction, `chosen`: those that are timed; `target`: the number of the architecture."""
+        self.prefix = free_prefix(kernel)
+        self.sites: list[Site] = []
+        """Those that have a probe by now, with what it is."""
+        self._chosen, self._scheme, self._stores, self._staged = chosen, scheme, options.stores, options.stages
+        self._counted = options.sampling.executions is not None
+        self.windows = ApartWindows(kernel, chosen, scheme, self.prefix, self._counted)
+        self._accesses: list[Instruction] = []
+        self._live, self._elsewhere = live_results(kernel), _completed_elsewhere(kernel, known)
+        self._addresses = Addresses(kernel, target, self.prefix, f"%{self.prefix}{scheme.zero}" if scheme.zero else "")
+        self._questions = _questions(kernel, chosen)
+
+    @property
+    def declared(self) -> str:
+        """PTX before the first instruction: what probes keep from one execution to another."""
+        counters = count_executions(self.prefix, (site.id for site in self._chosen.values())) if self._counted else ""
+        questions = first_questions(self.prefix, (self._chosen[index].id for index in self._questions))
+        return counters + questions + self.windows.declared
+
+    def rewrite(self, index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
+        closing, at = self.windows.closing(index, instruction, scope), instruction.location
+        if index in self._chosen:
+            return (*closing, *self._timed(index, instruction, scope))
+        if instruction.form.effect in EXITS:
+            inner = (*closing, *placed(leave(self.prefix, self._staged), at), replace(instruction, guard=None))
+            return under_guard(instruction.guard, f"${self.prefix}stays_{index}", inner, at)
+        return (*closing, instruction)
+
+    def _timed(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Statement, ...]:
+        """A chosen instruction with its probe, or with what opens its window."""
+        site, live, prefix = self._chosen[index], self._live.get(index, ()), self.prefix
+        addressed = self._addresses.of(instruction, scope)
+        what = _describe(instruction, addressed, site, scope, live, prefix)
+        values = [(alias(name), scope.type_of(name)) for name in live]
+        probe = _probe(self._scheme, addressed.instruction, what, values, self._stores, self._elsewhere.get(index, ""))
+        name, fallback = self.windows.scheme_of(index)
+        access = replace(addressed.instruction, guard=None)
+        self.sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
+        self._accesses.append(access)
+        if index in self.windows.found.loads:
+            return self.windows.opened(index, instruction, access, what)
+        if index in self._questions:
+            return asked(instruction, access, self._questions[index], probe, prefix, site.id, self._counted)
+        return _probed(instruction, access, probe, prefix, site.id, self._counted)
+
+    def positions(self, function: Function) -> dict[int, int]:
+        """By number of a site: the index of its access in the traced function."""
+        return dict(zip((site.id for site in self.sites), positions_of(function, self._accesses), strict=True))
 
 
 def _named_consumers(module: Module, kernel: _TracedKernel) -> Iterator[tuple[int, tuple[str, ...]]]:

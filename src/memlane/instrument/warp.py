@@ -102,6 +102,35 @@ def _take(r: str, label: str, kernel: int) -> str:
 .reg .b64 {r}block, {r}bx, {r}by, {r}width, {r}at, {r}taken, {r}of;
 .reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}nz, {r}warp, {r}head, {r}tries;
 .reg .pred {r}again;
+{_numbers(r)}mov.u32 {r}tries, 0;
+cvt.u64.u32 {r}of, {r}slices;
+{label}ask:
+.pragma "nounroll";
+and.b32 {r}head, {r}head, {HEADS - 1};
+mad.wide.u32 {r}at, {r}head, {_HEAD_BYTES}, {r}buffer;
+atom.global.add.u64 {r}taken, [{r}at+{_HEADER["heads"]}], 1;
+cvt.u64.u32 {r}width, {r}head;
+mad.lo.u64 {r}taken, {r}taken, {HEADS}, {r}width;
+setp.lt.u64 {r}own, {r}taken, {r}of;
+@{r}own bra {label}own;
+add.u32 {r}head, {r}head, 1;
+add.u32 {r}tries, {r}tries, 1;
+setp.lt.u32 {r}again, {r}tries, {HEADS};
+@{r}again bra {label}ask;
+red.global.add.u64 [{r}buffer+{_HEADER["homeless"]}], 1;
+bra {label}told;
+{label}own:
+cvt.u32.u64 {r}number, {r}taken;
+add.u32 {r}number, {r}number, 1;
+mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
+add.u64 {r}slice, {r}slice, {HEADER_BYTES};
+{_describe(r, kernel)}}}
+"""
+
+
+def _numbers(r: str) -> str:
+    """Linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, 32 bits of it)."""
+    return f"""\
 mov.u32 {r}x, %ctaid.x;
 mov.u32 {r}y, %ctaid.y;
 mov.u32 {r}z, %ctaid.z;
@@ -127,29 +156,6 @@ mad.lo.u32 {r}nz, {r}nz, {r}nx, 31;
 shr.u32 {r}nz, {r}nz, 5;
 cvt.u32.u64 {r}head, {r}block;
 mad.lo.u32 {r}head, {r}head, {r}nz, {r}warp;
-mov.u32 {r}tries, 0;
-cvt.u64.u32 {r}of, {r}slices;
-{label}ask:
-.pragma "nounroll";
-and.b32 {r}head, {r}head, {HEADS - 1};
-mad.wide.u32 {r}at, {r}head, {_HEAD_BYTES}, {r}buffer;
-atom.global.add.u64 {r}taken, [{r}at+{_HEADER["heads"]}], 1;
-cvt.u64.u32 {r}width, {r}head;
-mad.lo.u64 {r}taken, {r}taken, {HEADS}, {r}width;
-setp.lt.u64 {r}own, {r}taken, {r}of;
-@{r}own bra {label}own;
-add.u32 {r}head, {r}head, 1;
-add.u32 {r}tries, {r}tries, 1;
-setp.lt.u32 {r}again, {r}tries, {HEADS};
-@{r}again bra {label}ask;
-red.global.add.u64 [{r}buffer+{_HEADER["homeless"]}], 1;
-bra {label}told;
-{label}own:
-cvt.u32.u64 {r}number, {r}taken;
-add.u32 {r}number, {r}number, 1;
-mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
-add.u64 {r}slice, {r}slice, {HEADER_BYTES};
-{_describe(r, kernel)}}}
 """
 
 
