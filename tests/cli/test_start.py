@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
 
 import memlane
-from memlane.cli import main
+from memlane.cli import export, main, tracing
 from memlane.cli.app import COMMANDS, GROUPS
+from memlane.export import exporters
+from memlane.instrument import SCHEMES, STAGINGS
+from memlane.instrument.options import KINDS, SPACES
+from memlane.instrument.visibility import STORES
 
 INTERRUPTED = """
 import os, signal, sys
@@ -25,7 +32,7 @@ class Interrupting:
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A test in the background inherits that Ctrl-C is ignored.
 sys.meta_path.insert(0, Interrupting())
 from memlane.cli import main
-sys.exit(main(["trace", "--help"]))
+sys.exit(main(["trace", "nothing.py"]))
 """
 
 
@@ -37,6 +44,47 @@ def test_help_needs_none_of_the_commands() -> None:
     assert all(f"\n  {name} " in done.stdout for name in (*COMMANDS, *GROUPS))
 
 
+ALL = [(name,) for name in COMMANDS] + [(name, function) for name, (_, functions) in GROUPS.items() for function in functions]
+LIGHT = {"memlane", "memlane.chip", "memlane.checks", "memlane.errors", "memlane.source"}
+"""What a help may load, besides `memlane.cli`: the chips, because the shell completes their names."""
+
+
+PRINT_LOADED = """
+import json, sys
+from memlane.cli import main
+for arguments in json.loads(sys.argv[1]):
+    assert main(arguments) == 0
+    print(json.dumps([*sys.modules]), file=sys.stderr)
+"""
+
+
+def loaded_by(*lines: Sequence[str], **environment: str) -> list[set[str]]:
+    """Modules after each of several command lines, in a fresh process."""
+    code = [sys.executable, "-c", PRINT_LOADED, json.dumps(lines)]
+    done = subprocess.run(code, capture_output=True, text=True, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return [set(json.loads(line)) for line in done.stderr.splitlines()]
+
+
+def test_the_help_of_a_command_needs_nothing_that_it_runs_with() -> None:
+    for command, loaded in zip(ALL, loaded_by(*([*command, "--help"] for command in ALL)), strict=True):
+        assert not loaded & {"numpy", "pyarrow", "llvmlite", "jinja2", "cuda"}, command
+        ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] == "memlane"}
+        assert ours <= {*LIGHT, "memlane.cli"}, command
+
+
+def test_what_a_shell_completes_needs_no_more() -> None:
+    (loaded,) = loaded_by([], _MEMLANE_COMPLETE="complete_bash", COMP_WORDS="memlane trace --scheme ", COMP_CWORD="3")
+    assert "memlane.cli.trace" in loaded
+    assert not loaded & {"numpy", "memlane.instrument"}
+
+
+def test_names_that_are_completed_are_those_that_there_are() -> None:
+    assert (tuple(SCHEMES), STORES, STAGINGS) == (tracing.SCHEMES, tracing.STORES, tracing.STAGINGS)
+    assert (tracing.SPACES, tracing.KINDS) == (SPACES, KINDS)
+    assert sorted(exporters) == [*export.FORMATS]
+
+
 def test_the_list_of_commands_says_what_they_say_themselves() -> None:
     for name, said in COMMANDS.items():
         text = inspect.getdoc(getattr(import_module(f"memlane.cli.{name}"), name)) or ""
@@ -45,7 +93,7 @@ def test_the_list_of_commands_says_what_they_say_themselves() -> None:
         assert all(callable(getattr(import_module(f"memlane.cli.{name}"), function)) for function in functions)
 
 
-@pytest.mark.parametrize("module", ["memlane.cli.app", "typer", "memlane.cli.trace", "numpy"])
+@pytest.mark.parametrize("module", ["memlane.cli.app", "typer", "memlane.cli.trace", "numpy", "memlane.instrument"])
 def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "memlane: interrupted\n")

@@ -1,7 +1,7 @@
 """The command line: one module per command. `main` runs it.
 
-What a command needs is loaded when it is asked for. Until everything is there, Ctrl-C ends the process at once, with one line: Python would
-print where in which import it was.
+What a command says of itself is loaded when it is asked for, and what it needs (`later`) when it runs. Until that is there, Ctrl-C ends
+the process at once, with one line: Python would print where in which import it was.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     An error that a user can cause is one message on standard error. Any other exception is a bug and keeps its traceback.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
-    with _loading():
+    with loading():
         app = import_module("memlane.cli.app")
         application = app.application(arguments)
     return int(app.run(application, arguments))
 
 
 @contextmanager
-def _loading() -> Iterator[None]:
-    """Ctrl-C ends the process: nothing has begun that would have to be put right, and an exception may end up anywhere in an import. Left
-    alone where somebody else handles it, or where this is not the thread that can."""
+def loading() -> Iterator[None]:
+    """While modules are loaded, Ctrl-C ends the process: nothing has begun that would have to be put right, and an exception may end up
+    anywhere in an import. Left alone where somebody else handles it, or where this is not the thread that can."""
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

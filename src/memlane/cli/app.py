@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from memlane.cli import INTERRUPTED, stream
+from memlane.cli import INTERRUPTED, later, loading, stream
 from memlane.cli.help import HelpfulCommand, examples
 from memlane.errors import CommandError, MemlaneError
 
@@ -130,10 +130,12 @@ def _loaded(module: str, function: str) -> Callable[..., None]:
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, for which Ctrl-C is an error like others. Typer would end without a word."""
+    """The command, with all that it needs loaded first. Ctrl-C is an error like others for it; Typer would end without a word."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
+        with loading():
+            later.load()
         try:
             command(*args, **options)
         except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import product
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -13,13 +13,19 @@ from rich.text import Text
 
 from memlane.chip import AccessKind, load
 from memlane.cli import options as o
+from memlane.cli.later import later
 from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
-from memlane.layout import Layout, Spec, Wavefronts, count, count_drawn, pattern, read_spec, split_names
-from memlane.report import document_head
 
-_Cell = tuple[Spec, Wavefronts]
+if TYPE_CHECKING:
+    from memlane import layout, report
+    from memlane.layout import Layout, Spec, Wavefronts
+
+    _Cell = tuple[Spec, Wavefronts]
+else:
+    layout = later("memlane.layout")
+    report = later("memlane.report")
 
 
 def banks(
@@ -51,15 +57,15 @@ def banks(
 ) -> None:
     """Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile."""
     with wrong_use():
-        words, specs = split_names(patterns), [read_spec(text) for text in split_names(layouts)]
+        words, specs = layout.split_names(patterns), [layout.read_spec(text) for text in layout.split_names(layouts)]
         made = [[spec.of(rows, columns, seed) for seed in range(draws if spec.random else 1)] for spec in specs]
         found = []
-        for name, nbytes, kind in product(split_names(chip), widths(width), o.access_kinds(access)):
+        for name, nbytes, kind in product(layout.split_names(chip), widths(width), o.access_kinds(access)):
             cells = [list(_row(word, specs, made, name, nbytes, kind)) for word in words]
             found.append(((name, nbytes, kind), cells))
     if as_json:
         entries = [_entry(spec, cell) for _, cells in found for row in cells for spec, cell in row]
-        show_json({**document_head("banks"), "rows": rows, "columns": columns, "entries": entries})
+        show_json({**report.document_head("banks"), "rows": rows, "columns": columns, "entries": entries})
         return
     for (name, nbytes, kind), cells in found:
         head = f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}"
@@ -75,7 +81,7 @@ _NOTE = (
 
 def widths(text: str) -> list[int]:
     """Bytes, from a list with commas."""
-    words = split_names(text)
+    words = layout.split_names(text)
     for word in words:
         if word not in ("1", "2", "4", "8", "16"):
             raise CommandError(f"--width {text}: a lane cannot access {word} bytes; it is one of 1, 2, 4, 8, 16")
@@ -85,11 +91,11 @@ def widths(text: str) -> list[int]:
 def _row(word: str, specs: Sequence[Spec], made: Sequence[Sequence[Layout]], chip: str, nbytes: int, kind: AccessKind) -> Iterator[_Cell]:
     """A pattern under each layout."""
     for spec, layouts in zip(specs, made, strict=True):
-        one = pattern(word, layouts[0].rows, layouts[0].columns)
+        one = layout.pattern(word, layouts[0].rows, layouts[0].columns)
         if spec.random:
-            yield spec, count_drawn(layouts, spec.name, one, load(chip), nbytes, kind)
+            yield spec, layout.count_drawn(layouts, spec.name, one, load(chip), nbytes, kind)
         else:
-            yield spec, count(layouts[0], one, load(chip), nbytes, kind)
+            yield spec, layout.count(layouts[0], one, load(chip), nbytes, kind)
 
 
 def _entry(spec: Spec, cell: Wavefronts) -> dict[str, object]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.later import later
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import LaunchError
-from memlane.measure import Checker
-from memlane.report import render_reports, reports_document
-from memlane.targets import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from memlane import measure, report, targets
+    from memlane.measure import Checker
+else:
+    measure = later("memlane.measure")
+    report = later("memlane.report")
+    targets = later("memlane.targets")
 
 
 @runs_program
@@ -45,7 +51,7 @@ def check(
     as_json: o.Json = False,
 ) -> None:
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
-    checker = Checker(only_launch=launch, stop=stop, seed=seed)
+    checker = measure.Checker(only_launch=launch, stop=stop, seed=seed)
     try:
         with for_a_document(as_json), progress("checking"):
             program.run(target or _emulator(), checker, deterministic)
@@ -61,13 +67,13 @@ def check(
 
 def _emulator() -> str:
     """The emulator that the environment names, else the default one: a GPU cannot check."""
-    named = os.environ.get(ENVIRONMENT, "")
+    named = os.environ.get(targets.ENVIRONMENT, "")
     return named if named.startswith("emulator") else "emulator"
 
 
 def _print(checker: Checker, as_json: bool) -> None:
     kernels = [checked.launch.kernel.title for checked in checker.checked]
     if as_json:
-        show_json(reports_document(checker.reports, len(kernels), kernels))
+        show_json(report.reports_document(checker.reports, len(kernels), kernels))
     else:
-        show(render_reports(checker.reports, len(kernels), kernels, checker.sources))
+        show(report.render_reports(checker.reports, len(kernels), kernels, checker.sources))

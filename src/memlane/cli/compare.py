@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlane.cli import options as o
+from memlane.cli.later import later
 from memlane.cli.terminal import show, show_json
-from memlane.diagnose.comparison import compare as compared
 from memlane.errors import CommandError
-from memlane.report.comparison import comparison_document, render_comparison
+
+if TYPE_CHECKING:
+    from memlane.diagnose import comparison
+    from memlane.report import comparison as shown
+else:
+    comparison = later("memlane.diagnose.comparison")
+    shown = later("memlane.report.comparison")
 
 
 def compare(
@@ -35,8 +41,8 @@ def compare(
     for path in (before, after):
         if not path.is_file():
             raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
-    found = compared(before, after, pairs or None)
+    found = comparison.compare(before, after, pairs or None)
     if as_json:
-        show_json(comparison_document(found))
+        show_json(shown.comparison_document(found))
     else:
-        show(render_comparison(found))
+        show(shown.render_comparison(found))

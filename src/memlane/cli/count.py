@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -14,15 +14,21 @@ from rich.text import Text
 from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.later import later
 from memlane.cli.output import may_write, tell_of
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, show, show_json
 from memlane.errors import CommandError
-from memlane.measure import Counter
-from memlane.record import Counts, replacing
-from memlane.report import counts_csv, counts_document, render_counts, to_json, to_text
+
+if TYPE_CHECKING:
+    from memlane import measure, record, report
+    from memlane.record import Counts
+else:
+    measure = later("memlane.measure")
+    record = later("memlane.record")
+    report = later("memlane.report")
 
 _FORMS = {".json": "json", ".csv": "csv"}
 """What the name of an output file says of its format; any other name stands for the table."""
@@ -55,7 +61,7 @@ def count(
     form = _form(as_json, as_csv, output)
     program.check()
     place = None if output is None else may_write(output, program.path, force)
-    counter = Counter(only_launch=launch, merged=True)
+    counter = measure.Counter(only_launch=launch, merged=True)
     alone = form != "table" and place is None
     with for_a_document(alone), progress("counting"), checking(Check(insist=True) if check else None):
         program.run(target, counter, deterministic)
@@ -64,7 +70,7 @@ def count(
     if place is None:
         counted.show()
         return
-    with replacing(place, force) as stream:
+    with record.replacing(place, force) as stream:
         stream.write(counted.text().encode())
     tell_of(place, output)
 
@@ -90,19 +96,19 @@ class _Counted:
         if self.form == "table":
             show(self._tables())
         elif self.form == "csv":
-            typer.echo(counts_csv(self.launches), nl=False)
+            typer.echo(report.counts_csv(self.launches), nl=False)
         else:
             show_json(self._document())
 
     def text(self) -> str:
         """For a file."""
         if self.form == "table":
-            return to_text(self._tables(), columns())
-        return counts_csv(self.launches) if self.form == "csv" else to_json(self._document())
+            return report.to_text(self._tables(), columns())
+        return report.counts_csv(self.launches) if self.form == "csv" else report.to_json(self._document())
 
     def _tables(self) -> Group:
-        tables = [render_counts(counts, self.sources) for counts in self.launches]
+        tables = [report.render_counts(counts, self.sources) for counts in self.launches]
         return Group(*(part for number, table in enumerate(tables) for part in ((Text(), table) if number else (table,))))
 
     def _document(self) -> dict[str, object]:
-        return counts_document(self.launches, self.sources)
+        return report.counts_document(self.launches, self.sources)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memlane.cli.later import later
 from memlane.cli.options import RESULT, Force, Output, RecordFile, one_of
 from memlane.cli.output import not_the_input, recorded, tell_of, wrong_use
-from memlane.export import check_export, exporter, exporters
-from memlane.export import export as write
+
+if TYPE_CHECKING:
+    from memlane import export as formats
+else:
+    formats = later("memlane.export")
+
+
+FORMATS = ("clog2", "csv", "otf2", "perfetto")
+"""As `memlane.export` has them."""
 
 
 def export(
@@ -20,8 +28,8 @@ def export(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            autocompletion=one_of(*sorted(exporters)),
-            help=f"{', '.join(sorted(exporters))}.",
+            autocompletion=one_of(*FORMATS),
+            help=f"{', '.join(FORMATS)}.",
             rich_help_panel=RESULT,
         ),
     ],
@@ -29,10 +37,10 @@ def export(
     force: Force = False,
 ) -> None:
     """Write the records of a trace in another format."""
-    suffix = exporter(to).suffix
+    suffix = formats.exporter(to).suffix
     trace = recorded(file)
     path = not_the_input(output or Path(file.stem + suffix), file)
     with wrong_use():
-        check_export(to, path, force)
-    write(trace, to, path, force=force)
+        formats.check_export(to, path, force)
+    formats.export(trace, to, path, force=force)
     tell_of(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -11,39 +11,23 @@ from rich.text import Text
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.later import later
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, on_terminal, show, show_json
 from memlane.errors import CommandError
-from memlane.launch import Launch
-from memlane.optimize import Fix, Measured, fix_launch
-from memlane.record import kernel_label
-from memlane.report import document_head
+
+if TYPE_CHECKING:
+    from memlane import record, report
+    from memlane.cli import fixer as fixers
+    from memlane.optimize import Fix, Measured
+else:
+    fixers = later("memlane.cli.fixer")
+    record = later("memlane.record")
+    report = later("memlane.report")
 
 _FUNCTION = "place"
-
-
-class _Fixer:
-    """An observer that tries layouts before a launch happens, which then goes its way."""
-
-    def __init__(self, only_launch: int | None, array: str, rows: int | None, columns: int | None) -> None:
-        self.seen = 0
-        self.looked_at: list[str] = []
-        """Labels of the kernels that were tried."""
-        self.found: list[Fix] = []
-        self._only, self._array, self._rows, self._columns = only_launch, array, rows, columns
-        self._known: set[str] = set()
-
-    def launching(self, launch: Launch) -> Launch:
-        number, title = self.seen, launch.kernel.title
-        self.seen += 1
-        if (number != self._only) if self._only is not None else (title in self._known):
-            return launch
-        self._known.add(title)
-        self.looked_at.append(kernel_label(title))
-        self.found += fix_launch(launch, shared=self._array or None, rows=self._rows, columns=self._columns)
-        return launch
 
 
 @runs_program
@@ -85,22 +69,22 @@ def fix(
     for option, extent in (("--rows", rows), ("--columns", columns)):
         if extent is not None and extent < 1:
             raise CommandError(f"{option} {extent}: it must be at least 1")
-    fixer = _Fixer(launch, array, rows, columns)
+    fixer = fixers.Fixer(launch, array, rows, columns)
     with for_a_document(as_json), progress("trying layouts for"):
         program.run(target, fixer)
     check_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
     if as_json:
-        show_json({**document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]})
+        show_json({**report.document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]})
         return
     for one in fixer.found:
         _print(one)
-    others = [name for name in fixer.looked_at if name not in {kernel_label(one.kernel) for one in fixer.found}]
+    others = [name for name in fixer.looked_at if name not in {record.kernel_label(one.kernel) for one in fixer.found}]
     if others:
         show(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
 
 
 def _print(fix: Fix) -> None:
-    show(Text.assemble((f"{kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
+    show(Text.assemble((f"{record.kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
     names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM")
     tried = (fix.original, *fix.tried)
     # On a terminal that is too narrow for it a long name goes on in the next line; in a file nothing keeps it from being whole.

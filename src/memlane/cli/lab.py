@@ -5,25 +5,40 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from memlane.cli.lab_table import fitted, in_cycles
+from memlane.cli.later import later
 from memlane.cli.options import TARGETS
 from memlane.cli.output import may_fill
 from memlane.cli.terminal import columns, show
 from memlane.errors import CommandError
-from memlane.lab import LABS, Machine, Request, Result, machine
-from memlane.lab.chip_file import chip_file, chip_path, write_chip
-from memlane.lab.latency.lab import chip_latencies
-from memlane.lab.reduction.lab import run_with as run_reduction
-from memlane.lab.reduction.settings import settings_of as reduction_settings
-from memlane.lab.volume.lab import run_with
-from memlane.lab.volume.scene import settings_of
-from memlane.launch import Target
-from memlane.targets import target as target_of
+
+if TYPE_CHECKING:
+    from memlane import lab as labs
+    from memlane import targets
+    from memlane.cli import lab_table
+    from memlane.lab import Machine, Request, Result, chip_file
+    from memlane.lab import result as results
+    from memlane.lab.latency import lab as latencies
+    from memlane.lab.reduction import lab as reductions
+    from memlane.lab.reduction import settings as reduction_settings
+    from memlane.lab.volume import lab as volumes
+    from memlane.lab.volume import scene
+    from memlane.launch import Target
+else:
+    chip_file = later("memlane.lab.chip_file")
+    lab_table = later("memlane.cli.lab_table")
+    labs = later("memlane.lab")
+    latencies = later("memlane.lab.latency.lab")
+    reduction_settings = later("memlane.lab.reduction.settings")
+    reductions = later("memlane.lab.reduction.lab")
+    results = later("memlane.lab.result")
+    scene = later("memlane.lab.volume.scene")
+    targets = later("memlane.targets")
+    volumes = later("memlane.lab.volume.lab")
 
 LabTarget = Annotated[
     str,
@@ -55,18 +70,18 @@ def latency(
     force: Annotated[bool, typer.Option("--force", "-f", help="With --write-chip: overwrite a chip file that exists.")] = False,
 ) -> None:
     """Measure how long accesses take at each level of the memory, and what every scheme of tracing says of it."""
-    chosen = target_of(target or None)
+    chosen = targets.target(target or None)
     _check_chip_file(chosen, save_chip, force)
     result, where = _run("latency", chosen, quick, out, only)
-    found = chip_latencies(result.rows)
+    found = latencies.chip_latencies(result.rows)
     if chosen.modelled or not found:
         return
     said = f"measured: {datetime.date.today().isoformat()}, driver {where.driver}, CUDA {where.cuda}, memlane lab latency"
-    text = chip_file(chosen.chip, found, said)
+    text = chip_file.chip_file(chosen.chip, found, said)
     if save_chip:
-        typer.echo(f"Wrote {write_chip(chosen.chip, text, force=force)}")
+        typer.echo(f"Wrote {chip_file.write_chip(chosen.chip, text, force=force)}")
     else:
-        typer.echo(f"\nWith --write-chip this goes into {chip_path(chosen.chip)}:\n\n{text}")
+        typer.echo(f"\nWith --write-chip this goes into {chip_file.chip_path(chosen.chip)}:\n\n{text}")
 
 
 def reduction(
@@ -83,15 +98,15 @@ def reduction(
     ] = None,
 ) -> None:
     """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
-    settings = reduction_settings(size or (), block or ())
+    settings = reduction_settings.settings_of(size or (), block or ())
     said = [word for name, values in (("--size", size), ("--block", block)) for value in values or () for word in (name, str(value))]
-    chosen = target_of(target or None)
-    _run("reduction", chosen, quick, out, only, lambda to, request: run_reduction(to, request, settings), said)
+    chosen = targets.target(target or None)
+    _run("reduction", chosen, quick, out, only, lambda to, request: reductions.run_with(to, request, settings), said)
 
 
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
     """Measure what shifts and other layouts of shared memory gain, over patterns, widths and warps, and what their addresses cost."""
-    _run("shift", target_of(target or None), quick, out, only)
+    _run("shift", targets.target(target or None), quick, out, only)
 
 
 def volume(
@@ -110,18 +125,18 @@ def volume(
     image: Annotated[int | None, typer.Option("--image", metavar="N", help="Pixels along each side of the image.")] = None,
 ) -> None:
     """Measure whether the access times of a trace explain how fast volume rendering is, as was published in 2012."""
-    settings = settings_of(view or (), shape or (), size, image)
+    settings = scene.settings_of(view or (), shape or (), size, image)
     said = [word for name, values in (("--view", view), ("--shape", shape)) for value in values or () for word in (name, value)]
     said += [word for name, number in (("--size", size), ("--image", image)) if number is not None for word in (name, str(number))]
-    chosen = target_of(target or None)
-    _run("volume", chosen, quick, out, only, lambda to, request: run_with(to, request, settings), said)
+    chosen = targets.target(target or None)
+    _run("volume", chosen, quick, out, only, lambda to, request: volumes.run_with(to, request, settings), said)
 
 
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
     """Refuse before anything is measured what would be refused afterwards."""
     if save_chip and target.modelled:
         raise CommandError(f"--write-chip: the times of {target.name} come from its chip file; measure on a GPU: --target cuda:0")
-    path = chip_path(target.chip)
+    path = chip_file.chip_path(target.chip)
     if save_chip and path.exists() and not force:
         raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
 
@@ -136,16 +151,16 @@ def _run(
     said: Sequence[str] = (),
 ) -> tuple[Result, Machine]:
     """Run a lab, print its tables, write its files. `run`: where the command has options of its own, which are `said`."""
-    run, where = run or LABS[name].run, machine(target)
+    run, where = run or labs.LABS[name].run, labs.machine(target)
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = may_fill(out or Path(f"lab-{name}"))
-    result = run(target, Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
+    result = run(target, labs.Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
     for title, table in result.tables.items():
         if not table.printed:
             continue
-        unit = "; cycles" if in_cycles(table) else ""
+        unit = "; cycles" if lab_table.in_cycles(table) else ""
         show(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
-        made = fitted(table, columns())
+        made = lab_table.fitted(table, columns())
         show(made.grid, width=max(columns(), made.width))
         if made.left_out:
             show(Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
@@ -153,7 +168,7 @@ def _run(
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
     for row in result.rows:
-        if row.metric == "not measured":
+        if row.metric == results.NOT_MEASURED:
             typer.echo(f"not measured: {row.case}: {row.note}", err=True)
     typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
     if left_out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,13 +16,20 @@ from rich.text import Text
 from memlane.chip import load
 from memlane.cli import options as o
 from memlane.cli.banks import mean_and_worst, number, widths
+from memlane.cli.later import later
 from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show as display
 from memlane.cli.terminal import show_json
 from memlane.errors import CommandError
-from memlane.layout import read_spec, split_names
-from memlane.optimize import Certificate, search_layout
-from memlane.report import document_head
+
+if TYPE_CHECKING:
+    from memlane import layout as layouts
+    from memlane import optimize, report
+    from memlane.optimize import Certificate
+else:
+    layouts = later("memlane.layout")
+    optimize = later("memlane.optimize")
+    report = later("memlane.report")
 
 _FUNCTION = "place"
 
@@ -53,8 +60,8 @@ def search(
     if len(chosen) != 1:
         raise CommandError(f"--width {width}: one width is wanted; say others with the pattern, as in row@16")
     with wrong_use(), _progress() as progress:
-        found = search_layout(
-            split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=load(chip),
+        found = optimize.search_layout(
+            layouts.split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=load(chip),
             kinds=o.access_kinds(access), padding=padding, terms=terms, progress=progress,
         )  # fmt: skip
     if as_json:
@@ -73,7 +80,7 @@ def show(
     if element not in (1, 2, 4, 8, 16):
         raise CommandError(f"--element {element}: an element has 1, 2, 4, 8 or 16 bytes")
     with wrong_use():
-        one = read_spec(layout).of(rows, columns)
+        one = layouts.read_spec(layout).of(rows, columns)
     room = f"{one.size * element:,} bytes"
     typer.echo(f"{one}: the bank of each element of {element} bytes; {room}, address of {one.cost}\n")
     typer.echo(one.picture(element_bytes=element))
@@ -120,7 +127,7 @@ def _how(found: Certificate) -> str:
 
 def _document(found: Certificate) -> dict[str, object]:
     return {
-        **document_head("layout"),
+        **report.document_head("layout"),
         "layout": str(found.layout),
         "python": repr(found.layout),
         "cuda": found.layout.cuda_source(_FUNCTION),

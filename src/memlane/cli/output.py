@@ -6,11 +6,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from memlane.cli.later import later
 from memlane.errors import CommandError, MemlaneError
-from memlane.record import Trace, check_output, load
+
+if TYPE_CHECKING:
+    from memlane import record
+    from memlane.record import Trace
+else:
+    record = later("memlane.record")
 
 
 @contextmanager
@@ -31,7 +38,7 @@ def may_write(path: Path, source: Path, force: bool) -> Path:
     """
     not_the_input(path, source)
     with wrong_use():
-        check_output(path, force)
+        record.check_output(path, force)
     return path.absolute()
 
 
@@ -64,7 +71,7 @@ def recorded(path: Path) -> Trace:
     """The trace in a record file. CommandError if there is no such file, RecordError if it is no record."""
     if not path.exists():
         raise CommandError(f"{path}: there is no such file")
-    return load(path)
+    return record.load(path)
 
 
 def not_the_input(path: Path, source: Path) -> Path:

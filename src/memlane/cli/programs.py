@@ -9,16 +9,27 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from memlane.cli.arguments import check_arguments
+from memlane.cli.later import later
 from memlane.cli.notes import compile_notes
 from memlane.cli.output import wrong_use
-from memlane.cli.specs import parse_argument, parse_extent
-from memlane.compile import cuda
 from memlane.errors import CommandError, DeviceError, MemlaneError
-from memlane.launch import LoadedModule, Observer, Target, observing
-from memlane.ptx import Module, parse
-from memlane.targets import override, target
+
+if TYPE_CHECKING:
+    from memlane import compile as front_ends
+    from memlane import launch as launching
+    from memlane import ptx, targets
+    from memlane.cli import arguments, specs
+    from memlane.launch import LoadedModule, Observer, Target
+    from memlane.ptx import Module
+else:
+    arguments = later("memlane.cli.arguments")
+    front_ends = later("memlane.compile")
+    launching = later("memlane.launch")
+    ptx = later("memlane.ptx")
+    specs = later("memlane.cli.specs")
+    targets = later("memlane.targets")
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
 _ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
@@ -118,7 +129,7 @@ def load_source(path: Path, options: CompileOptions, default_arch: str) -> Modul
     """The module in a .cu or .ptx file."""
     if path.suffix == ".ptx":
         return _parsed(path)
-    return cuda(
+    return front_ends.cuda(
         path,
         arch=options.arch or default_arch,
         std=options.std,
@@ -134,7 +145,7 @@ def _parsed(path: Path) -> Module:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise CommandError(f"{path} is no text, so no PTX") from None
-    module = parse(text, str(path))
+    module = ptx.parse(text, str(path))
     return module if module.files else replace(module, sources={module.name: text})
 
 
@@ -151,18 +162,18 @@ def run_kernel(
 ) -> None:
     """Launch the one kernel of a .cu or .ptx file under `observer`. CommandError for what the command line says of it that cannot be."""
     with wrong_use():
-        where = target(target_name or None, deterministic=deterministic)
+        where = targets.target(target_name or None, deterministic=deterministic)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
     with wrong_use():
         kernel = loaded[options.kernel or _only_kernel(path, loaded)]
-        grid, block = parse_extent("--grid", options.grid), parse_extent("--block", options.block)
-        cluster = parse_extent("--cluster", options.cluster) if options.cluster else None
-        specs = [parse_argument(text) for text in options.arguments]
-        check_arguments(kernel, specs)
-        values = [spec.on(where) for spec in specs]
+        grid, block = specs.parse_extent("--grid", options.grid), specs.parse_extent("--block", options.block)
+        cluster = specs.parse_extent("--cluster", options.cluster) if options.cluster else None
+        given = [specs.parse_argument(text) for text in options.arguments]
+        arguments.check_arguments(kernel, given)
+        values = [one.on(where) for one in given]
         call = kernel[grid, block, None, options.shared_bytes, cluster]
         call.bind(*values)  # refused here or not at all: what goes wrong from now on is no matter of the command line
-    with observing(observer):
+    with launching.observing(observer):
         call(*values)
         where.sync()
 
@@ -186,7 +197,10 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with override(target_name or None, everywhere=True, deterministic=deterministic), observing(observer, everywhere=True):
+        with (
+            targets.override(target_name or None, everywhere=True, deterministic=deterministic),
+            launching.observing(observer, everywhere=True),
+        ):
             runpy.run_path(str(path), run_name="__main__")
             _join_threads()
     except SystemExit as stop:

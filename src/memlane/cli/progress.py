@@ -5,13 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from memlane.launch import Launch, following, observing
-from memlane.record import kernel_label
+from memlane.cli.later import later
+
+if TYPE_CHECKING:
+    from memlane import launch as launching
+    from memlane import record
+    from memlane.launch import Launch
+else:
+    launching = later("memlane.launch")
+    record = later("memlane.record")
 
 LONG_S = 2.0
 """A launch that takes longer has its blocks counted."""
@@ -33,7 +41,7 @@ def progress(doing: str) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar())
     with Progress(*columns, console=console, transient=True) as display:
         narrator = _Narrator(doing, display)
-        with observing(narrator), following(narrator.advanced):
+        with launching.observing(narrator), launching.following(narrator.advanced):
             yield
 
 
@@ -49,7 +57,8 @@ class _Narrator:
 
     def launching(self, launch: Launch) -> Launch:
         grid = "x".join(str(extent) for extent in launch.grid if extent > 1) or "1"
-        text = f"{self._doing} launch {self._number}: {kernel_label(launch.kernel.title)}, {grid} block{'' if launch.blocks == 1 else 's'}"
+        name = record.kernel_label(launch.kernel.title)
+        text = f"{self._doing} launch {self._number}: {name}, {grid} block{'' if launch.blocks == 1 else 's'}"
         self._display.reset(self._task, total=None, description=text)
         self._number += 1
         self._began = time.perf_counter()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from memlane import report as reports
+from memlane.cli.later import later
 from memlane.cli.options import Force, Output, RecordFile
 from memlane.cli.output import output_path, recorded
+
+if TYPE_CHECKING:
+    from memlane import report as reports
+else:
+    reports = later("memlane.report")
 
 
 def report(

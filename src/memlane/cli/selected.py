@@ -8,24 +8,21 @@ from pathlib import PurePath
 from memlane.errors import CommandError
 from memlane.instrument import Selection, site_table
 from memlane.launch import Kernel, Launch
-from memlane.measure import LaunchPlan
+from memlane.measure import LaunchPlan, Watching
 from memlane.record import Site, kernel_label
 
 _LINES_SHOWN = 20
 
 
-class LaunchedKernels:
-    """An observer that remembers which kernels were launched and changes no launch."""
+class LaunchedKernels(Watching):
+    """Remembers which kernels were launched and changes no launch."""
 
     def __init__(self, only_launch: int | None = None) -> None:
-        self._only = only_launch
-        self._seen = 0
+        super().__init__(only_launch)
         self._kernels: dict[tuple[object, str], Kernel] = {}
 
-    def launching(self, launch: Launch) -> Launch:
-        if self._only in (None, self._seen):
-            self._kernels.setdefault((launch.kernel.loaded, launch.kernel.name), launch.kernel)
-        self._seen += 1
+    def _replaced(self, number: int, launch: Launch) -> Launch:
+        self._kernels.setdefault((launch.kernel.loaded, launch.kernel.name), launch.kernel)
         return launch
 
     def check(self, selection: Selection) -> None:

@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlane.chip import Chip, load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.later import later
 from memlane.cli.output import may_write
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
 from memlane.cli.terminal import show as display
 from memlane.errors import ChipError, CommandError
-from memlane.launch import ExampleOf
-from memlane.measure import Viewer
-from memlane.record import AccessExample, Trace, replacing
-from memlane.record import load as load_trace
-from memlane.report.picture import drawing_of, render_drawing, to_svg
-from memlane.report.show import SourcePlace, examples_at
-from memlane.targets import target as find_target
+
+if TYPE_CHECKING:
+    from memlane import launch as launching
+    from memlane import measure, record, targets
+    from memlane.launch import ExampleOf
+    from memlane.record import AccessExample, Trace
+    from memlane.report import picture as pictures
+    from memlane.report import show as places
+    from memlane.report.show import SourcePlace
+else:
+    launching = later("memlane.launch")
+    measure = later("memlane.measure")
+    pictures = later("memlane.report.picture")
+    places = later("memlane.report.show")
+    record = later("memlane.record")
+    targets = later("memlane.targets")
 
 _RECORD = b"PAR1"
 """How a record file begins."""
@@ -87,20 +97,20 @@ def show(
 
     INPUT is a program, which is run on the emulator, or the record file of a trace that was taken there.
     """
-    wanted = SourcePlace.parse(place)
+    wanted = places.SourcePlace.parse(place)
     rules = _chip(chip)
     picture = None if svg is None else may_write(svg, program.path, force)
     asked = _Asked(in_block, warp, execution)
     recorded = _recorded(program, wanted, asked, launch, target)
     trace, own = (recorded, None) if recorded is not None else _viewed(program, asked, launch, target)
-    found = examples_at(trace, wanted, op, str(asked))
-    drawing = drawing_of(trace, found[0], rules or own or _chip_of(trace))
-    display(render_drawing(drawing), width=WIDTH)
+    found = places.examples_at(trace, wanted, op, str(asked))
+    drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
+    display(pictures.render_drawing(drawing), width=WIDTH)
     for line in _others(trace, found):
         typer.echo(line)
     if picture is not None:
-        with replacing(picture, force) as stream:
-            stream.write(to_svg(drawing).encode())
+        with record.replacing(picture, force) as stream:
+            stream.write(pictures.to_svg(drawing).encode())
         typer.echo(f"Wrote {svg}")
 
 
@@ -125,8 +135,8 @@ class _Asked:
     def example(self) -> ExampleOf:
         """The n-th time is that of one warp, by default of the first."""
         if self.execution is None:
-            return ExampleOf(self.block, self.warp)
-        return ExampleOf(self.block or 0, self.warp or 0, self.execution)
+            return launching.ExampleOf(self.block, self.warp)
+        return launching.ExampleOf(self.block or 0, self.warp or 0, self.execution)
 
     def __str__(self) -> str:
         example = self.example
@@ -156,7 +166,7 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
         )
     if program.arguments or program.launch.kernel or program.launch.grid or program.launch.block or program.launch.arguments:
         raise CommandError(f"{program.path} is a record file; options and arguments of a program have no meaning for it")
-    return load_trace(program.path)
+    return record.load(program.path)
 
 
 def _chip_of(trace: Trace) -> Chip:
@@ -170,7 +180,7 @@ def _chip_of(trace: Trace) -> Chip:
 def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip]:
     """What the program does on the emulator, and the chip that it runs on there."""
     program.check()
-    viewer = Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
+    viewer = measure.Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
     with progress("viewing"):
         program.run(_emulator(target), viewer)
     check_launched(program, viewer.seen, launch is None or launch < viewer.seen, launch, "draw")
@@ -179,7 +189,7 @@ def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) ->
 
 def _emulator(name: str) -> str:
     """The target to run on: what was asked for, else an emulator of the chip that the program would run on."""
-    found = find_target(name or None)
+    found = targets.target(name or None)
     if found.observes:
         return name
     if name:

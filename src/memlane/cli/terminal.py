@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 
-from memlane.report import to_json, to_text
+from memlane.cli.later import later
+
+if TYPE_CHECKING:
+    from memlane import report
+else:
+    report = later("memlane.report")
 
 
 def show(*parts: RenderableType, width: int | None = None) -> None:
@@ -19,12 +24,12 @@ def show(*parts: RenderableType, width: int | None = None) -> None:
     if console.is_terminal:
         console.print(Group(*parts))
     else:
-        typer.echo(to_text(Group(*parts), console.width), nl=False)
+        typer.echo(report.to_text(Group(*parts), console.width), nl=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print the document, with escapes where the encoding of standard output lacks a character."""
-    text = to_json(document)
+    text = report.to_json(document)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -12,18 +12,26 @@ from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli import tracing as t
 from memlane.cli.command import runs_program
+from memlane.cli.later import later
 from memlane.cli.notes import plan_notes
 from memlane.cli.output import output_path, wrong_use
 from memlane.cli.programs import Program, check_launched
 from memlane.cli.progress import progress
-from memlane.cli.selected import LaunchedKernels, check_plans
 from memlane.cli.terminal import show
 from memlane.errors import BadLaunch, CommandError, DeviceError, LaunchError, MemlaneError
-from memlane.instrument import Sampling, Selection, TraceOptions
-from memlane.launch import observing
-from memlane.measure import Tracer, gone
-from memlane.record import Trace
-from memlane.report import render_trace
+
+if TYPE_CHECKING:
+    from memlane import instrument, measure, report
+    from memlane import launch as launching
+    from memlane.cli import selected
+    from memlane.measure import Tracer
+    from memlane.record import Trace
+else:
+    instrument = later("memlane.instrument")
+    launching = later("memlane.launch")
+    measure = later("memlane.measure")
+    report = later("memlane.report")
+    selected = later("memlane.cli.selected")
 
 
 @runs_program
@@ -53,39 +61,45 @@ def trace(
 ) -> None:
     """Record when each memory access started and completed, and print a table by source line."""
     with wrong_use():
-        selection = Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
+        selection = instrument.Selection(spaces=_chosen(space), kinds=_chosen(kind), lines=_chosen([("", number) for number in line]))
         windows = {"blocks": blocks or None, "warps": warps or None, "sms": sms or None, "executions": executions or None}
-        sampling = Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
-        options = TraceOptions(scheme, selection, sampling, stores, staging)
+        sampling = instrument.Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
+        options = instrument.TraceOptions(scheme, selection, sampling, stores, staging)
     program.check()
     path = output_path(output, program.path, ".parquet", force)
     place = path.absolute()  # The script may well change the working directory.
-    tracer = Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
-    failure: MemlaneError | None = None
-    launched = LaunchedKernels(launch)
-    try:
-        with progress("tracing"), plan_notes(), checking(Check(insist=True) if check else None), observing(launched, everywhere=True):
-            program.run(target, tracer, deterministic)
-    except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
-        if not tracer.traced:
-            raise
-        failure = error
-    except (DeviceError, LaunchError) as error:  # A launch broke off: what was recorded until then is told, where it is still there.
-        if not tracer.traced or isinstance(error, BadLaunch):
-            raise
-        failure = error
+    tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
+    launched = selected.LaunchedKernels(launch)
+    checks = Check(insist=True) if check else None
+    with progress("tracing"), plan_notes(), checking(checks), launching.observing(launched, everywhere=True):
+        failure = _run(program, target, tracer, deterministic)
     check_launched(program, tracer.seen, bool(tracer.traced), launch, "trace")
     if failure is None:
         launched.check(selection)
-        check_plans(tracer.plans)
+        selected.check_plans(tracer.plans)
     result = _finished(tracer, failure)
     result.save(place, force=force)
-    show(render_trace(result))
+    show(report.render_trace(result))
     typer.echo(f"Wrote {path}")
     if failure is not None:
         raise failure
     if place.is_file():  # and no device
         typer.echo(f"Next: memlane explain {shlex.quote(str(path))}")
+
+
+def _run(program: Program, target: str, tracer: Tracer, deterministic: bool) -> MemlaneError | None:
+    """Run the program under `tracer`. What it broke off with, where something was recorded before; other errors are raised."""
+    try:
+        program.run(target, tracer, deterministic)
+    except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
+        if not tracer.traced:
+            raise
+        return error
+    except (DeviceError, LaunchError) as error:  # A launch broke off: what was recorded until then is told, where it is still there.
+        if not tracer.traced or isinstance(error, BadLaunch):
+            raise
+        return error
+    return None
 
 
 def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
@@ -95,7 +109,7 @@ def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
     except MemlaneError:
         if failure is None:
             raise
-        raise failure if isinstance(failure, CommandError) else gone(failure) from None
+        raise failure if isinstance(failure, CommandError) else measure.gone(failure) from None
 
 
 _T = TypeVar("_T")

@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from memlane.cli.options import WHAT, one_of
-from memlane.instrument import SCHEMES, STAGINGS
-from memlane.instrument.options import KINDS, SPACES
-from memlane.instrument.visibility import STORES
 
+SCHEMES = ("dependent", "exposed", "consume", "simple", "paper")
+STORES = ("issued", "block", "device")
+STAGINGS = ("auto", "shared", "global")
+SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
+KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
+"""All five as `memlane.instrument` has them, which takes too long to load for a help."""
 PROBE = "Probes"
 """The group of options that say how is measured."""
 

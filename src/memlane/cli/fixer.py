@@ -1,0 +1,28 @@
+"""The observer behind `memlane fix`."""
+
+from __future__ import annotations
+
+from memlane.launch import Launch
+from memlane.measure import Watching
+from memlane.optimize import Fix, fix_launch
+from memlane.record import kernel_label
+
+
+class Fixer(Watching):
+    """Tries layouts before a launch happens, which then goes its way: for the first launch of each kernel, or for one launch."""
+
+    def __init__(self, only_launch: int | None, array: str, rows: int | None, columns: int | None) -> None:
+        super().__init__(only_launch)
+        self.looked_at: list[str] = []
+        """Labels of the kernels that were tried."""
+        self.found: list[Fix] = []
+        self._array, self._rows, self._columns = array, rows, columns
+        self._known: set[str] = set()
+
+    def _replaced(self, number: int, launch: Launch) -> Launch:
+        title = launch.kernel.title
+        if title not in self._known:
+            self._known.add(title)
+            self.looked_at.append(kernel_label(title))
+            self.found += fix_launch(launch, shared=self._array or None, rows=self._rows, columns=self._columns)
+        return launch
