@@ -44,3 +44,11 @@ def memlane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return Answer(code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of the transposes, made once; to be read only."""
+    path = tmp_path_factory.mktemp("record") / "transpose.parquet"
+    assert main(["trace", str(EXAMPLES / "transpose.py"), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
+    return path

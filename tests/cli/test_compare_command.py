@@ -6,21 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from memlane.cli import main
 from memlane.record import Perturbation, load
 from tests.cli.conftest import EXAMPLES, Command
 
 SCRIPT = EXAMPLES / "transpose.py"
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The record of the transposes, made once."""
-    path = tmp_path_factory.mktemp("record") / "transpose.parquet"
-    assert main(["trace", str(SCRIPT), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
-    return path
 
 
 def test_two_kernels_of_one_file(memlane: Command, recorded: Path) -> None:

@@ -11,20 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from memlane.cli import main
 from memlane.record import load
 from memlane.targets import describe
 from tests.cli.conftest import EXAMPLES, Answer, Command
 
 Golden = Callable[[str, str], None]
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The record of the transposes, made once."""
-    path = tmp_path_factory.mktemp("record") / "transpose.parquet"
-    assert main(["trace", str(EXAMPLES / "transpose.py"), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
-    return path
 
 
 @pytest.fixture
