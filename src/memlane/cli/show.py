@@ -41,54 +41,61 @@ WIDTH = 100
 """Columns of the picture, whatever the terminal has: narrower it would be none."""
 
 
+Place = Annotated[str, typer.Argument(metavar="FILE:LINE", help="The source line, for example transpose.cu:18.")]
+Opcode = Annotated[
+    str,
+    typer.Option(
+        "--op",
+        metavar="OPCODE",
+        help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.",
+        rich_help_panel=o.WHAT,
+    ),
+]
+Warp = Annotated[
+    int | None,
+    typer.Option(
+        "--warp", metavar="N", min=0, help="The warp, by its number in the block, from 0; default: the worst.", rich_help_panel=o.WHAT
+    ),
+]
+InBlock = Annotated[
+    int | None,
+    typer.Option(
+        "--in-block", metavar="N", min=0, help="The block, by its linear index, from 0; default: the worst.", rich_help_panel=o.WHAT
+    ),
+]
+Execution = Annotated[
+    int | None,
+    typer.Option(
+        "--execution",
+        metavar="N",
+        min=0,
+        help="The N-th access of that warp at that place, from 0; default: the worst.",
+        rich_help_panel=o.WHAT,
+    ),
+]
+Rules = Annotated[
+    str,
+    typer.Option(
+        "--chip",
+        metavar="NAME",
+        help="Draw it by the rules of another chip: v100, gtx480, ...",
+        autocompletion=o.one_of(*names()),
+        rich_help_panel=o.RESULT,
+    ),
+]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG too.", rich_help_panel=o.RESULT)]
+
+
 @runs_program
 def show(
     program: Program,
-    place: Annotated[str, typer.Argument(metavar="FILE:LINE", help="The source line, for example transpose.cu:18.")],
-    op: Annotated[
-        str,
-        typer.Option(
-            "--op",
-            metavar="OPCODE",
-            help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.",
-            rich_help_panel=o.WHAT,
-        ),
-    ] = "",
-    warp: Annotated[
-        int | None,
-        typer.Option(
-            "--warp", metavar="N", min=0, help="The warp, by its number in the block, from 0; default: the worst.", rich_help_panel=o.WHAT
-        ),
-    ] = None,
-    in_block: Annotated[
-        int | None,
-        typer.Option(
-            "--in-block", metavar="N", min=0, help="The block, by its linear index, from 0; default: the worst.", rich_help_panel=o.WHAT
-        ),
-    ] = None,
-    execution: Annotated[
-        int | None,
-        typer.Option(
-            "--execution",
-            metavar="N",
-            min=0,
-            help="The N-th access of that warp at that place, from 0; default: the worst.",
-            rich_help_panel=o.WHAT,
-        ),
-    ] = None,
-    chip: Annotated[
-        str,
-        typer.Option(
-            "--chip",
-            metavar="NAME",
-            help="Draw it by the rules of another chip: v100, gtx480, ...",
-            autocompletion=o.one_of(*names()),
-            rich_help_panel=o.RESULT,
-        ),
-    ] = "",
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG too.", rich_help_panel=o.RESULT)
-    ] = None,
+    place: Place,
+    op: Opcode = "",
+    warp: Warp = None,
+    in_block: InBlock = None,
+    execution: Execution = None,
+    chip: Rules = "",
+    svg: Svg = None,
     launch: o.LaunchNumber = None,
     target: o.TargetName = "",
     force: o.Force = False,

@@ -5,6 +5,11 @@ from __future__ import annotations
 UNKNOWN = "-"
 
 
+def mean(total: int | None, requests: int) -> float | None:
+    """Of a total its part for each request; None where that is not known."""
+    return None if total is None or requests == 0 else total / requests
+
+
 def number(value: float | None) -> str:
     """Three significant digits, and no decimal point where there is nothing behind it: `32`, `31.9`, `0.25`, `1,024`."""
     if value is None:

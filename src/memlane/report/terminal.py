@@ -28,7 +28,7 @@ from memlane.record import (
 )
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.called import called_note
-from memlane.report.numbers import UNKNOWN, extents, number, percent, plural, short, with_ideal
+from memlane.report.numbers import UNKNOWN, extents, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
@@ -245,16 +245,12 @@ def _counts_row(entry: SiteCounts) -> Row:
     requests = entry.requests
     cells = (
         f"{requests:,}",
-        number(_mean(entry.lanes, requests)),
-        *(with_ideal(_mean(total, requests), _mean(ideal, requests)) for total, ideal in pairs.values()),
+        number(mean(entry.lanes, requests)),
+        *(with_ideal(mean(total, requests), mean(ideal, requests)) for total, ideal in pairs.values()),
         *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
     )
     operation = f"{entry.site.op}{mark(entry)}"
     return Row(entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair)))
-
-
-def _mean(total: int | None, requests: int) -> float | None:
-    return None if total is None or requests == 0 else total / requests
 
 
 def _branches(counts: Counts) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from memlane.diagnose import Finding
 from memlane.record import Counts, Trace, kernel_label, summarise
-from memlane.report.numbers import UNKNOWN, number, percent, plural, short, with_ideal
+from memlane.report.numbers import UNKNOWN, mean, number, percent, plural, short, with_ideal
 
 MOST_ROWS = 40
 """So many rows a table shows; how many more there are stands below it."""
@@ -72,8 +72,8 @@ def counts_html(counts: Counts) -> str:
             entry.site.op,
             f"{entry.requests:,}",
             number(entry.lanes_per_request),
-            with_ideal(_mean(entry.sectors, entry.requests), _mean(entry.ideal_sectors, entry.requests)),
-            with_ideal(_mean(entry.wavefronts, entry.requests), _mean(entry.ideal_wavefronts, entry.requests)),
+            with_ideal(mean(entry.sectors, entry.requests), mean(entry.ideal_sectors, entry.requests)),
+            with_ideal(mean(entry.wavefronts, entry.requests), mean(entry.ideal_wavefronts, entry.requests)),
             UNKNOWN if entry.excess_sectors is None else f"{entry.excess_sectors:,}",
             UNKNOWN if entry.conflicts is None else f"{entry.conflicts:,}",
         )
@@ -90,10 +90,6 @@ def findings_html(findings: Sequence[Finding]) -> str:
     left = len(findings) - MOST_ROWS
     more = f"<p>and {left:,} more</p>" if left > 0 else ""
     return _fragment(plural(len(findings), "finding"), f"<ol style='margin-top:4px'>{items}</ol>{more}")
-
-
-def _mean(total: int | None, requests: int) -> float | None:
-    return None if total is None or requests == 0 else total / requests
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
