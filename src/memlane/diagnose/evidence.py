@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from memlane.chip import Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, SECTOR_BYTES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+from memlane.record import COMPLETE, SECTOR_BYTES, WARP_LANES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
 
 Numbers = npt.NDArray[np.float64]
-WARP_LANES = 32
 
 _ARRAY = re.compile(r"([a-z])(\d+)\[([\d, ]*)\]")
 """An array as `LaunchInfo.arguments` writes it, such as `f4[64, 64]`."""
@@ -205,7 +204,7 @@ class Evidence:
             arrays = [_nbytes(text) for text in arguments]
             if any(text.startswith("0x") or text == "pointer" for text in arguments) or not any(arrays):
                 return None
-            sizes.append(sum(arrays) / 32)
+            sizes.append(sum(arrays) / SECTOR_BYTES)
         return max(sizes) if sizes else None
 
     def array_bytes(self) -> int:

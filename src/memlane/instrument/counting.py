@@ -8,7 +8,7 @@ it did before, much more slowly: times of a counting kernel mean nothing. The em
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ from memlane.ptx import (
     registers_read,
 )
 from memlane.ptx.access import access_kind
-from memlane.record import BranchCounts, Site, SiteCounts, Skipped
+from memlane.record import WARP_LANES, BranchCounts, Site, SiteCounts, Skipped
 
 COUNTER_DTYPE = np.dtype(
     [
@@ -62,7 +62,6 @@ COUNTER_DTYPE = np.dtype(
 BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])
 """The counters of one branch; they stand behind those of the sites."""
 
-_WARP = 32
 _OLDEST_VERSION, _OLDEST_TARGET = (7, 0), 80
 """With `redux.sync`."""
 
@@ -195,9 +194,7 @@ def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: d
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         at = instruction.location
         if index in chosen:
-            kind = kinds[index]
-            assert kind is not None
-            text = _count_access(prefix, chip, chosen[index], kind, instruction, scope)
+            text = _count_access(prefix, chip, chosen[index], kinds[index], instruction, scope)
             counting = under_guard(instruction.guard, f"${prefix}uncounted_{index}", placed(text, at), at)
             return (*counting, instruction)
         if index in branches:
@@ -233,18 +230,19 @@ def _add(r: str, value: str, place: int, operation: str = "add") -> str:
     )
 
 
-def _kinds(kernel: Function) -> list[AccessKind | None]:
-    """By index of an instruction: what its access is for the rules of a chip, if it has one."""
+def _kinds(kernel: Function) -> Mapping[int, AccessKind]:
+    """By index of an instruction that accesses memory: what that is for the rules of a chip."""
     instructions = list(flatten_scopes(kernel).instructions())
     read = {name for instruction in instructions for name in registers_read(instruction)}
-    return [access_kind(instruction, read) if instruction.form.addresses else None for instruction in instructions]
+    kinds = {index: access_kind(one, read) for index, one in enumerate(instructions) if one.form.addresses}
+    return {index: kind for index, kind in kinds.items() if kind is not None}
 
 
 def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruction: Instruction, scope: Scope) -> str:
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     accesses = memory_accesses(instruction)
-    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else _WARP
+    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else WARP_LANES
     parts = [
         f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
         f"and.b32 {r}lanes, {r}active, {(1 << rows) - 1:#x};\npopc.b32 {r}lanes, {r}lanes;\n",
@@ -280,11 +278,11 @@ def _count_end(r: str, chip: Chip, site: Site, end: MemoryAccess, kind: AccessKi
     return f"{{\n{_address(r, end, scope)}{counted}}}\n"
 
 
-def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = _WARP) -> str:
+def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = WARP_LANES) -> str:
     """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
     its `rows`."""
     here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
-    here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < _WARP else ""
+    here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < WARP_LANES else ""
     return f"""\
 {{
 .reg .b32 {r}inside, {r}{total}, {r}{ideal};

@@ -14,7 +14,6 @@ from memlane.ptx import (
     Inlined,
     Instruction,
     Liveness,
-    Location,
     MemoryAccess,
     Module,
     Operand,
@@ -220,10 +219,7 @@ def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:
     """
     at = instruction.location
     if at is not None and at.file in module.files:
-        own: Location | None = at
-        while own is not None and module.files.get(own.file) not in module.sources:
-            own = own.inlined_into
-        at = own or at
+        at = module.users_location(at)
         return module.files[at.file], at.line, at.column
     span = instruction.span
     return (module.name, span.line, span.column) if span is not None else (module.name, 0, 0)

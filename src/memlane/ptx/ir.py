@@ -345,6 +345,14 @@ class Module:
         """Functions with a body, by name."""
         return {item.name: item for item in self.items if isinstance(item, Function) and item.body is not None}
 
+    def users_location(self, location: Location) -> Location:
+        """The place in the user's text: of what a header of a library does, the nearest one that called it; the place itself where none is
+        known."""
+        own: Location | None = location
+        while own is not None and self.files.get(own.file) not in self.sources:
+            own = own.inlined_into
+        return own or location
+
     @property
     def kernels(self) -> dict[str, Function]:
         """The `.entry` functions, by name."""

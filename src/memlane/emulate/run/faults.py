@@ -43,7 +43,7 @@ from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import Launch
-from memlane.ptx import Instruction, Location, Module
+from memlane.ptx import Instruction, Module
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -315,10 +315,7 @@ def line_of(module: Module, instruction: Instruction) -> tuple[str, int]:
     For what a header of a library does, whose text is not the user's, it is the line of the user's that called it.
     """
     if instruction.location is not None and has_line(module, instruction):
-        own: Location | None = instruction.location
-        while own is not None and module.files.get(own.file) not in module.sources:
-            own = own.inlined_into
-        own = own or instruction.location
+        own = module.users_location(instruction.location)
         return module.files[own.file], own.line
     if instruction.span is not None:
         return instruction.span.source.name, instruction.span.line
