@@ -17,6 +17,7 @@ import otf2.events
 import otf2.reader
 import pytest
 
+from memlane.cli import main
 from memlane.errors import CommandError, RecordError
 from memlane.export import export
 from memlane.record import WARP_DTYPE, Trace, build_trace
@@ -97,6 +98,23 @@ def test_a_location_takes_no_more_memory_than_it_must(tmp_path: Path) -> None:
     written(transpose(), tmp_path)
     with otf2.reader.open(str(tmp_path / "t.otf2" / "traces.otf2")) as archive:
         assert _otf2.Reader_GetChunkSize(archive.handle) == (1 << 18, 1 << 18)
+
+
+def test_what_many_locations_take_is_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transpose().save(tmp_path / "t.parquet")
+    command = ["export", str(tmp_path / "t.parquet"), "--to", "otf2", "--force", "--output", str(tmp_path / "t.otf2")]
+    assert main(command) == 0
+    assert capsys.readouterr().err == ""
+    locations = len({(one.group, one.location) for one in read(tmp_path / "t.otf2")})
+    monkeypatch.setattr("memlane.export.otf2.MANY", locations)
+    assert main(command) == 0
+    assert capsys.readouterr().err == (
+        f"memlane: note: the archive has {locations} locations, each with two files and half a MiB of memory until all is written, which "
+        f"takes {locations // 2} MiB and some seconds for each thousand; "
+        "trace fewer warps (--every 32, --sms 0-3) or export --to perfetto\n"
+    )
 
 
 def test_accesses_that_overlap_are_on_locations_of_their_own(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlane.cli.later import later
+from memlane.cli.notes import export_notes
 from memlane.cli.options import RESULT, Force, Output, RecordFile, one_of
 from memlane.cli.output import not_the_input, recorded, tell_of, wrong_use
 
@@ -42,5 +43,6 @@ def export(
     path = not_the_input(output or Path(file.stem + suffix), file)
     with wrong_use():
         formats.check_export(to, path, force)
-    formats.export(trace, to, path, force=force)
+    with export_notes():
+        formats.export(trace, to, path, force=force)
     tell_of(path)

@@ -1,4 +1,4 @@
-"""What the compiler front end left out of a program, and what a trace will keep, told to who runs a command."""
+"""What the compiler front end left out of a program, what a trace will keep, and what an export will take, told to who runs a command."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def compile_notes() -> Iterator[None]:
 def plan_notes() -> Iterator[None]:
     """Inside the `with` block it is told on standard error, before each launch, what a trace may have no room for or leaves out."""
     with _told(logging.getLogger("memlane.measure")):
+        yield
+
+
+@contextmanager
+def export_notes() -> Iterator[None]:
+    """Inside the `with` block it is told on standard error, before anything is written, what will take long."""
+    with _told(logging.getLogger("memlane.export")):
         yield
 
 

@@ -7,6 +7,7 @@ Attributes of what is entered: block and warp; of accesses also cycles, and sect
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,6 +24,9 @@ TICKS_PER_SECOND = 10**9
 CHUNK_BYTES = 1 << 18
 """Memory that each location takes for its events, and again for definitions of its own, of which it has none: the least that the library
 allows, because there are thousands, and closing a location takes as long as this is large."""
+MANY = 2000
+"""From so many locations on it is said beforehand what they take: some seconds for each thousand."""
+_LOGGER = logging.getLogger(__name__)
 _ATTRIBUTES = ("block", "warp", "cycles", "sectors", "wavefronts")
 
 
@@ -31,6 +35,13 @@ def write(trace: Trace, folder: Path) -> None:
     package = _package()
     drawn = tracks(trace)
     shown = lines(drawn)
+    if len(shown.places) >= MANY:
+        _LOGGER.info(
+            "the archive has %s locations, each with two files and half a MiB of memory until all is written, which takes %s MiB and some "
+            "seconds for each thousand; trace fewer warps (--every 32, --sms 0-3) or export --to perfetto",
+            f"{len(shown.places):,}",
+            f"{len(shown.places) * 2 * CHUNK_BYTES >> 20:,}",
+        )
     sizes = {"chunk_size_events": CHUNK_BYTES, "chunk_size_definitions": CHUNK_BYTES}
     with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, **sizes) as archive:
         archive.creator = f"memlane {trace.version}".strip()
