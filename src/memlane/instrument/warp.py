@@ -229,10 +229,9 @@ def place(prefix: str, site: int | str, run: int = 1, found: str = "") -> str:
     them in the pipe of loads and stores, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
-    last, declared, at_least = f"{r}next", "", ""
+    last, declared = f"{r}next", ""
     if run > 1:
-        last, at_least = f"{r}last", f"max.u32 {r}chunk, {r}chunk, {run};\n"
-        declared = f".reg .b32 {last};\nadd.u32 {last}, {r}next, {run - 1};\n"
+        last, declared = f"{r}last", f".reg .b32 {r}last;\nadd.u32 {r}last, {r}next, {run - 1};\n"
     found = (
         found
         or f"""\
@@ -246,6 +245,14 @@ mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
 .reg .pred {r}other, {r}fits;
 {declared}setp.ge.and.u32 {r}other, {last}, {r}ask, {r}leads;
 @!{r}other bra {label}placed_{site};
+{_more_places(r, run)}{label}placed_{site}:
+{found}"""
+
+
+def _more_places(r: str, run: int) -> str:
+    """A leader takes the next chunk of the places behind, of `run` at least; `ask` stays out of reach where there are no more."""
+    at_least = f"max.u32 {r}chunk, {r}chunk, {run};\n" if run > 1 else ""
+    return f"""\
 {at_least}cvt.u64.u32 {r}wide, {r}chunk;
 atom.global.add.u64 {r}wide, [{r}slice+{_SLICE["overflow"]}], {r}wide;
 cvt.u32.u64 {r}next, {r}wide;
@@ -258,8 +265,7 @@ max.u32 {r}limit, {r}limit, {r}next;
 selp.b32 {r}ask, {_NEVER}, {r}limit, {r}other;
 shl.b32 {r}chunk, {r}chunk, 1;
 min.u32 {r}chunk, {r}chunk, {LARGEST_RUN};
-{label}placed_{site}:
-{found}"""
+"""
 
 
 def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> str:
