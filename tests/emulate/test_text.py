@@ -39,11 +39,15 @@ def test_what_is_written_is_what_llvmlite_writes_but_for_spaces(monkeypatch: pyt
         seen[type(one)] += 1
         return found
 
-    monkeypatch.setattr(text, "written", compared)
+    def compiled() -> None:
+        module = parse(program(BODY), "text.ptx")
+        kernels.compile_kernel(module, module.kernels["k"], Compiled(True, True, True, True), load("h200"))
+
     monkeypatch.setenv("MEMLANE_CACHE", "0")
-    module = parse(program(BODY), "text.ptx")
-    kernels.compile_kernel(module, module.kernels["k"], Compiled(True, True, True, True), load("h200"))
-    assert sum(seen.values()) > 500
+    compiled()  # Once what all kernels share is there, each is as long in every process.
+    monkeypatch.setattr(text, "written", compared)
+    compiled()
+    assert sum(seen.values()) > 300
     emit = Emit(text.CodeFunction(ir.Module(), ir.FunctionType(F32, [F32, I32]), "f").append_basic_block("entry"))
     less = emit.fcmp_ordered("<", *2 * emit.function.args[:1])
     sum_of_both = emit.fadd(*2 * emit.function.args[:1], flags=["contract"])
