@@ -26,33 +26,19 @@ again:
     st.global.u32 [%mine], %r2;
 """
 SCRIPT = f"""
-import faulthandler, signal, sys, threading, time
-from memlane.launch import Layers, following
+import sys
+from memlane.launch import Layers
 from memlane.ptx import parse
+from tests.emulate.interrupting import interrupted
 from tests.emulate.running import emulator, program
 from tests.emulate.test_layers import observe
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 target = emulator()
 out = target.zeros(32, "u8")
 slow = target.load(parse(program('''{SLOW}'''), "slow.ptx"))["k"]
 quick = target.load(parse(program("st.global.u32 [%mine], 7;"), "quick.ptx"))["k"]
 layers = Layers(**{{name: True for name in sys.argv[1].split(",") if name}})
-
-running = threading.Event()
-
-def strike():
-    running.wait()
-    global struck
-    struck = time.process_time()
-    signal.raise_signal(signal.SIGINT)
-
-threading.Thread(target=strike, daemon=True).start()
-try:
-    with following(lambda launch, done: running.set()):
-        observe(slow[100000, 32], out, layers=layers)
-except KeyboardInterrupt:
-    print("stopped", "soon" if time.process_time() - struck < 2 else "late")
+print(interrupted(lambda: observe(slow[100000, 32], out, layers=layers)))
 quick[1, 32](out)
 print(out.numpy()[:3].tolist())
 """

@@ -331,30 +331,16 @@ def test_a_fault_of_one_thread_stops_those_that_would_run_for_ever(fault: str, e
 
 
 SCRIPT = """
-import signal, threading, time
-from memlane.launch import following
+import threading
 from memlane.ptx import parse
+from tests.emulate.interrupting import interrupted
 from tests.emulate.running import emulator, program
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 target = emulator(threads=3)
 out = target.zeros(32, "u8")
 slow = target.load(parse(program("again: ld.volatile.global.u32 %r1, [%mine]; bra again;"), "slow.ptx"))["k"]
 quick = target.load(parse(program("st.global.u32 [%mine], 7;"), "quick.ptx"))["k"]
-running = threading.Event()
-
-def strike():
-    running.wait()
-    global struck
-    struck = time.process_time()
-    signal.raise_signal(signal.SIGINT)
-
-threading.Thread(target=strike, daemon=True).start()
-try:
-    with following(lambda launch, done: running.set()):
-        slow[1000, 32](out)
-except KeyboardInterrupt:
-    print("stopped", "soon" if time.process_time() - struck < 2 else "late")
+print(interrupted(lambda: slow[1000, 32](out)))
 quick[90, 32](out)
 print(out.numpy()[:3].tolist(), sum(thread.name == "memlane launch" for thread in threading.enumerate()))
 """

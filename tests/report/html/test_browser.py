@@ -17,11 +17,13 @@ from memlane.report.html import write_report
 from tests.report.html.conftest import with_pictures
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'memlane[dev]'")
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from urllib3.exceptions import HTTPError  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -56,7 +58,7 @@ def started(options: Any) -> Driver:
     for left in (1, 0):
         try:
             return webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-        except Exception as error:
+        except (WebDriverException, HTTPError, OSError) as error:
             if not left:
                 pytest.skip(f"Chromium does not start here: {str(error).partition(chr(10))[0]}")
     raise AssertionError
