@@ -142,6 +142,13 @@ def test_where_shared_memory_begins_is_asked_beforehand(architecture: str, waits
     assert before.endswith("@%ml_start_ready mov.u64 %ml_start, %clock64;" if waits else "\tmov.u64 %ml_start, %clock64;")
 
 
+def test_a_shared_variable_may_have_any_name() -> None:
+    body = ".reg .b32 %r; .shared .b32 NEW[8]; ld.shared.u32 %r, [NEW+4]; st.shared.u32 [NEW], %r; ret;"
+    text = print_module(trace(kernel(body)).module)
+    assert "mov.u32 %ml_address, NEW;" in text
+    assert "ld.shared.u32 %r, [NEW+4];" in text
+
+
 @pytest.mark.parametrize(
     ("made", "tied"),
     [

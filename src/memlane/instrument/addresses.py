@@ -52,24 +52,22 @@ class Addresses:
 
     def of(self, instruction: Instruction, scope: Scope) -> Addressed:
         """Of an access with one address; others are as they were."""
-        found = memory_accesses(instruction) if self._zero else ()
+        found, new = memory_accesses(instruction) if self._zero else (), self._register
         address = found[0].address if len(found) == 1 else None
         if not isinstance(address, Address) or address not in instruction.operands:
             return Addressed(instruction)
         space, base = found[0].space, address.base
         if space in ("shared", "shared::cluster") and isinstance(base, Symbol) and self._clusters:
             offset = f"+{base.offset}" if base.offset else ""
-            return self._waited(instruction, f".reg .b32 NEW;\nmov.u32 NEW, {base.name}{offset};\n", "b32", ())
+            return Addressed(instruction, f".reg .b32 {new};\nmov.u32 {new}, {base.name}{offset};\n", ((new, "b32"),))
         if space == "shared::cluster" and isinstance(base, Register):
             wide = scope.type_of(base.name).endswith("64")
-            widened = f"{'mov.b64' if wide else 'cvt.u64.u32'} NEW, {alias(base.name)};\n"
-            return self._waited(instruction, f".reg .b64 NEW;\n{widened}cvta.shared::cluster.u64 NEW, NEW;\n", "b64", (base.name,))
+            widened = f"{'mov.b64' if wide else 'cvt.u64.u32'} {new}, {alias(base.name)};\n"
+            text = f".reg .b64 {new};\n{widened}cvta.shared::cluster.u64 {new}, {new};\n"
+            return Addressed(instruction, text, ((new, "b64"),), (base.name,))
         if space in ("global", "generic") and isinstance(base, Register) and self._is_parameter(base.name):
             return self._tied(instruction, address, base)
         return Addressed(instruction)
-
-    def _waited(self, instruction: Instruction, text: str, kind: str, instead: tuple[str, ...]) -> Addressed:
-        return Addressed(instruction, text.replace("NEW", self._register), ((self._register, kind),), instead)
 
     def _tied(self, instruction: Instruction, address: Address, base: Register) -> Addressed:
         new, low, high = self._register, f"{self._register}_low", f"{self._register}_high"
