@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from memlane.launch import Target, TensorMap
 from memlane.ptx import Module, parse
+from tests.emulate.combined import COMBINED
 from tests.emulate.running import HEAD
 
 THREADS = 32
@@ -27,8 +28,9 @@ REDUCED = [
     ("add", "f4"),
     ("add", "f2"),
     ("add", "f8"),
-    ("add", "i8"),
+    ("add", "u8"),
     ("min", "i4"),
+    ("min", "i8"),
     ("max", "u8"),
     ("min", "f2"),
     ("max", "f2"),
@@ -178,13 +180,19 @@ def placed(box: npt.NDArray[Any], swizzle: str) -> npt.NDArray[np.uint8]:
     return moved.reshape(-1)
 
 
-def loaded_box(case: Case, host: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[np.uint8]:
+NAN = 0x7FF7
+"""16 bits that an H200 puts again and again into what lies outside an array of floats of any width, where that is to be no number."""
+
+
+def loaded_box(case: Case, host: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """What `load` should write."""
-    return placed(np.where(case.inside(), host[case.clipped()], np.array(outside, host.dtype)), case.swizzle)
+    outside = np.full(4, NAN if case.fill == "nan" else 0, np.uint16).view(host.dtype)[0]
+    return placed(np.where(case.inside(), host[case.clipped()], outside), case.swizzle)
 
 
-def stored_array(case: Case, host: npt.NDArray[Any], box: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array after a box was stored: whole pieces of 16 bytes are, and so what is behind a row up to the next one, if it is there."""
+def stored_array(case: Case, host: npt.NDArray[Any], box: npt.NDArray[Any], operation: str = "") -> npt.NDArray[Any]:
+    """The array after a box was stored, or combined with it by one of `COMBINED`: whole pieces of 16 bytes are, and so what is behind a row
+    up to the next one, if it is there."""
     left, rows = host.reshape(-1).copy(), box.reshape(-1, box.shape[-1])
     per_piece, pitch = 16 // host.dtype.itemsize, host.shape[-1]
     for row, values in enumerate(rows):
@@ -194,7 +202,8 @@ def stored_array(case: Case, host: npt.NDArray[Any], box: npt.NDArray[Any]) -> n
             count = min(len(values), -(-(case.shape[-1] - start) // per_piece) * per_piece)
             begin = (int(np.ravel_multi_index(outer, host.shape[:-1])) * pitch if outer else 0) + start
             count = min(count, left.size - begin)
-            left[begin : begin + count] = values[:count]
+            old = left[begin : begin + count]
+            left[begin : begin + count] = COMBINED[operation](old, values[:count]) if operation else values[:count]
     return left.reshape(host.shape)
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from memlane.launch import SWIZZLES, Target, Tiling
 from memlane.ptx import parse, print_module
-from tests.emulate.combined import COMBINED
 from tests.emulate.tensor_boxes import (
     MADE_CASE,
     REDUCED,
@@ -19,7 +18,6 @@ from tests.emulate.tensor_boxes import (
     cases,
     load_program,
     loaded_box,
-    placed,
     run_copied,
     run_load,
     run_made,
@@ -56,19 +54,7 @@ def _compared(left: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic]) ->
 
 
 def _loaded(case: Case, space: str = "shared::cluster") -> Callable[[Target], str]:
-    def run(target: Target) -> str:
-        left, host = run_load(target, case, space), case.host()
-        if case.fill != "nan":
-            return _compared(left, loaded_box(case, host))
-        word = f"u{host.dtype.itemsize}"
-        holes = placed(np.broadcast_to(~case.inside(), case.taken).astype(word), case.swizzle).view(word) != 0
-        outside = left.view(word)[holes]
-        said = _compared(np.where(holes, 0, left.view(word)), np.where(holes, 0, loaded_box(case, host).view(word)))
-        numbers = (outside.astype(np.uint32) << 16).view(np.float32) if case.element == "bf16" else outside.view(host.dtype)
-        said = said if np.isnan(numbers).all() else f"numbers outside; inside {said}"
-        return f"{said} (outside: {', '.join(f'{int(bits):#x}' for bits in np.unique(outside)[:3])})"
-
-    return run
+    return lambda target: _compared(run_load(target, case, space), loaded_box(case, case.host()))
 
 
 def _stored(case: Case) -> Callable[[Target], str]:
@@ -86,9 +72,18 @@ def _reduced(operation: str, dtype: str, padding: int = 0) -> Callable[[Target],
         case = Case((30, width), (8, 16), (25, 32), dtype, padding=padding)
         random = np.random.default_rng(5)
         host, box = (random.integers(0, 60, shape).astype(dtype) for shape in ((30, 40), case.box))
-        wanted = host.copy()
-        wanted[25:30, 32:width] = COMBINED[operation](host[25:30, 32:width], box[:5, : width - 32])
-        return _compared(run_store(target, case, box, operation, host), wanted)
+        return _compared(run_store(target, case, box, operation, host), stored_array(case, host, box, operation))
+
+    return run
+
+
+def _tiny() -> Callable[[Target], str]:
+    """Sums of the smallest numbers, which atomics in global memory would flush."""
+
+    def run(target: Target) -> str:
+        case = Case((8, 16), (8, 16), (0, 0))
+        host = np.full((8, 16), np.finfo(np.float32).smallest_subnormal, np.float32)
+        return _compared(run_store(target, case, 2 * host, "add", host), 3 * host)
 
     return run
 
@@ -218,6 +213,8 @@ def trials() -> list[Trial]:
     found += [
         Trial(f"reduce, {dtype}", f"{operation} of {dtype}", _reduced(operation, dtype)) for operation, dtype in sorted(REDUCED, key=_dtype)
     ]
+    found += [Trial("reduce, whole pieces", "add of f4, rows of 140 bytes", _reduced("add", "f4", 5))]
+    found += [Trial("reduce, f4", "add of subnormal f4", _tiny())]
     found += [Trial("swizzle by address", f"box at byte {begin}", _turned(begin)) for begin in (128, 256, 640)]
     found += [Trial("own block", _named(case), _loaded(case, "shared::cta")) for case in simple[:3]]
     found += [Trial("l2", promotion, _promoted(promotion)) for promotion in ("64B", "128B", "256B")]
@@ -232,8 +229,9 @@ def trials() -> list[Trial]:
         case = Case((64, 64), (8, 16), at)
         found += [Trial("provoked", f"store, {_named(case)}", _stored(case), ILLEGAL)]
     found += [Trial("provoked", "load, 16 bytes into shared memory", _misplaced, MISALIGNED)]
-    found += [Trial(UNKNOWN, "add of f4, rows of 140 bytes: same if it ends with the row", _reduced("add", "f4", 5))]
-    found += [Trial(UNKNOWN, "prefetch of f4[64,64] at 0,1: same if it is no fault", _prefetched)]
+    found += [Trial("provoked", "add of i8", _reduced("add", "i8"), ILLEGAL)]
+    found += [Trial("provoked", "prefetch of f4[64,64] at 0,1", _prefetched, ILLEGAL)]
+    found += [Trial(UNKNOWN, "xor of i8", _reduced("xor", "i8"))]
     found += [
         Trial(UNKNOWN, f"rows of {4 * width} bytes, {swizzle}", _narrow(swizzle, width)) for swizzle, width in (("64B", 8), ("128B", 8))
     ]

@@ -121,18 +121,25 @@ def test_a_pipeline_computes_the_product(measured: Callable[..., object], gpu: D
 
 def test_a_wait_ends_when_the_products_are_done(gpu: Device) -> None:
     """A tensor core does 512 products of f16 a cycle, so one of 64 by 256 by 16 keeps the four of a multiprocessor busy for 128. How many
-    of them a warp may begin before it is held is not known, so the time is that from the last load to the end of the wait."""
+    of them a warp may begin before it is held is not known, so the time is that from the last load to the end of the wait. It is the least
+    of three launches, because the first fetches the code."""
     case = Case(256, "f32", "f16", "f16", Layout(128, K, 0, 1024), Layout(128, K, 0, 1024, 8192))
     cycles = []
     for number in (8, 40):
-        made: list[Trace] = []
         text, a, b = case.text().replace(case.line, "\n".join([case.line] * number)), np.zeros((64, 16)), np.zeros((16, 256))
-        multiplied(gpu, case, a, b, None, text, partial(_traced, made))
-        table, waits = made[0].table, [site.id for site in made[0].sites if site.kind == "wait"]
-        waited = np.isin(table["site"].to_numpy(), waits)
-        warps, ends = table["warp"].to_numpy(), table["end"].to_numpy().astype(np.int64)
-        cycles.append(float(np.median([ends[waited & (warps == warp)].max() - ends[~waited & (warps == warp)].max() for warp in range(4)])))
+        made: list[Trace] = []
+        for _ in range(3):
+            multiplied(gpu, case, a, b, None, text, partial(_traced, made))
+        cycles.append(min(map(_after_the_last_load, made)))
     assert 0.8 * 128 <= (cycles[1] - cycles[0]) / 32 <= 1.5 * 128, cycles
+
+
+def _after_the_last_load(made: Trace) -> float:
+    """Cycles until the end of the wait, the median over the warps."""
+    table, waits = made.table, [site.id for site in made.sites if site.kind == "wait"]
+    waited = np.isin(table["site"].to_numpy(), waits)
+    warps, ends = table["warp"].to_numpy(), table["end"].to_numpy().astype(np.int64)
+    return float(np.median([ends[waited & (warps == warp)].max() - ends[~waited & (warps == warp)].max() for warp in range(4)]))
 
 
 def _traced(made: list[Trace], *call: object) -> None:

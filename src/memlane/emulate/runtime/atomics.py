@@ -182,9 +182,11 @@ def _smaller_short(name: str, relation: str) -> _Combine:
     return combine
 
 
-def reduce_element(e: Emit, operation: str, type_name: str, pointer: Value, operand: Value, are_several: Value) -> None:
+def reduce_element(
+    e: Emit, operation: str, type_name: str, pointer: Value, operand: Value, are_several: Value, flushes: bool = True
+) -> None:
     """Combine the element at one host address in global memory with that at another; `are_several`: i1, whether other workers may come in
-    between."""
+    between; `flushes`: sums of f32 have a zero for every subnormal number."""
     scalar = SCALAR_TYPES[type_name]
     is_short = type_name in ("f16", "bf16")
     is_float = scalar.kind == "f" and not is_short
@@ -194,7 +196,7 @@ def reduce_element(e: Emit, operation: str, type_name: str, pointer: Value, oper
     b = e.load(operand, typ=element)
 
     def change(old: Value) -> Value:
-        return _add_single(e, old, b, constant(I1, 1)) if element == F32 else combine(e, old, b, b)
+        return _add_single(e, old, b, constant(I1, flushes)) if element == F32 else combine(e, old, b, b)
 
     with e.if_else(are_several) as (together, alone):
         with together:

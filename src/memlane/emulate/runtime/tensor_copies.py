@@ -2,8 +2,8 @@
 
 A box lies in shared memory row behind row, in pieces of 16 bytes; with a swizzle the lowest bits of a piece's number within its line of 128
 bytes are changed by those of the line's number (the exclusive or of both), as they stand in the address. A box begins at a multiple of 16
-bytes in its row, and one that is stored not in front of the array. What lies outside the array is filled by loads and left alone by stores,
-which however write whole pieces: what is behind a row, up to a multiple of 16 bytes, is overwritten.
+bytes in its row, and one that is stored not in front of the array. What lies outside the array is filled by loads and left alone by stores
+and reductions, which however take whole pieces: what is behind a row, up to a multiple of 16 bytes, they change too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PIECE_SHIFT = 4
 _SECTOR_SHIFT = 5
 
 REDUCTIONS = {
-    "add": ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64"),
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
     "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "inc": ("u32",),
@@ -53,14 +53,17 @@ REDUCTIONS = {
     "or": ("u32", "s32", "u64", "s64"),
     "xor": ("u32", "s32", "u64", "s64"),
 }
-"""Which elements a copy may reduce, by the operation."""
+"""Which elements a copy may reduce, by the operation. Sums of s64 are illegal instructions on a GPU, though they have the bits of those of
+u64."""
 ELEMENT_NUMBERS = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 9, "bf16": 10}
 """By element: its number in `tensormap.replace`."""
 _SIZES = sum(
     {"u8": 0, "u16": 1, "f16": 1, "bf16": 1, "u64": 3, "s64": 3, "f64": 3}.get(name, 2) << 2 * n for name, n in ELEMENT_NUMBERS.items()
 )
 """Two bits for each number: to which power of two their bytes are."""
-_NANS = {"f16": 0x7FFF_7FFF_7FFF_7FFF, "bf16": 0x7FFF_7FFF_7FFF_7FFF, "f32": 0x7FFF_FFFF_7FFF_FFFF, "f64": 0x7FFF_FFFF_FFFF_FFFF}
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_NAN = 0x7FF7_7FF7_7FF7_7FF7
+"""What loads put outside an array of floats that is filled so: on an H200 the same 16 bits again and again, for floats of every width."""
 _MOST_SWIZZLE = 3
 NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
 """What can be wrong with a tensor map, or with where its box begins: told in the place of the number of bytes. The last two have that
@@ -75,8 +78,8 @@ RESULT_BYTES = 3 * 8 * LANES
 
 @dataclass(frozen=True)
 class Way:
-    """What a copy does: `load`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it, and whether the
-    box may lie in the shared memory of another block."""
+    """What a copy does: `load`, `prefetch`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it, and
+    whether the box may lie in the shared memory of another block."""
 
     operation: str
     dimensions: int
@@ -86,6 +89,11 @@ class Way:
     @property
     def name(self) -> str:
         return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}"
+
+    @property
+    def is_outward(self) -> bool:
+        """Whether it changes the array."""
+        return self.operation not in ("load", "prefetch")
 
     @property
     def space(self) -> str:
@@ -120,7 +128,8 @@ def tensor_copy(way: Way) -> Helper:
                 starts = [_coordinate(e, coordinates, axis, lane) for axis in range(way.dimensions)]
                 box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane))
                 box.inspect()
-                box.walk()
+                if way.operation != "prefetch":
+                    box.walk()
                 for at, variable in ((MOVED, box.moved), (SECTORS, box.sectors), (TOUCHED, box.touched)):
                     e.store(variable.get(), e.element(e.at(results, at), lane, I64))
 
@@ -166,10 +175,11 @@ class _Box:
 
     def _number_outside(self) -> Value:
         """8 bytes of what loads find outside the array."""
-        e, found = self._e, constant(I64, 0)
-        for name, bits in _NANS.items():
-            found = e.select(self._is_element(name), constant(I64, bits), found)
-        return e.select(e.icmp_unsigned("!=", self._field("fill"), constant(I64, 0)), found, constant(I64, 0))
+        e, is_filled = self._e, constant(I1, 0)
+        for name in _FLOATS:
+            is_filled = e.or_(is_filled, self._is_element(name))
+        is_filled = e.and_(is_filled, e.icmp_unsigned("!=", self._field("fill"), constant(I64, 0)))
+        return e.select(is_filled, constant(I64, _NAN), constant(I64, 0))
 
     # -- what may be wrong -------------------------------------------------------------------------------------------------------
 
@@ -189,8 +199,9 @@ class _Box:
             for name in REDUCTIONS[self._way.operation]:
                 known = e.or_(known, self._is_element(name))
             self._refuse_if(e.not_(known), OTHER_ELEMENT)
-        crooked = e.icmp_unsigned("!=", e.and_(self._place, constant(I64, BOX_ALIGNMENT - 1)), constant(I64, 0))
-        self._fail_if(crooked, MISALIGNED, self._place, constant(I32, BOX_ALIGNMENT), "shared")
+        if self._way.operation != "prefetch":
+            crooked = e.icmp_unsigned("!=", e.and_(self._place, constant(I64, BOX_ALIGNMENT - 1)), constant(I64, 0))
+            self._fail_if(crooked, MISALIGNED, self._place, constant(I32, BOX_ALIGNMENT), "shared")
         self._inspect_start()
 
     def _inspect_start(self) -> None:
@@ -199,7 +210,7 @@ class _Box:
         reason = e.or_(constant(I32, CROOKED), e.shl(e.trunc(self._size_shift, I32), constant(I32, DETAIL)))
         crooked = e.icmp_unsigned("!=", e.and_(e.mul(self._starts[0], self._size), constant(I64, PIECE - 1)), constant(I64, 0))
         self._fail_if(crooked, BAD_TENSOR_MAP, self._starts[0], reason, "generic")
-        if self._way.operation != "load":
+        if self._way.is_outward:
             for axis, start in enumerate(self._starts):
                 in_front = e.icmp_signed("<", start, constant(I64, 0))
                 self._fail_if(in_front, BAD_TENSOR_MAP, start, constant(I32, IN_FRONT | axis << DETAIL), "generic")
@@ -291,7 +302,7 @@ class _Box:
         with e.if_then(e.icmp_unsigned("!=", nbytes, constant(I64, 0))), self._span(start, nbytes) as there:
             here = e.at(here, within)
             if self._way.operation in REDUCTIONS:
-                return self._reduce(here, there, nbytes)
+                return self._reduce(here, there, self._with_tail(start, nbytes))
             source, target = (there, here) if is_load else (here, there)
             with e.if_else(whole) as (entire, part):
                 with entire:
@@ -302,7 +313,7 @@ class _Box:
         return None
 
     def _with_tail(self, start: Value, nbytes: Value) -> Value:
-        """How many bytes a store writes for the last `nbytes` of a row: a whole piece, as far as the allocation goes. Behind it a GPU has
+        """How many bytes are changed for the last `nbytes` of a row: a whole piece, as far as the allocation goes. Behind it a GPU has
         nothing of anybody's."""
         e = self._e
         low, length, _, _ = Places(e, self._warp, self._site).bounds(e, "global")
@@ -319,7 +330,7 @@ class _Box:
             yield first
 
     def _reduce(self, here: Value, there: Value, nbytes: Value) -> None:
-        """Element after element."""
+        """Element after element. Subnormal sums stay what they are, as the element is f32 and not the driver's FLOAT32_FTZ."""
         e, done = self._e, self._e.variable(constant(I64, 0))
         context = e.get_pointer(e.get_pointer(self._warp, WARP, "block"), BLOCK, "context")
         are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
@@ -327,7 +338,7 @@ class _Box:
             pointer, operand = e.at(there, done.get()), e.at(here, done.get())
             for name in REDUCTIONS[self._way.operation]:
                 with e.if_then(self._is_element(name)):
-                    reduce_element(e, self._way.operation, name, pointer, operand, are_several)
+                    reduce_element(e, self._way.operation, name, pointer, operand, are_several, flushes=False)
             done.set(e.add(done.get(), self._size))
 
     # -- the checker ---------------------------------------------------------------------------------------------------------------

@@ -148,7 +148,6 @@ def st(k: Lowering) -> None:
     _SECTION + "applypriority",
     _SECTION + "discard",
     _SECTION + "cp-async-bulk-prefetch",
-    _SECTION + "cp-async-bulk-prefetch-tensor",
 )
 def hint(k: Lowering) -> None:
     """Hints to the caches change no value."""

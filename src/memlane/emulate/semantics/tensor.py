@@ -37,6 +37,12 @@ def cp_async_bulk_tensor(k: Lowering) -> None:
     return _account(k)
 
 
+@semantics(_SECTION + "cp-async-bulk-prefetch-tensor")
+def cp_async_bulk_prefetch_tensor(k: Lowering) -> None:
+    """Moves nothing that a program could see, but a GPU takes a box that no load may have for an illegal instruction here too."""
+    _copy(k, _prepared(k, "prefetch"), (k.scratch("maps"), constant(I64, 0)))
+
+
 @semantics(_SECTION + "cp-reduce-async-bulk-tensor")
 def cp_reduce_async_bulk_tensor(k: Lowering) -> None:
     operation = k.slot_of("op")
