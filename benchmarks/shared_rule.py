@@ -50,6 +50,7 @@ from memlane.targets import target as named_target
 
 SOURCES = [
     "src/memlane/chip/access.py",
+    "src/memlane/chip/lanes.py",
     "src/memlane/lab/profiler.py",
     "benchmarks/shared_rule.py",
     "benchmarks/patterns.py",

@@ -24,7 +24,13 @@ from shared_rule import OPERATIONS, Setting, arguments, compared
 from memlane.chip import Chip, load
 from memlane.lab.shift.cases import LAYOUTS, PATTERNS, WIDTHS, accesses, drawn
 
-SOURCES = ["src/memlane/chip/access.py", "src/memlane/lab/shift/cases.py", "benchmarks/shift_wavefronts.py", "benchmarks/shared_rule.py"]
+SOURCES = [
+    "src/memlane/chip/access.py",
+    "src/memlane/chip/lanes.py",
+    "src/memlane/lab/shift/cases.py",
+    "benchmarks/shift_wavefronts.py",
+    "benchmarks/shared_rule.py",
+]
 
 OFFSETS = 4
 """Of each pattern."""

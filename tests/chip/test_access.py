@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from memlane import chip
 from memlane.chip import AccessKind, Chip, access, batch
+from memlane.chip.lanes import WIDTHS
 
 H200 = chip.load("h200")
 ALL = 0xFFFFFFFF
@@ -189,7 +190,7 @@ COUNTS = ("transactions", "sectors", "ideal_sectors", "tag_wavefronts", "wavefro
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("which", CHIPS)
 def test_no_active_lane_costs_nothing(which: str, count: str) -> None:
-    for nbytes in access.WIDTHS:
+    for nbytes in WIDTHS:
         assert getattr(access, count)(CHIPS[which], LANE, 0, nbytes) == 0
         assert getattr(batch, count)(CHIPS[which], LANE[None, :], np.zeros(1, np.uint32), nbytes).tolist() == [0]
 
@@ -314,7 +315,7 @@ def test_local_memory_is_interleaved_by_words(places: list[int], nbytes: int, se
 @st.composite
 def accesses(draw: st.DrawFn) -> tuple[np.ndarray, int, int]:
     """Addresses, mask and width: random, clustered so that lanes meet in words and sectors, or strided."""
-    nbytes = draw(st.sampled_from(access.WIDTHS))
+    nbytes = draw(st.sampled_from(WIDTHS))
     base = draw(st.integers(0, 1 << 20)) * 16
     shape = draw(st.sampled_from(["scattered", "close", "strided", "paired"]))
     if shape == "strided":

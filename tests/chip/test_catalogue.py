@@ -102,6 +102,7 @@ def test_the_home_directory_is_searched(tmp_path: Path, monkeypatch: pytest.Monk
     assert chip.directories()[0] == tmp_path / ".config" / "memlane" / "chips"
 
 
+WARP = "warp_size                = { value = 32, unit"
 L2 = 'l2            = { value = 283, unit = "cycles",   source = "chase" }'
 BROKEN = [
     (L2, "", r"\[latency\] lacks the entry 'l2'"),
@@ -120,6 +121,7 @@ BROKEN = [
     (L2, L2.replace("source", "sauce"), r"\[latency\] l2 has an unknown key 'sauce'"),
     ('value = "neighbours"', 'value = "friends"', r"\[banks\] merge must be one of 'neighbours', 'never', not 'friends'"),
     ("value = [1024, 1024, 64]", "value = [1024, 1024]", r"\[chip\] max_block_dim must be three positive integers"),
+    (WARP, WARP.replace("32,", "64,"), r"\[chip\] warp_size must be one of 32, not 64"),
     ("value = 132", "value = 132.5", r"\[chip\] sm_count must be a positive integer, not 132.5"),
     ("compute_capability = [9, 0]", "compute_capability = 9.0", r"compute_capability must be two integers, as in \[9, 0\]"),
     ('product = "NVIDIA H200"', "product = 200", "product must be a string"),

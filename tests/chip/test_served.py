@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from memlane.chip import ACCESS_KINDS, Chip, access, load, names, served
+from memlane.chip.lanes import WIDTHS
 
 MASKS = ((1 << 32) - 1, 0x0000FFFF, 0x80000001, 0x55555555, 1 << 17)
 
@@ -27,7 +28,7 @@ CHIPS = [load(name) for name in names()]
 
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 def test_wavefronts_are_as_many_as_are_counted_and_serve_every_byte(chip: Chip) -> None:
-    for nbytes in access.WIDTHS:
+    for nbytes in WIDTHS:
         for number, addresses in enumerate(patterns(nbytes, nbytes)):
             for kind in ACCESS_KINDS:
                 mask = MASKS[number % len(MASKS)]
@@ -42,7 +43,7 @@ def test_wavefronts_are_as_many_as_are_counted_and_serve_every_byte(chip: Chip) 
 @pytest.mark.parametrize("chip", [chip for chip in CHIPS if chip.banks.broadcast == "every word"], ids=lambda chip: chip.name)
 def test_no_bank_delivers_two_rows_in_one_wavefront(chip: Chip) -> None:
     rule = chip.bank_rule("load")
-    for nbytes in access.WIDTHS:
+    for nbytes in WIDTHS:
         for addresses in patterns(nbytes + 100, nbytes):
             for wave in served.wavefronts(chip, addresses, MASKS[0], nbytes):
                 rows: dict[int, set[int]] = {}
@@ -55,7 +56,7 @@ def test_no_bank_delivers_two_rows_in_one_wavefront(chip: Chip) -> None:
 
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 def test_pieces_hold_as_many_sectors_as_are_counted_and_every_byte(chip: Chip) -> None:
-    for nbytes in access.WIDTHS:
+    for nbytes in WIDTHS:
         for number, addresses in enumerate(patterns(nbytes + 200, nbytes)):
             for kind in ("load", "load_past_l1", "store"):
                 mask = MASKS[number % len(MASKS)]
@@ -67,7 +68,7 @@ def test_pieces_hold_as_many_sectors_as_are_counted_and_every_byte(chip: Chip) -
 
 def test_pieces_of_local_memory() -> None:
     chip = load("h200")
-    for nbytes in access.WIDTHS:
+    for nbytes in WIDTHS:
         for number, addresses in enumerate(patterns(nbytes + 300, nbytes)):
             mask = MASKS[number % len(MASKS)]
             found = served.local_pieces(chip, addresses, mask, nbytes)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import AccessKind, BankRule, Chip, CoalescingRule, access, load, names
+from memlane.chip.lanes import WIDTHS
 from memlane.emulate.count.counting import counting, meeting
 from tests.emulate.machine import callable_of
 
@@ -85,7 +86,7 @@ masks = st.one_of(
 
 @pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
 @settings(max_examples=45, deadline=None)
-@given(order=orders, mask=masks, width=st.sampled_from(access.WIDTHS), kind=st.sampled_from(KINDS), distance=st.integers(-100, 100))
+@given(order=orders, mask=masks, width=st.sampled_from(WIDTHS), kind=st.sampled_from(KINDS), distance=st.integers(-100, 100))
 def test_generated_counts_equal_the_definition(
     name: str, order: np.ndarray, mask: int, width: int, kind: AccessKind, distance: int
 ) -> None:
@@ -99,7 +100,7 @@ def test_generated_counts_equal_the_definition(
         st.tuples(st.integers(0, 40), st.sampled_from([0, 1 << 29, 1 << 30, 1 << 31, 1 << 33, 1 << 46])), min_size=32, max_size=32
     ),
     mask=masks,
-    width=st.sampled_from(access.WIDTHS),
+    width=st.sampled_from(WIDTHS),
 )
 def test_lanes_far_apart(lanes: list[tuple[int, int]], mask: int, width: int) -> None:
     addresses = np.array([far + near * width for near, far in lanes], np.uint64)

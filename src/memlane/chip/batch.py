@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import access
-from memlane.chip.model import AccessKind, BankRule, Chip
+from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import LANES, AccessKind, BankRule, Chip
 
 Addresses = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]
@@ -76,12 +77,12 @@ def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: 
     count = np.zeros(len(addresses), np.int64)
     widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
     for width in np.unique(widths):
-        if width not in access.WIDTHS:
-            raise ValueError(f"a lane cannot access {width} bytes; it is one of {access.WIDTHS}")
+        if width not in WIDTHS:
+            raise ValueError(f"a lane cannot access {width} bytes; it is one of {WIDTHS}")
         chosen = np.flatnonzero(widths == width)
         for first in range(0, len(chosen), _CHUNK):
             rows = chosen[first : first + _CHUNK]
-            lanes = (active[rows, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
+            lanes = (active[rows, None] >> np.arange(LANES, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
             count[rows] = rule(chip, addresses[rows], lanes, int(width))
     return count
 
@@ -118,7 +119,7 @@ def _over_passes(
     """The sum of `degrees` over the passes of each access that have an active lane, merged passes taken together."""
     size = rule.lanes(nbytes)
     apart = _of_groups(rule, addresses, lanes, nbytes, size, degrees)
-    if rule.merge != "neighbours" or size == 32:
+    if rule.merge != "neighbours" or size == LANES:
         return (rule.times or 1) * _total(apart)
     together = _of_groups(rule, addresses, lanes, nbytes, 2 * size, degrees)
     without_conflict = _of_groups(rule, addresses, lanes, nbytes, 2 * size, _conflict_degrees) <= 1 + rule.extra(nbytes)
@@ -142,7 +143,7 @@ def _of_groups(
 def _merges(addresses: Addresses, lanes: Flags, lanes_in_group: int) -> Flags:
     """[accesses, groups] whose every active lane has the address of lane^1; all of an access if every one has that of lane^2. Inactive
     neighbours agree with any."""
-    number = np.arange(32)
+    number = np.arange(LANES)
     agree = [(addresses == addresses[:, number ^ step]) | ~lanes | ~lanes[:, number ^ step] for step in (1, 2)]
     in_group = agree[0].reshape(len(addresses), -1, lanes_in_group).all(axis=2)
     return np.asarray(in_group | agree[1].all(axis=1)[:, None])
@@ -176,7 +177,7 @@ def _spread_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: 
 
 def _grouped(values: Addresses, on: Flags, lanes_in_group: int) -> tuple[Addresses, Flags]:
     """[n, 32] as [n, groups, lanes of a group]."""
-    shape = (len(values), 32 // lanes_in_group, lanes_in_group)
+    shape = (len(values), LANES // lanes_in_group, lanes_in_group)
     return values.reshape(shape), on.reshape(shape)
 
 

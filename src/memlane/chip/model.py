@@ -21,6 +21,9 @@ Cycles = Annotated[float, "cycles"]
 Gigabytes = Annotated[float, "GB/s"]
 PerClock = Annotated[float, "results/clock/SM"]
 
+LANES = 32
+"""Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
+
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
 
@@ -185,7 +188,8 @@ class Chip:
     sm_count: Count
     clock_mhz: Megahertz
     """The highest clock of the multiprocessors."""
-    warp_size: Lanes
+    warp_size: Annotated[Literal[32], "lanes"]
+    """`LANES`, on every chip."""
     schedulers: Count
     """Sub-cores of a multiprocessor, each issuing one warp instruction a cycle."""
 

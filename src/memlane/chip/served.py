@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memlane.chip.access import (
+from memlane.chip.lanes import (
+    LOCAL_ROW,
+    LOCAL_WORD,
     Addresses,
     Lane,
     Mask,
-    _coalescing_groups,
-    _lanes,
-    _passes,
-    _pieces_at,
-    _requests,
+    active_lanes,
+    bank_passes,
+    coalescing_groups,
+    moved_pieces,
+    requests,
 )
 from memlane.chip.model import AccessKind, BankRule, Chip
-
-_LOCAL_WORD, _LOCAL_ROW = 4, 128
-"""Bytes: the copies of a warp's lanes in local memory are interleaved by such words, one of all lanes being one such row."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,9 @@ class Wavefront:
 def pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> list[Piece]:
     """What moves for an access to global memory; the sectors in it are those that `access.sectors` counts."""
     found = []
-    for group in _coalescing_groups(chip, addresses, active, nbytes):
+    for group in coalescing_groups(chip, addresses, active, nbytes):
         touches = [Touch(lane, address, nbytes) for lane, address in group]
-        found += [_piece(start, size, touches) for start, size in _pieces_at(chip, group, nbytes, kind)]
+        found += [_piece(start, size, touches) for start, size in moved_pieces(chip, group, nbytes, kind)]
     return found
 
 
@@ -65,10 +64,10 @@ def local_pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) ->
 
     Pieces lie where the words of all lanes lie: byte b of word w of lane i at 128 w + 4 i + b.
     """
-    width = min(nbytes, _LOCAL_WORD)
+    width = min(nbytes, LOCAL_WORD)
     touches = [
-        Touch(lane, at // _LOCAL_WORD * _LOCAL_ROW + lane * _LOCAL_WORD + at % _LOCAL_WORD, width)
-        for lane, address in _lanes(addresses, active, nbytes)
+        Touch(lane, at // LOCAL_WORD * LOCAL_ROW + lane * LOCAL_WORD + at % LOCAL_WORD, width)
+        for lane, address in active_lanes(addresses, active, nbytes)
         for at in range(address, address + nbytes, width)
     ]
     size = chip.sector_bytes
@@ -79,8 +78,8 @@ def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind
     """The wavefronts of an access to shared memory in an order in which they may come, as many as `access.wavefronts` counts."""
     rule = chip.bank_rule(kind)
     found = []
-    for starts, width in _requests(rule, addresses, nbytes):
-        for group in _passes(rule, starts, active, width):
+    for starts, width in requests(rule, addresses, nbytes):
+        for group in bank_passes(rule, starts, active, width):
             found += [Wavefront(tuple(touches)) for touches in _served(rule, group, width)]
             found += [Wavefront(())] * rule.extra(width)
     return found * (rule.times or 1)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import AccessKind, Chip, batch
-from memlane.chip.access import WIDTHS
+from memlane.chip.lanes import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout.layout import Layout
 from memlane.layout.patterns import Pattern

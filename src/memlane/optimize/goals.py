@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import AccessKind, BankRule, Chip, batch
-from memlane.chip.access import WIDTHS
+from memlane.chip.lanes import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
 from memlane.layout.patterns import LANES, plain_name
