@@ -2,16 +2,19 @@
 
     python -m tests.compile.kept          writes build/kernels/*.pickle, to be carried there
 
-What was made from other kernels or cases than those of this checkout is not used.
+What was made from other kernels or cases, or by another front end of memlane, than those of this checkout is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import memlane.compile
+import memlane.ptx
 from tests.compile.cases import Case
 
 HERE = Path(__file__).parent
@@ -19,10 +22,15 @@ FOLDER = HERE.parents[1] / "build" / "kernels"
 KINDS = ("numba", "triton")
 
 
+@cache
 def _digest(kind: str) -> str:
-    """Of the texts that decide what the cases of a front end are."""
-    texts = [(HERE / name).read_bytes() for name in ("cases.py", f"{kind}_cases.py", f"{kind}_kernels.py")]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+    """Of the texts that decide what the cases of a front end are, and of which fields the objects in them have."""
+    packages = (Path(package.__path__[0]) for package in (memlane.compile, memlane.ptx))
+    files = (
+        *(HERE / name for name in ("cases.py", f"{kind}_cases.py", f"{kind}_kernels.py")),
+        *(one for at in packages for one in sorted(at.rglob("*.py"))),
+    )
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def keep(kind: str, folder: Path = FOLDER) -> list[str]:
