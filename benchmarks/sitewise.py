@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ncu import Counted, Disassembled
 
+from memlane.chip import LANES
 from memlane.instrument import exactness
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.matching import SiteExactness
 from memlane.ptx import Module
 from memlane.record import EXACT, SiteCounts
-from memlane.record.site import WARP_LANES
 from memlane.sass import disassemble
 
 METRICS = {
@@ -142,5 +142,5 @@ def _ours(entries: list[SiteCounts]) -> dict[str, int]:
         if wanted and None not in values:
             ours[name] = sum(values)
     if "lanes" in ours:
-        ours["lanes"] = ours["lanes"] * WARP_LANES // entries[0].site.full_lanes
+        ours["lanes"] = ours["lanes"] * LANES // entries[0].site.full_lanes
     return ours

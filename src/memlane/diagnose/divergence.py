@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
@@ -39,7 +40,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             max(entries, key=lambda entry: entry.requests).site,
             measured,
             found,
-            f"accesses behind the branch at line {line} have {lanes:.3g} of 32 lanes active",
+            f"accesses behind the branch at line {line} have {lanes:.3g} of {LANES} lanes active",
             f"the lanes of a warp go two ways in {branch.divergent:,} of {branch.executions:,} executions of that branch, one way "
             "after the other",
             "Let whole warps take one way: sort or compact the work by what the branch asks, or give each way threads of its own.",
@@ -78,7 +79,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     rows = evidence.rows
     chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
     cycles = rows.cycles[chosen] * rows.weight[chosen]
-    idle = float((cycles * (1 - rows.lanes[chosen] / 32)).sum())
+    idle = float((cycles * (1 - rows.lanes[chosen] / LANES)).sum())
     total = float(np.sum(cycles))
     return Cost(idle, 0.0, total, "the measured time of the accesses times the share of lanes that were not active in them"), total
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip, load
+from memlane.chip import LANES, Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, SECTOR_BYTES, WARP_LANES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+from memlane.record import COMPLETE, SECTOR_BYTES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
 
 Numbers = npt.NDArray[np.float64]
 
@@ -162,7 +162,7 @@ class Evidence:
 
     def lanes_per_warp(self) -> int:
         """Threads of a block's first warp: fewer than 32 where all blocks are smaller than a warp."""
-        return max((min(WARP_LANES, int(np.prod(launch.block))) for launch in self.launches), default=WARP_LANES)
+        return max((min(LANES, int(np.prod(launch.block))) for launch in self.launches), default=LANES)
 
     def rows_per_warp(self, nbytes: int) -> int:
         """Rows of a block that one warp consists of, where each row's accesses of so many bytes a lane fill sectors; else 1."""
@@ -170,7 +170,7 @@ class Evidence:
         if len(widths) != 1 or not self.launches:
             return 1
         (width,) = widths
-        return self.lanes_per_warp() // width if width < WARP_LANES and width * nbytes % SECTOR_BYTES == 0 else 1
+        return self.lanes_per_warp() // width if width < LANES and width * nbytes % SECTOR_BYTES == 0 else 1
 
     def row_bytes(self, nbytes: int) -> int | None:
         """Bytes that the threads of one row of a block access, so many each; None where blocks have one row, or rows of several lengths."""

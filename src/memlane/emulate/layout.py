@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # in faults too they are those of the rows
 
-LANES = 32
-FULL = 0xFFFFFFFF
+FULL = (1 << LANES) - 1
+"""The mask of all lanes of a warp."""
 NONE = 0xFFFFFFFF
 """The frontier of a warp none of whose lanes wait elsewhere."""
 BARRIERS = 16

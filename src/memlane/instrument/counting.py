@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import AccessKind, Chip
+from memlane.chip import LANES, AccessKind, Chip
 from memlane.errors import MemlaneError, RecordError
 from memlane.instrument.buffer import offset
 from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
@@ -40,7 +40,7 @@ from memlane.ptx import (
     registers_read,
 )
 from memlane.ptx.access import access_kind
-from memlane.record import WARP_LANES, BranchCounts, Site, SiteCounts, Skipped
+from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
 COUNTER_DTYPE = np.dtype(
     [
@@ -242,7 +242,7 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruc
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     accesses = memory_accesses(instruction)
-    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else WARP_LANES
+    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else LANES
     parts = [
         f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
         f"and.b32 {r}lanes, {r}active, {(1 << rows) - 1:#x};\npopc.b32 {r}lanes, {r}lanes;\n",
@@ -278,11 +278,11 @@ def _count_end(r: str, chip: Chip, site: Site, end: MemoryAccess, kind: AccessKi
     return f"{{\n{_address(r, end, scope)}{counted}}}\n"
 
 
-def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = WARP_LANES) -> str:
+def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES) -> str:
     """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
     its `rows`."""
     here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
-    here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < WARP_LANES else ""
+    here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < LANES else ""
     return f"""\
 {{
 .reg .b32 {r}inside, {r}{total}, {r}{ideal};

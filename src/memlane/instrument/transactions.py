@@ -11,7 +11,7 @@ The fragments below share these names (without prefix): `active` mask of the lan
 
 from __future__ import annotations
 
-from memlane.chip import AccessKind, BankRule, Chip
+from memlane.chip import LANES, AccessKind, BankRule, Chip
 from memlane.errors import ChipError
 
 
@@ -81,7 +81,7 @@ def wavefronts(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
     """Leaves the passes through the banks in `wavefronts`, and the fewest for the same bytes in `ideal_wavefronts`."""
     rule = chip.bank_rule(kind)
     lanes = rule.lanes(nbytes)
-    passes = 32 // lanes
+    passes = LANES // lanes
     merges = rule.merge == "neighbours" and passes > 1
     width = rule.banks * rule.bank_bytes * rule.row_words
     times = rule.times or 1

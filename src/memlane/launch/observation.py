@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.errors import MemlaneError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ EXAMPLE_DTYPE = np.dtype(
         ("ideal", "u4"),
         ("seen", "u8"),
         ("row", "i8"),
-        ("addresses", "u8", 32),
+        ("addresses", "u8", LANES),
     ],
     align=True,
 )

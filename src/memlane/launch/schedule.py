@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memlane.chip import LANES
 from memlane.launch.observation import NO_LAYERS, Layers
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Launch:
 
     @property
     def warps_per_block(self) -> int:
-        return -(-self.threads_per_block // 32)
+        return -(-self.threads_per_block // LANES)
 
 
 @dataclass(frozen=True)

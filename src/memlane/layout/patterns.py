@@ -24,6 +24,7 @@ from functools import lru_cache, partial
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.errors import LayoutError
 from memlane.layout.expression import Expression, name, number
 from memlane.layout.formula import read_formulas
@@ -31,7 +32,6 @@ from memlane.layout.layout import power_of_two, whole_number
 from memlane.layout.program import Program
 from memlane.layout.shifts import random_words
 
-LANES = 32
 RANDOM_OFFSETS = 4096
 LARGEST_TILE = 1 << 16
 """Elements of a tile whose every offset is looked at."""

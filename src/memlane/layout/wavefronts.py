@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import AccessKind, Chip, batch
+from memlane.chip import LANES, AccessKind, Chip, batch
 from memlane.chip.lanes import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout.layout import Layout
 from memlane.layout.patterns import Pattern
 from memlane.layout.shifts import random_words
 
-EVERY_LANE = 0xFFFFFFFF
+EVERY_LANE = (1 << LANES) - 1
 
 
 @dataclass(frozen=True)

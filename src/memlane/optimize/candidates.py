@@ -10,10 +10,9 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Skewed, XorSwizzle
-from memlane.layout.patterns import LANES
 from memlane.optimize.search import search_layout
 
 MOST_PATTERNS = 4

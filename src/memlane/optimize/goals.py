@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import AccessKind, BankRule, Chip, batch
+from memlane.chip import LANES, AccessKind, BankRule, Chip, batch
 from memlane.chip.lanes import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
-from memlane.layout.patterns import LANES, plain_name
+from memlane.layout.patterns import plain_name
 from memlane.layout.shifts import random_words
 from memlane.layout.wavefronts import EVERY_LANE
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import AccessKind, Chip, load
+from memlane.chip import LANES, AccessKind, Chip, load
 from memlane.errors import LayoutError
 from memlane.layout import Cost, Layout, OfVectors, Padded, RandomPermuteShift, RowMajor, Skewed, Wavefronts, check_vectors
 from memlane.layout.layout import power_of_two, whole_number
@@ -32,8 +32,8 @@ _STAGES = (1, 4, 16, 64, 256)
 """Offsets that a candidate has been tried on after each stage; then all."""
 _TOGETHER = 1 << 14
 """Candidates tried together."""
-_LANES = 1 << 20
-"""Lanes looked at together: bounds the memory of a search."""
+_LANES_AT_ONCE = 1 << 20
+"""Bounds the memory of a search."""
 
 Progress = Callable[[int, int], None]
 """Takes how many candidates have been looked at, and how many there are."""
@@ -212,7 +212,7 @@ class _Search:
         for number, trial in enumerate(self._trials):
             if begin >= trial.offsets:
                 continue
-            span = max(1, _LANES // (32 * (end - begin)))
+            span = max(1, _LANES_AT_ONCE // (LANES * (end - begin)))
             for first in range(0, len(alive), span):
                 some = alive[first : first + span]
                 worst[number, some] = np.maximum(worst[number, some], trial.worst(tables[some], begin, min(end, trial.offsets)))

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import ACCESS_KINDS
+from memlane.chip import ACCESS_KINDS, LANES
 from memlane.errors import RecordError
 from memlane.record.example import AccessExample
 from memlane.record.plain import from_plain
 from memlane.record.schema import WARP_DTYPE, LaunchInfo
-from memlane.record.site import WARP_LANES, Site, Skipped
+from memlane.record.site import Site, Skipped
 
 if TYPE_CHECKING:
     from memlane.record.trace import Trace
@@ -111,7 +111,7 @@ def _check_examples(header: _Header) -> None:
     for number, one in enumerate(header.examples):
         if one.site >= len(header.sites) or one.launch >= len(header.launches):
             raise ValueError(f"header.examples[{number}] names site {one.site} of launch {one.launch}, which is not there")
-        if len(one.addresses) != WARP_LANES or not 0 < one.active_mask < 1 << WARP_LANES or one.nbytes not in (1, 2, 4, 8, 16):
+        if len(one.addresses) != LANES or not 0 < one.active_mask < 1 << LANES or one.nbytes not in (1, 2, 4, 8, 16):
             raise ValueError(f"header.examples[{number}] is no access of a warp")
         if one.space not in ("global", "local", "shared") or one.access not in ACCESS_KINDS:
             raise ValueError(f"header.examples[{number}] is of no known kind: {one.access} of {one.space} memory")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from memlane.chip import LANES
 from memlane.record.counts import BranchCounts, SiteCounts
 from memlane.record.perturbation import Perturbation
 from memlane.record.sample import Sample
-from memlane.record.site import WARP_LANES
 from memlane.record.staging import Staging
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -100,4 +100,4 @@ class LaunchInfo:
 
     @property
     def warps_per_block(self) -> int:
-        return -(-math.prod(self.block) // WARP_LANES)
+        return -(-math.prod(self.block) // LANES)

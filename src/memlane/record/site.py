@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from memlane.chip import LANES
 from memlane.titles import kernel_label
 
 Place = tuple[str, str, int, str, str]
 """Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
-
-WARP_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Site:
         """Lanes that count in a request of a whole warp: of `ldmatrix` and `stmatrix` those that name the rows, 8 for each matrix."""
         words = self.op.split(".")
         matrices = next((int(word[1:]) for word in words if word in ("x1", "x2", "x4")), 1)
-        return 8 * matrices if words[0] in ("ldmatrix", "stmatrix") else WARP_LANES
+        return 8 * matrices if words[0] in ("ldmatrix", "stmatrix") else LANES
 
     @property
     def place(self) -> Place:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.conflicts import conflict, kind_of
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
@@ -29,7 +30,6 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.check.stamps import Actor, now
 from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
-from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import invoke
 
 WIDE = 8

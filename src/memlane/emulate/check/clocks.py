@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.check.notes import SPREAD, note
 from memlane.emulate.check.records import (
     BLOCK_STATE,
@@ -18,7 +19,7 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.check.stamps import Actor, advance, now, owner_at, warp_state, who
 from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
-from memlane.emulate.layout import BLOCK, CLUSTER_BARRIER, CONTEXT, LANES, WARP, offset
+from memlane.emulate.layout import BLOCK, CLUSTER_BARRIER, CONTEXT, WARP, offset
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import warp_at
 from memlane.emulate.runtime.window import peer_of

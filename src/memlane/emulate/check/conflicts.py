@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from memlane.chip import LANES
 from memlane.emulate.check.clocks import ordered
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
@@ -22,7 +23,6 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.check.stamps import Actor, now, owner_at
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _ARGUMENTS = (POINTER, I32, I32, I32, I64, I32, I32, I64, POINTER, POINTER)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.emulate.check.records import (
     APART_SHIFT,
     BEYOND,
@@ -25,7 +26,7 @@ from memlane.emulate.check.records import (
     UNEQUAL_MASKS,
     UNWRITTEN,
 )
-from memlane.emulate.layout import CLUSTER_SHIFT, LANES, MOST_RANKS, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
+from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.emulate.check.clocks import opened
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
@@ -34,7 +35,7 @@ class Checked:
         self._base = shadows.begin()
         words = -(-int(context["shared_bytes"][0]) // (4 * _GROUP)) * _GROUP
         cells_bytes = words * CELL_BYTES
-        local_bytes = compiled.frame.local_bytes * launch.warps_per_block * 32 // 4
+        local_bytes = compiled.frame.local_bytes * launch.warps_per_block * LANES // 4
         block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
         # Where nothing is ever written these take no memory.
         self._blocks, self._owners = untouched(slot_count * block_bytes), untouched(8 * TURNS)

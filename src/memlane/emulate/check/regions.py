@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from memlane.chip import LANES
 from memlane.emulate.check.cells import Access, Cells, Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, acquire, attend, fence, read_flags, write_flags
 from memlane.emulate.check.notes import note
@@ -21,7 +22,7 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.check.stamps import Actor
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, RANK_MASK, SPACE_NUMBERS
+from memlane.emulate.layout import BLOCK, CONTEXT, RANK_MASK, SPACE_NUMBERS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.window import Places, address_of_lane, by_rank, by_space
 

@@ -10,8 +10,9 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.emulate.code.text import CodeFunction
-from memlane.emulate.layout import LANES, offset
+from memlane.emulate.layout import offset
 
 Value = Any
 """An LLVM value; llvmlite has no type annotations."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import I1, I32, Emit, Value, constant, vector
-from memlane.emulate.layout import LANES
 
 
 def permute(e: Emit, lanes: Value, source: list[int]) -> Value:

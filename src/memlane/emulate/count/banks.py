@@ -18,11 +18,11 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import AccessKind, BankRule, Chip
+from memlane.chip import LANES, AccessKind, BankRule, Chip
 from memlane.emulate.code.build import I32, I64, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import descents, distinct, permute, sort
 from memlane.emulate.count import ARGUMENTS
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _VECTOR = vector(I32)

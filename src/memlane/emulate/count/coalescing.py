@@ -13,11 +13,11 @@ from functools import cache, partial
 
 import llvmlite.ir as ir
 
-from memlane.chip import AccessKind, Chip, CoalescingRule
+from memlane.chip import LANES, AccessKind, Chip, CoalescingRule
 from memlane.emulate.code.build import I1, I32, I64, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.code.sorting import before, descents, sort
 from memlane.emulate.count import ARGUMENTS
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _REACH = 1 << 30

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.emulate.code.build import I32, I64, Emit, Value, constant
 from memlane.emulate.count import ARGUMENTS
-from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper
 
 _WORD_BYTES = 4

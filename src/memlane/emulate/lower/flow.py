@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.code.build import I32, I64, Value, constant
-from memlane.emulate.layout import CONTEXT, LANES, LATER, POLL_COST, RUN, WARP
+from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
 from memlane.emulate.lower.body import Place, Step
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather

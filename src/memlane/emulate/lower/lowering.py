@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.emulate.clock.scoreboard import READY_BYTES, Scoreboard
 from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
 from memlane.emulate.layers import Compiled
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, REGISTERS, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import I32, I64, Value, constant, lane_numbers, vector
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP, offset
+from memlane.emulate.layout import BLOCK, CONTEXT, WARP, offset
 from memlane.emulate.lower.variables import WORKSPACE
 from memlane.ptx import GRID_WORKSPACE
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.code.build import VOID
@@ -127,7 +128,7 @@ class _Room:
         shared = frame.static_shared_bytes + launch.shared_bytes
         shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes)
         local_offset = shared_offset + _round_up(shared)
-        slot_bytes = local_offset + _round_up(frame.local_bytes * warps * 32)
+        slot_bytes = local_offset + _round_up(frame.local_bytes * warps * LANES)
         cluster = cluster_of(launch.kernel, launch.cluster)
         together = math.prod(cluster or ())
         if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):

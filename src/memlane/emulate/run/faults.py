@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from memlane.chip import LANES
 from memlane.emulate.layout import (
     ARRIVED_TWICE,
     ASSERTION,
@@ -23,7 +24,6 @@ from memlane.emulate.layout import (
     DEADLOCK,
     ENDLESS,
     GONE,
-    LANES,
     MISALIGNED,
     MOST_RANKS,
     NO_WARPGROUP,

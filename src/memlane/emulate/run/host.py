@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
+from memlane.chip import LANES
+from memlane.emulate.layout import BLOCK, CONTEXT, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.printf import UnreadableError, formatted

@@ -12,9 +12,10 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.atomic import load_whole, store_whole
 from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 

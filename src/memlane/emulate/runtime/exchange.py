@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import I32, INTEGERS, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper, helper
 
 

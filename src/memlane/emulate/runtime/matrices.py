@@ -14,9 +14,9 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import F64, I8, I16, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.formats import widen
-from memlane.emulate.layout import LANES
 from memlane.emulate.runtime.helper import Helper
 
 COLUMNS = 8

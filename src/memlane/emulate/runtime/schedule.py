@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.atomic import store_whole
 from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
@@ -23,7 +24,6 @@ from memlane.emulate.layout import (
     ENDLESS,
     FAILED,
     FINISHED,
-    LANES,
     PAUSED,
     RUN,
     WARP,

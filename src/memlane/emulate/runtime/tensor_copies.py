@@ -15,21 +15,11 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.regions import checked
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, Variable, constant
-from memlane.emulate.layout import (
-    BAD_TENSOR_MAP,
-    BLOCK,
-    CONTEXT,
-    LANES,
-    MISALIGNED,
-    OUTSIDE,
-    SPACE_NUMBERS,
-    TENSOR_MAP,
-    TENSOR_MAP_MARK,
-    WARP,
-)
+from memlane.emulate.layout import BAD_TENSOR_MAP, BLOCK, CONTEXT, MISALIGNED, OUTSIDE, SPACE_NUMBERS, TENSOR_MAP, TENSOR_MAP_MARK, WARP
 from memlane.emulate.runtime.atomics import reduce_element
 from memlane.emulate.runtime.faults import fault, has_failed
 from memlane.emulate.runtime.helper import Helper, invoke

@@ -18,8 +18,9 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import F16, F32, F64, I8, I16, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BAD_TEXTURE, BLOCK, CONTEXT, LANES, SPACE_NUMBERS, TEXTURE, TEXTURE_WINDOW, WARP
+from memlane.emulate.layout import BAD_TEXTURE, BLOCK, CONTEXT, SPACE_NUMBERS, TEXTURE, TEXTURE_WINDOW, WARP
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 

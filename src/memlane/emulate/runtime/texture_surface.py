@@ -13,10 +13,11 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.atomic import fetch
 from memlane.emulate.code.build import F32, I1, I8, I16, I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.formats import narrow
-from memlane.emulate.layout import BEYOND, LANES, MISALIGNED, TEXTURE
+from memlane.emulate.layout import BEYOND, MISALIGNED, TEXTURE
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.texture import FORMATS, axes_of, each_format, find, surface_kind

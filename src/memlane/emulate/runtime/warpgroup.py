@@ -26,9 +26,10 @@ from functools import cache
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import F16, F32, F64, I8, I16, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.formats import narrow, widen
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, NO_WARPGROUP, OUTSIDE, SPACE_NUMBERS, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, NO_WARPGROUP, OUTSIDE, SPACE_NUMBERS, WARP
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.matrices import BITS

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import (
     ALLOCATION,
@@ -17,7 +18,6 @@ from memlane.emulate.layout import (
     CLUSTER_SHIFT,
     CONTEXT,
     GONE,
-    LANES,
     MISALIGNED,
     OUTSIDE,
     RANK_MASK,

@@ -5,9 +5,9 @@ Copies are done at once, and their bytes are counted at once: a kernel that forg
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_bulk_copy, check_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
-from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_copy
 from memlane.emulate.runtime.copies import bulk_copy, bulk_reduce, copy

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import CLUSTER_SHIFT, LANES, MOST_RANKS, RANK_MASK
+from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import store

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import FLOATS, I32, I64, INTEGERS, Value, constant, real, vector
 from memlane.emulate.code.formats import narrow, odd_sum, widen
-from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.floating import canonical, flushed

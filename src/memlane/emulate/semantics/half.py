@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import F64, I16, I32, Value, constant, real, vector
 from memlane.emulate.code.formats import like, narrow, odd_sum, widen
-from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.compare import holds, with_predicate
 from memlane.emulate.semantics.floating import finish, library, rounded

@@ -6,10 +6,11 @@ import re
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, FLOATS, I16, I32, I64, Value, constant, vector
 from memlane.emulate.code.formats import narrow, widen
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import CONTEXT, LANES, WINDOW_BYTES, WINDOWS
+from memlane.emulate.layout import CONTEXT, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import I32, I64, VOID, Value, constant, vector
-from memlane.emulate.layout import ASSERTION, CONTEXT, LANES
+from memlane.emulate.layout import ASSERTION, CONTEXT
 from memlane.emulate.lower.calls import Call
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.faults import fault

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_barrier, check_fence, check_masks, check_warp_barrier
 from memlane.emulate.code.build import I1, I32, I64, constant
-from memlane.emulate.layout import BLOCK, CONTEXT, LANES, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import arrive, meet
 from memlane.emulate.semantics.table import semantics

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access, check_bulk_copy
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import LANES, PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
+from memlane.emulate.layout import PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_box
 from memlane.emulate.runtime.access import store

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.emulate.code.build import F32, I32, INTEGERS, Value, constant, vector
 from memlane.emulate.code.formats import narrow
-from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_texture
 from memlane.emulate.runtime.helper import Helper

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_masks
 from memlane.emulate.code.build import I32, Value, constant, lane_numbers, vector
-from memlane.emulate.layout import LANES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.exchange import match_any, permute
 from memlane.emulate.semantics.table import semantics

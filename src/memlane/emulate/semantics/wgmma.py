@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access, check_groups
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.matrices import BITS
 from memlane.emulate.runtime.warpgroup import LINES, Operand, Product, group_multiply, operand_addresses

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
+from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant, vector
-from memlane.emulate.layout import FULL, LANES
+from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store

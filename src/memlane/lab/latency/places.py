@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.lab.latency import chains
 from memlane.lab.latency.chains import TURN, Chain
 from memlane.launch import DeviceArray, Launch, LoadedModule, Target
@@ -125,7 +126,7 @@ class Walker:
             at += row * self.place.row_bytes
             self._walked += 1
         warm = -(-self.place.warm // TURN)
-        return self.loaded["walk"][1, 32].bind(self.times, at, self._handle, warm, self.turns, 0)
+        return self.loaded["walk"][1, LANES].bind(self.times, at, self._handle, warm, self.turns, 0)
 
     def average(self) -> float:
         """Walk once; the cycles of a step by the kernel's own clock reads."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.lab.reduction.ladder import Step, passes
 from memlane.launch import Target, observed, observing
 from memlane.measure import Counter
@@ -64,7 +65,7 @@ def reasons(target: Target, step: Step, n: int, block: int) -> Reasons:
         sum(one.wavefronts - one.ideal_wavefronts for one in totals),
         sum(one.wavefronts for one in totals),
         sum(one.thread_instructions or 0 for one in counts),
-        1 - sum(site.lanes for site in shared) / (32 * requests) if requests and step.tree_in_shared else None,
+        1 - sum(site.lanes for site in shared) / (LANES * requests) if requests and step.tree_in_shared else None,
         step.barriers(block),
         sum(one.sectors for one in totals),
     )

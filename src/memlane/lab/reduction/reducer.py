@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.errors import BadLaunch
 from memlane.lab.reduction.elements import WITHOUT_IDENTITY, Kind, first_lines, kind_of
@@ -116,7 +117,7 @@ class Reducer:
                 target, kind, "fixed.cu", "reduce_fixed", f"THREADS={shape.threads}", f"UNROLL={shape.unroll}", f"HINT={shape.hint}"
             )
             segments = -(-words // segment)
-            depth = _chain(segment // 32, kind) + 10 + -(-segments // 1024) + 5
+            depth = _chain(segment // LANES, kind) + 10 + -(-segments // 1024) + 5
             return kernel[shape.grid, shape.threads], (n, segment, self._room(segments), self._tickets(1)), depth
         shape = shape or whole_shape(kind, n, target.chip, target.modelled)
         defines = [f"THREADS={shape.threads}", f"UNROLL={shape.unroll}", f"HINT={shape.hint}", f"FINISH={shape.finish}"]
@@ -138,10 +139,10 @@ class Reducer:
             return kernel[row.grid, row.threads], (outer, length), _chain(-(-length // (kind.per_load * row.lanes)), kind) + 12
         aligned = self.array.address % 16 == 0
         column = column_shape(kind, outer, length, inner, aligned, target.chip, target.modelled)
-        defines = [f"THREADS={column.threads}", f"UNROLL={column.unroll}", f"WIDE={column.wide}", "LANES=32"]
+        defines = [f"THREADS={column.threads}", f"UNROLL={column.unroll}", f"WIDE={column.wide}", f"LANES={LANES}"]
         kernel = _kernel(target, kind, "axis.cu", "reduce_columns", *defines)
-        warps = column.threads // 32
-        room = self._room(column.across * column.splits * 32 * column.wide if column.splits > 1 else 1)
+        warps = column.threads // LANES
+        room = self._room(column.across * column.splits * LANES * column.wide if column.splits > 1 else 1)
         arguments = (length, inner, room, self._tickets(column.across if column.splits > 1 else 1))
         depth = -(-length // (warps * column.splits)) + warps + column.splits
         return kernel[(max(1, column.across), column.splits), column.threads], arguments, depth

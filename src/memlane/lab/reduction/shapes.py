@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.lab.reduction.elements import Kind
 
 TICKET, PACKED, CLUSTER = "TICKET", "PACKED", "CLUSTER"
@@ -54,7 +54,7 @@ def fixed_shape(kind: Kind, n: int, chip: Chip, modelled: bool) -> Shape:
     """For a reproducible reduction. What it computes does not depend on it."""
     segments = -(-max(1, -(-n // kind.per_load)) // segment_words(kind, n))
     threads = 128 if modelled else 256
-    return Shape(threads, 1 if modelled else 8, min(-(-segments * 32 // threads), chip.sm_count * (1 if modelled else 4)))
+    return Shape(threads, 1 if modelled else 8, min(-(-segments * LANES // threads), chip.sm_count * (1 if modelled else 4)))
 
 
 def segment_words(kind: Kind, n: int) -> int:
@@ -77,7 +77,7 @@ class RowShape:
 def row_shape(kind: Kind, outer: int, length: int, chip: Chip, modelled: bool) -> RowShape:
     words = max(1, length // kind.per_load)
     threads, unroll = (128, 1) if modelled else (256, 4)
-    lanes = 32 if words <= 512 else threads
+    lanes = LANES if words <= 512 else threads
     return RowShape(threads, unroll, lanes, max(1, min(-(-outer * lanes // threads), 1 << 20)))
 
 
@@ -98,7 +98,7 @@ class ColumnShape:
 def column_shape(kind: Kind, outer: int, length: int, inner: int, aligned: bool, chip: Chip, modelled: bool) -> ColumnShape:
     wide = kind.per_load if aligned and inner % kind.per_load == 0 else 1
     threads, unroll = (128, 1) if modelled else (256, 4)
-    across = outer * -(-inner // (32 * wide))
-    turns = -(-length // (threads // 32 * unroll))
+    across = outer * -(-inner // (LANES * wide))
+    turns = -(-length // (threads // LANES * unroll))
     splits = max(1, min(turns, 65535, (2 if modelled else 16) * chip.sm_count // max(1, across)))
     return ColumnShape(threads, unroll, wide, across, splits)

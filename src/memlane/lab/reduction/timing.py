@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.launch import DeviceArray, Launch, LoadedModule, Schedule, Step, Target
 
@@ -64,4 +65,4 @@ def copy_launch(out: DeviceArray, array: DeviceArray) -> Launch:
 
 def empty_launch(target: Target) -> Launch:
     """A kernel that does nothing."""
-    return _bandwidth(target)["empty"][1, 32].bind()
+    return _bandwidth(target)["empty"][1, LANES].bind()

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.layout import Layout, pattern, read_spec
 from memlane.layout.shifts import random_words
 from memlane.optimize import search_layout
@@ -88,5 +88,5 @@ def accesses(name: str, warps: int, count: int, draws: int) -> Accesses:
     """Each access of each warp at an offset of its own in the tile, drawn at random."""
     one = pattern(name, SIDE, SIDE)
     at = np.array(random_words(one.offsets, draws * count * warps, seed=count), np.int64)
-    shape = (draws, count, warps * 32)
+    shape = (draws, count, warps * LANES)
     return Accesses(one.i[at].reshape(shape).astype(np.int32), one.j[at].reshape(shape).astype(np.int32))

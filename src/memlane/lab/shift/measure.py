@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import AccessKind, batch
+from memlane.chip import LANES, AccessKind, batch
 from memlane.compile import cuda
 from memlane.lab.shift.cases import SEARCHED, SIDE, Accesses, Drawn, accesses, drawn
 from memlane.launch import DeviceArray, KernelCall, LoadedModule, Target
@@ -106,11 +106,11 @@ class Bench:
             given = (self._array(own, places.offsets(layout)), self._nothing, self._nothing)
         tables = self._array(("tables", layout.name), layout.shifts) if self._table(case) else self._nothing
         kernel = self._module(case)[("bare_" if case.bare else "") + case.kind]
-        return kernel[(1,), (case.warps * 32,)], (*given, tables, places.draws, times.shape[0], times, 0)
+        return kernel[(1,), (case.warps * LANES,)], (*given, tables, places.draws, times.shape[0], times, 0)
 
     def wavefronts(self, case: Case) -> float:
         """Of one access by the chip's rule, the mean over those that are made."""
-        offsets = self.places(case).offsets(self.layout(case)).reshape(-1, 32)
+        offsets = self.places(case).offsets(self.layout(case)).reshape(-1, LANES)
         masks = np.full(len(offsets), 0xFFFFFFFF, np.uint32)
         kind: AccessKind = "load" if case.kind == "read" else "store"
         return float(batch.wavefronts(self.target.chip, (offsets * case.width).astype(np.uint64), masks, case.width, kind).mean())

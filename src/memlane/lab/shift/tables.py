@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from memlane.chip import LANES
 from memlane.lab.figures import Figure, Lines
 from memlane.lab.result import Row, Table
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, SEARCHED, TABLES, WARPS, WIDTHS
@@ -208,7 +209,7 @@ def _warps_rows(measured: Measured) -> Iterator[Row]:
         case = Case("stride", NONE, width, kind, warps, COUNTS[-1])
         block = measured[case].block if case in measured else None
         if block is not None:
-            each = block.value / (COUNTS[-1] * warps * 32)
+            each = block.value / (COUNTS[-1] * warps * LANES)
             yield Row(f"{kind} of {width} bytes, {warps} warp{'s' if warps > 1 else ''}", EACH, round(each, 3), "cycles")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from memlane.chip import LANES
 from memlane.lab.seam import Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.hits import Frame, Hits, counted, modelled
@@ -74,7 +75,7 @@ def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View,
         rates = modelled(target, renderer, frames, pictures)
     else:
         rates, unknown = counted(target, scene, frames)
-    every = 1 if target.modelled else max(1, scene.image**2 // 32 // SAMPLE_WARPS)
+    every = 1 if target.modelled else max(1, scene.image**2 // LANES // SAMPLE_WARPS)
     found = {}
     for view, shape in frames:
         request.tell(f"{view}, {shape}")

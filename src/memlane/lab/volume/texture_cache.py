@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.lab.volume.reference import Rays, corners, rays
 from memlane.lab.volume.scene import Floats, Scene, View, block_of
 
@@ -31,7 +31,6 @@ LINE = (2, 2, 1)
 LINE_BYTES = 128
 SMS = 12
 """So many stand for all."""
-_LANES = 32
 
 
 @dataclass
@@ -106,8 +105,8 @@ def _warps(scene: Scene, shape: str, block: int, across: int) -> Iterator[Intege
     thread = np.arange(wide * high)
     x, y = block % across * wide + thread % wide, block // across * high + thread // wide
     inside = (x < scene.image) & (y < scene.image)
-    for first in range(0, wide * high, _LANES):
-        lanes = slice(first, first + _LANES)
+    for first in range(0, wide * high, LANES):
+        lanes = slice(first, first + LANES)
         yield (y * scene.image + x)[lanes][inside[lanes]]
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from memlane.chip import ACCESS_KINDS, BankRule, Chip, access, served
+from memlane.chip import ACCESS_KINDS, LANES, BankRule, Chip, access, served
 from memlane.record import AccessExample, Trace, kernel_label
 
-LANES = 32
 _PLACES = {"global": "global memory", "local": "local memory", "shared": "shared memory"}
 
 

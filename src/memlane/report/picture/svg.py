@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from memlane.chip import LANES
 from memlane.report.picture import shapes as s
 from memlane.report.picture.banks import LEFT, WIDTH, draw_banks
-from memlane.report.picture.drawing import LANES, Drawing
+from memlane.report.picture.drawing import Drawing
 from memlane.report.picture.sectors import draw_sectors
 
 PAGE = 1280

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from memlane.chip import LANES
 from memlane.report.picture.banks import lanes_text
-from memlane.report.picture.drawing import LANES, Drawing
+from memlane.report.picture.drawing import Drawing
 from memlane.report.table import plain
 
 COLUMNS = 100
