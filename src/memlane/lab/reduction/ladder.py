@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from memlane.compile import cuda
-from memlane.launch import DeviceArray, Kernel, Launch, LoadedModule, Schedule, Target
+from memlane.lab.reduction.loaded import loaded
+from memlane.launch import DeviceArray, Kernel, Launch, Schedule, Target
 from memlane.launch import Step as ScheduleStep
+from memlane.ptx import Module
 
 FOLDER = Path(__file__).with_name("steps")
 BLOCKS = (64, 128, 256, 512, 1024)
@@ -53,16 +55,13 @@ class Step:
 
     def kernel(self, target: Target, block: int, element: str = "int") -> Kernel:
         """The kernel for blocks of so many threads, on a target."""
-        known = _LOADED.setdefault(id(target), (target, {}))[1]
-        key = (self.file, block if self.template else 0, element)
-        if key not in known:
-            name = f"reduce<{block}>"
-            module = cuda(self.path, define=[f"TYPE={element}"], instantiate=[name] if self.template else ())
-            known[key] = target.load(module)
-        return next(iter(known[key].values()))
+        return next(iter(loaded(target, _compiled, self.file, block if self.template else None, element).values()))
 
 
-_LOADED: dict[int, tuple[Target, dict[tuple[str, int, str], LoadedModule]]] = {}
+def _compiled(file: str, block: int | None, element: str) -> Module:
+    """`block`: for a template, whose parameter it is."""
+    return cuda(FOLDER / file, define=[f"TYPE={element}"], instantiate=() if block is None else [f"reduce<{block}>"])
+
 
 STEPS = (
     Step(

@@ -28,8 +28,10 @@ from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.errors import BadLaunch
 from memlane.lab.reduction.elements import WITHOUT_IDENTITY, Kind, first_lines, kind_of
+from memlane.lab.reduction.loaded import loaded
 from memlane.lab.reduction.shapes import CLUSTER, Shape, column_shape, fixed_shape, row_shape, segment_words, whole_shape
-from memlane.launch import DeviceArray, KernelCall, Launch, LoadedModule, Target, observed
+from memlane.launch import DeviceArray, Kernel, KernelCall, Launch, Target, observed
+from memlane.ptx import Module
 from memlane.targets import target as target_of
 
 FOLDER = Path(__file__).parent
@@ -176,16 +178,13 @@ def _axis(array: DeviceArray, axis: int | None) -> int | None:
     return number % dimensions
 
 
-_LOADED: dict[int, tuple[Target, dict[tuple[object, ...], LoadedModule]]] = {}
+def _kernel(target: Target, kind: Kind, file: str, name: str, *defines: str) -> Kernel:
+    return loaded(target, _compiled, kind, file, *defines)[name]
 
 
-def _kernel(target: Target, kind: Kind, file: str, name: str, *defines: str) -> Any:
-    known = _LOADED.setdefault(id(target), (target, {}))[1]
-    key = (kind, file, *defines)
-    if key not in known:
-        text = "".join((FOLDER / part).read_text(encoding="utf-8") for part in ("values.cuh", file))
-        known[key] = target.load(cuda(first_lines([*kind.defines(), *defines]) + text, name=file))
-    return known[key][name]
+def _compiled(kind: Kind, file: str, *defines: str) -> Module:
+    text = "".join((FOLDER / part).read_text(encoding="utf-8") for part in ("values.cuh", file))
+    return cuda(first_lines([*kind.defines(), *defines]) + text, name=file)
 
 
 def bulk_launch(out: DeviceArray, array: DeviceArray) -> Launch:
@@ -194,8 +193,7 @@ def bulk_launch(out: DeviceArray, array: DeviceArray) -> Launch:
     defines = [f"THREADS={threads}", f"STAGES={stages}", f"STAGE_BYTES={stage_bytes}"]
     kernel = _kernel(target, Kind("int32", "sum"), "bulk.cu", "reduce_whole", *defines)
     call = kernel[target.chip.sm_count, threads, None, stages * stage_bytes]
-    bound: Launch = call.bind(out, array, array.size, target.zeros(8, np.uint8), target.zeros(1, np.uint32))
-    return bound
+    return call.bind(out, array, array.size, target.zeros(8, np.uint8), target.zeros(1, np.uint32))
 
 
 # -- one call -----------------------------------------------------------------------------------------------------------------

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from memlane.chip import LANES
 from memlane.compile import cuda
-from memlane.launch import DeviceArray, Launch, LoadedModule, Schedule, Step, Target
+from memlane.lab.reduction.loaded import loaded
+from memlane.launch import DeviceArray, Launch, Schedule, Step, Target
+from memlane.ptx import Module
 
 SOURCE = Path(__file__).with_name("bandwidth.cu")
 THREADS, UNROLL = 512, 8
@@ -44,25 +45,24 @@ def repeats_for(nbytes: int) -> int:
     return 10 if nbytes < 1 << 29 else 2
 
 
-@lru_cache(maxsize=4)
-def _bandwidth(target: Target) -> LoadedModule:
-    return target.load(cuda(f"#define UNROLL {UNROLL}\n" + SOURCE.read_text(encoding="utf-8"), name=SOURCE.name))
+def _compiled() -> Module:
+    return cuda(f"#define UNROLL {UNROLL}\n" + SOURCE.read_text(encoding="utf-8"), name=SOURCE.name)
 
 
 def read_launch(array: DeviceArray) -> Launch:
     """A kernel that only loads the array."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return _bandwidth(array.target)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
+    return loaded(array.target, _compiled)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
 
 
 def copy_launch(out: DeviceArray, array: DeviceArray) -> Launch:
     """A kernel that copies the array: reads it, and writes as much."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return _bandwidth(array.target)["copy"][grid, THREADS].bind(out, array, words)
+    return loaded(array.target, _compiled)["copy"][grid, THREADS].bind(out, array, words)
 
 
 def empty_launch(target: Target) -> Launch:
     """A kernel that does nothing."""
-    return _bandwidth(target)["empty"][1, LANES].bind()
+    return loaded(target, _compiled)["empty"][1, LANES].bind()
