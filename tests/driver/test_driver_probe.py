@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import memlane.driver
-from memlane.driver.probe import Probe, driver_version, probe
+from memlane.driver.probe import Probe, driver_version, module_version, probe
 from memlane.errors import DeviceError, MissingDependency
 
 
@@ -132,7 +132,20 @@ def test_probing_without_a_driver_imports_no_cuda() -> None:
 def test_the_version_of_the_driver_is_that_of_its_module_and_what_it_supports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "version"
     monkeypatch.setattr(sys.modules["memlane.driver.probe"], "_MODULE_VERSION", told)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert driver_version(Probe(True, driver=(13, 0))) == "CUDA 13.0"
     told.write_text("580.159.04\n")
     assert driver_version(Probe(True, driver=(13, 0))) == "580.159.04, CUDA 13.0"
     assert driver_version(Probe(True)) == "580.159.04"
+
+
+def test_where_linux_does_not_tell_the_version_nvidia_smi_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["memlane.driver.probe"], "_MODULE_VERSION", tmp_path / "version")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module_version() == ""
+    asked = tmp_path / "nvidia-smi"
+    asked.write_text("#!/bin/sh\n[ \"$1\" = --query-gpu=driver_version ] && printf '570.1\\n570.1\\n'\n")
+    asked.chmod(0o755)
+    assert module_version() == "570.1"
+    (tmp_path / "version").write_text("580.159.04\n")
+    assert module_version() == "580.159.04"

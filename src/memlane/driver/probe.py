@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -50,12 +51,22 @@ def probe() -> Probe:
     return _ask_driver()
 
 
+def module_version() -> str:
+    """The version of the driver's module, as `580.159.04`; empty where nobody knows it."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return _MODULE_VERSION.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        pass  # not Linux, or a container that does not show the modules of its host
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return ""
+
+
 def driver_version(found: Probe) -> str:
     """The version of the driver that was found, as `580.159.04, CUDA 13.0`; what is not known is left out."""
-    try:
-        module = _MODULE_VERSION.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        module = ""
+    module = module_version()
     cuda = "" if found.driver is None else f"CUDA {found.driver[0]}.{found.driver[1]}"
     return ", ".join(part for part in (module, cuda) if part)
 

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.driver import probe
+from memlane.driver.probe import module_version
 from memlane.errors import MemlaneError
 from memlane.lab.figures import Figure, draw
 from memlane.lab.picture import write_picture
@@ -129,11 +130,7 @@ def machine(target: Target) -> Machine:
 
 def driver_version() -> str:
     """The version of the GPU's driver, or `unknown`."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
+    return module_version() or "unknown"
 
 
 def cuda_version() -> str:
