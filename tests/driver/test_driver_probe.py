@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import memlane.driver
-from memlane.driver.probe import Probe, driver_version, module_version, probe
+from memlane.driver.probe import LIBRARY, Probe, driver_version, module_version, probe
 from memlane.errors import DeviceError, MissingDependency
 
 
@@ -25,8 +26,16 @@ def fresh() -> Iterator[None]:
     probe.cache_clear()
 
 
-def no_library(name: str, *args: object) -> object:
-    raise OSError(f"{name}: cannot open shared object file")
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which the driver's library, and only that, cannot be opened."""
+    really = ctypes.CDLL
+
+    def opened(name: str, *args: Any, **kwargs: Any) -> ctypes.CDLL:
+        if name == LIBRARY:
+            raise OSError(f"{name}: cannot open shared object file")
+        return really(name, *args, **kwargs)
+
+    monkeypatch.setattr(ctypes, "CDLL", opened)
 
 
 class FakeDriver:
@@ -60,13 +69,14 @@ class Code(int):
 
 
 def with_driver(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> None:
+    importlib.import_module("memlane.driver.device")  # while all that it imports finds the real packages
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[misc]
     monkeypatch.setattr("cuda.bindings.driver", driver, raising=False)
 
 
 def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    without_library(monkeypatch)
     found = probe()
     assert (found.devices, found.driver, found.broken) == ((), None, False)
     assert found.problem.startswith("there is no CUDA driver on this machine (")
