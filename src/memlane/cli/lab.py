@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from memlane.cli.later import later
-from memlane.cli.options import TARGETS
+from memlane.cli.options import TARGETS, TARGETS_HELP
 from memlane.cli.output import may_fill
 from memlane.cli.terminal import columns, show
 from memlane.errors import CommandError
@@ -47,7 +47,7 @@ LabTarget = Annotated[
         "-t",
         metavar="NAME",
         autocompletion=TARGETS,
-        help="Where to measure: cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator.",
+        help=f"Where to measure: {TARGETS_HELP}",
     ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions: shows that it works, measures little.")]

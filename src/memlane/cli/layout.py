@@ -31,8 +31,6 @@ else:
     optimize = later("memlane.optimize")
     report = later("memlane.report")
 
-_FUNCTION = "place"
-
 
 def search(
     patterns: Annotated[
@@ -84,7 +82,7 @@ def show(
     room = f"{one.size * element:,} bytes"
     typer.echo(f"{one}: the bank of each element of {element} bytes; {room}, address of {one.cost}\n")
     typer.echo(one.picture(element_bytes=element))
-    typer.echo(one.cuda_source(_FUNCTION), nl=False)
+    typer.echo(one.cuda_source(o.LAYOUT_FUNCTION), nl=False)
 
 
 @contextmanager
@@ -115,7 +113,7 @@ def _print(found: Certificate) -> None:
         table.add_row(Text(entry.pattern), access, f"{entry.accesses:,}", Text(str(entry.worst), style=bad), *cells)
     head = (Text(str(found.layout), style="bold"), Text(address), Text())
     display(*head, table, Text(), Text(_how(found), style="dim"), Text(found.verdict), Text())
-    typer.echo(found.layout.cuda_source(_FUNCTION), nl=False)
+    typer.echo(found.layout.cuda_source(o.LAYOUT_FUNCTION), nl=False)
 
 
 def _how(found: Certificate) -> str:
@@ -130,7 +128,7 @@ def _document(found: Certificate) -> dict[str, object]:
         **report.document_head("layout"),
         "layout": str(found.layout),
         "python": repr(found.layout),
-        "cuda": found.layout.cuda_source(_FUNCTION),
+        "cuda": found.layout.cuda_source(o.LAYOUT_FUNCTION),
         "rows": found.layout.rows,
         "columns": found.layout.columns,
         "size": found.layout.size,

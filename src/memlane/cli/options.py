@@ -29,6 +29,9 @@ def one_of(*words: str) -> Callable[[str], list[str]]:
 
 
 TARGETS = one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in names()))
+TARGETS_HELP = "cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator."
+LAYOUT_FUNCTION = "place"
+"""What a layout that a command prints as a function is called."""
 
 Input = Annotated[
     Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
@@ -42,7 +45,7 @@ TargetName = Annotated[
         "-t",
         metavar="NAME",
         autocompletion=TARGETS,
-        help="Where to run: cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator.",
+        help=f"Where to run: {TARGETS_HELP}",
         rich_help_panel=RUN,
     ),
 ]
