@@ -72,12 +72,12 @@ def _row(case: str, before: Measured, after: Measured) -> Row:
         "ideal": float(before.ideal_wavefronts),
         "us, before": before.time_ns / 1e3,
         "us, after": after.time_ns / 1e3,
-        "shared bytes, before": float(before.footprint.shared_bytes),
-        "shared bytes, after": float(after.footprint.shared_bytes),
+        "shared bytes, before": float(before.needs.shared_bytes),
+        "shared bytes, after": float(after.needs.shared_bytes),
     }
     for what in ("registers", "blocks"):
         for when, one in (("before", before), ("after", after)):
-            value = getattr(one.footprint, what)
+            value = getattr(one.needs, what)
             peer |= {} if value is None else {f"{what}, {when}": float(value)}
     reach = QUICKER if case in ("tiled, tile, pad", "tiled, tile, XOR", "tiled, tile, searched") else None
     return Row(case, "times as fast", after.quicker, "", reach, "higher", peer)

@@ -54,7 +54,7 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert "by the emulator's model, with 64 wavefronts instead of 1,056" in found.verdict
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
     padded = next(one for one in found.tried if one.layout == Padded(32, 32, 1))
-    assert (padded.footprint.shared_bytes, found.original.footprint.shared_bytes) == (4224, 4096)
+    assert (padded.needs.shared_bytes, found.original.needs.shared_bytes) == (4224, 4096)
 
 
 def test_the_layout_is_written_in_the_language_of_the_kernel() -> None:

@@ -27,8 +27,6 @@ else:
     record = later("memlane.record")
     report = later("memlane.report")
 
-_FUNCTION = "place"
-
 
 @runs_program
 def fix(
@@ -100,7 +98,7 @@ def _print(fix: Fix) -> None:
     show(*(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in fix.refused), Text(fix.verdict))
     if fix.advice:
         show(Text(), Text(fix.advice))
-    source = fix.source(_FUNCTION).rstrip()
+    source = fix.source(o.LAYOUT_FUNCTION).rstrip()
     if source:
         typer.echo(f"\n{source}")  # text to be copied is not broken
     typer.echo()
@@ -108,9 +106,7 @@ def _print(fix: Fix) -> None:
 
 def _cells(one: Measured) -> list[str]:
     name = "as it is" if one.layout is None else str(one.layout)
-    fits = (
-        "" if number is None else f"{number:,}" for number in (one.footprint.registers, one.footprint.shared_bytes, one.footprint.blocks)
-    )
+    fits = ("" if number is None else f"{number:,}" for number in (one.needs.registers, one.needs.shared_bytes, one.needs.blocks))
     return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.quicker:.2f}", *fits]
 
 
@@ -128,8 +124,8 @@ def _document(fix: Fix) -> dict[str, object]:
         "refused": [{"layout": layout, "reason": reason} for layout, reason in fix.refused],
         "best": None if best is None else str(best.layout),
         "language": fix.language,
-        "source": fix.source(_FUNCTION) or None,
-        "cuda": None if best is None or best.layout is None else best.layout.cuda_source(_FUNCTION),
+        "source": fix.source(o.LAYOUT_FUNCTION) or None,
+        "cuda": None if best is None or best.layout is None else best.layout.cuda_source(o.LAYOUT_FUNCTION),
         "verdict": fix.verdict,
     }
 
@@ -141,5 +137,5 @@ def _measured(one: Measured) -> dict[str, object]:
         "time_ns": one.time_ns,
         "times_as_fast": one.quicker,
         "same_output": one.same,
-        **asdict(one.footprint),
+        **asdict(one.needs),
     }

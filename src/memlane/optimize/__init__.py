@@ -8,6 +8,6 @@ place of a launch, and `fix` tells which is best.
 from memlane.optimize.fix import Fix, fix, fix_launch
 from memlane.optimize.relayout import relayout
 from memlane.optimize.search import Certificate, search_layout
-from memlane.optimize.trials import Footprint, Measured
+from memlane.optimize.trials import Measured, Needs
 
-__all__ = ["Certificate", "Fix", "Footprint", "Measured", "fix", "fix_launch", "relayout", "search_layout"]
+__all__ = ["Certificate", "Fix", "Measured", "Needs", "fix", "fix_launch", "relayout", "search_layout"]

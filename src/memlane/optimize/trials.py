@@ -29,7 +29,7 @@ LAUNCHES = 3
 
 
 @dataclass(frozen=True)
-class Footprint:
+class Needs:
     """What a kernel needs of a multiprocessor."""
 
     registers: int | None
@@ -54,7 +54,7 @@ class Measured:
     """The median over the rounds of how many times quicker than the original it was."""
     same: bool
     """Whether it left the same bytes in memory as the original."""
-    footprint: Footprint
+    needs: Needs
 
 
 class Trials:
@@ -124,7 +124,7 @@ class Trials:
         wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
         ours, theirs = times or ([0.0], [0.0])
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, footprint(launch))
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch))
 
     def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
         """Nanoseconds of each kernel, a number for each round."""
@@ -139,7 +139,7 @@ class Trials:
         return found
 
 
-def footprint(launch: Launch) -> Footprint:
+def _needs(launch: Launch) -> Needs:
     """What the kernel of a launch needs: from the assembled code that runs, else from that which would."""
     kernel = launch.kernel
     static = static_bytes(kernel.module, kernel.function)
@@ -148,6 +148,6 @@ def footprint(launch: Launch) -> Footprint:
         usage = kernel_usage(cubin) if cubin is not None else assemble(kernel.module).kernels
         registers = usage[kernel.name].registers
     except (MissingDependency, CompileError, KeyError):
-        return Footprint(None, static + launch.shared_bytes, None)
+        return Needs(None, static + launch.shared_bytes, None)
     fits = resident_blocks(kernel.target.chip, launch.threads_per_block, registers, static + launch.shared_bytes)
-    return Footprint(registers, static + launch.shared_bytes, fits.blocks)
+    return Needs(registers, static + launch.shared_bytes, fits.blocks)
