@@ -67,6 +67,32 @@ def test_nothing_is_read_beyond_the_count() -> None:
     assert not found[8:].any()
 
 
+@pytest.mark.parametrize(("readers", "sectors"), [(8, 4), (9, 5), (32, 16), (0, 0)])
+def test_no_sector_moves_for_lanes_that_read_nothing(readers: int, sectors: int) -> None:
+    """16 bytes a lane, side by side: two lanes share a sector. What is stored in shared memory is the same: 4 wavefronts."""
+    more = f"setp.ge.u32 %p1, %tid, {readers}; selp.u32 %r6, 0, 3, %p1;"
+    target = emulator()
+    call = target.load(parse(kernel("cp.async.cg.shared.global [%rd3], [%rd1], 16, %r6;", more), "test.ptx"))["k"][1, 32]
+    seen = observe(call, target.zeros(512, np.uint8), target.zeros(512, np.uint8))
+    (row,) = counted(seen, "cp.async.cg")
+    expected = {
+        "requests": 1,
+        "lanes": 32,
+        "bytes": 512,
+        "sectors": sectors,
+        "ideal_sectors": sectors,
+        "wavefronts": 4,
+        "ideal_wavefronts": 4,
+    }
+    assert row == {name: value for name, value in expected.items() if value}
+    assert seen.accesses is not None
+    names = [one.name for one in seen.launch.kernel.function.body.instructions()]  # type: ignore[union-attr]
+    rows = [access for access in seen.accesses if names[access["instruction"]].startswith("cp.async.cg")]
+    assert [(int(one["space"]), int(one["sectors"])) for one in rows] == [(0, sectors), (1, 0)], (
+        "two accesses, also of one that reads nothing"
+    )
+
+
 def test_a_guard() -> None:
     found = copied("@%p1 cp.async.ca.shared.global [%rd3], [%rd1], 16;", "setp.lt.u32 %p1, %tid, 5;")
     assert np.array_equal(found[:5], SOURCE[:5])

@@ -240,6 +240,26 @@ def test_an_atomic_in_the_shared_memory_of_a_neighbour_is_counted_by_its_address
     verify(count(kernel(body), CHIP).module)
 
 
+def test_lanes_that_fill_their_copy_with_zeros_load_no_sector() -> None:
+    """Lane i reads i % 5 bytes of 16: the emulator counts as the kernel does, and the sectors are those of lanes that read some."""
+    body = """
+    .reg .b32 %r<8>; .reg .b64 %rd<4>; .shared .align 16 .b8 tile[512];
+    ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; cvt.u64.u32 %rd2, %r2; add.u64 %rd1, %rd1, %rd2;
+    mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; rem.u32 %r4, %r1, 5; mul.lo.u32 %r5, %r4, 0;
+    cp.async.cg.shared.global [%r3], [%rd1], 16, %r4;
+    cp.async.cg.shared.global [%r3], [%rd1], 16, %r5;
+    cp.async.cg.shared.global [%r3], [%rd1], 16, 16;
+    cp.async.wait_all; ret;"""
+    launch = Run(kernel(body, ".param .u64 data"), "k", 1, 32, (np.zeros(WORDS, "u4"),))
+    found = launch.counted()[1]
+    some = len({lane // 2 for lane in range(32) if lane % 5})
+    assert [(one.requests, one.lanes, one.sectors, one.wavefronts) for one in found] == [(1, 32, sectors, 4) for sectors in (some, 0, 16)]
+    seen = list(launch.observed().values())
+    assert [(one["lanes"], one["sectors"], one["ideal_sectors"]) for one in seen] == [
+        (one.lanes, one.sectors, one.ideal_sectors) for one in found
+    ]
+
+
 def test_selections_and_branches() -> None:
     module = kernel(accessing("shared", "load", 4), ".param .u64 data, .param .u64 places")
     assert count(module, CHIP, CountOptions(Selection(kernels={"other"}))).module.kernels == module.kernels

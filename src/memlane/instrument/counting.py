@@ -270,19 +270,30 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruc
 
 
 def _count_end(r: str, chip: Chip, site: Site, end: MemoryAccess, kind: AccessKind, scope: Scope, at: dict[str, int]) -> str:
-    """Count one end of a copy: the sectors that it loads, or the wavefronts of the store in shared memory."""
+    """Count one end of a copy: the sectors that it loads, or the wavefronts of the store in shared memory. A lane that fills all of its
+    copy with zeros loads none."""
     if end.space == "global":
-        counted = _in_space(r, "global", "global", sectors(r, chip, site.nbytes, kind), "sectors", "ideal_sectors", at)
+        match end.read_bytes:
+            case None:
+                reads = ""
+            case Register(name):
+                reads = alias(name)
+            case Immediate(value):
+                reads = str(value)
+        counted = _in_space(r, "global", "global", sectors(r, chip, site.nbytes, kind), "sectors", "ideal_sectors", at, reads=reads)
     else:
         counted = _in_space(r, "shared", "shared", wavefronts(r, chip, site.nbytes, "store"), "wavefronts", "ideal_wavefronts", at)
     return f"{{\n{_address(r, end, scope)}{counted}}}\n"
 
 
-def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES) -> str:
+def _in_space(
+    r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES, reads: str = ""
+) -> str:
     """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
-    its `rows`."""
+    its `rows`; where `reads` names a number, those in which it is not 0."""
     here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
     here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < LANES else ""
+    here += f"setp.ne.and.u32 {r}here, {reads}, 0, {r}here;\n" if reads else ""
     return f"""\
 {{
 .reg .b32 {r}inside, {r}{total}, {r}{ideal};

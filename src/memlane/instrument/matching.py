@@ -26,7 +26,18 @@ from memlane.instrument.assembled import Assembled
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
 from memlane.instrument.sites import site_table
 from memlane.instrument.tracing import Traced
-from memlane.ptx import Address, ControlFlow, Function, Instruction, Module, Register, flatten_scopes, inline_calls, registers_written
+from memlane.ptx import (
+    Address,
+    ControlFlow,
+    Function,
+    Instruction,
+    Module,
+    Register,
+    flatten_scopes,
+    inline_calls,
+    memory_accesses,
+    registers_written,
+)
 from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program, disassemble
 
@@ -201,7 +212,10 @@ class _Kernel:
         self.sites = sites
         self.grouping, self.block, self.looping = grouping, block, looping
         flow = grouping.ptx
-        self.guarded = {index for index, one in enumerate(kernel.body.instructions()) if one.guard is not None} if kernel.body else set()
+        instructions = tuple(kernel.body.instructions()) if kernel.body else ()
+        self.guarded = {index for index, one in enumerate(instructions) if one.guard is not None}
+        self.filling = {index for index in sites if any(access.read_bytes is not None for access in memory_accesses(instructions[index]))}
+        """Asynchronous copies whose lanes may read less than they store."""
         ends = {block.index for block in flow.blocks if len(flow.successors[block.index]) > 1}
         lines = code.lines(kernel.name)
         self.branches = {block: lines[index] for index, block in sorted(self.block.items()) if block in ends}
@@ -256,6 +270,8 @@ class _Kernel:
             return self._merged(index)
         if any(access.nbytes != site.nbytes for access in made.values()):
             return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
+        if index in self.filling:
+            return "its lanes may fill what they copy with zeros, and the sectors of such copies were not compared with a profiler"
         most = self.most[self.block[index]]
         if len(made) < most:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"

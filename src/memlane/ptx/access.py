@@ -40,6 +40,8 @@ class MemoryAccess:
     """Whether the memory is promised not to change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
     asynchronous: bool = False
     """Whether the access may complete after the instruction: `cp.async` and its kin."""
+    read_bytes: Operand | None = None
+    """Of the source of `cp.async`, unless all are: how many bytes a lane reads. It fills the rest of `nbytes` with zeros."""
 
 
 def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
@@ -142,8 +144,10 @@ def _copy(instruction: Instruction) -> tuple[MemoryAccess, ...]:
     size = instruction.operand("size")
     nbytes = size.value if isinstance(size, Immediate) else None
     kinds = {"dst": "store", "src": "load", "map": "load" if "dst" in form.addresses else "store"}
+    source = instruction.operand("source")
+    read = {"src": None if isinstance(source, Immediate) and nbytes is not None and source.value >= nbytes else source}
     return tuple(
-        MemoryAccess(kinds[letter], space, _address(instruction, letter), "", 1, nbytes, asynchronous=True)
+        MemoryAccess(kinds[letter], space, _address(instruction, letter), "", 1, nbytes, asynchronous=True, read_bytes=read.get(letter))
         for letter, space in form.addresses.items()
         if letter in kinds
     )

@@ -48,11 +48,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
         if layers.counts:
-            row = _count_row(e, warp, site)
-            active = e.zext(e.popcount(lanes), I64)
-            _add(e, row, "requests", constant(I64, 1))
-            _add(e, row, "lanes", active)
-            _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
+            row = _count_request(e, warp, site, lanes, nbytes)
             if kind in _ATOMICS:
                 met = invoke(e, meeting, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
@@ -70,6 +66,31 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
         e.ret(latest.get())
 
     return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+
+
+@cache
+def accounting_filled(chip: Chip, layers: Compiled, kind: AccessKind) -> Helper:
+    """`accounting` for the global side of asynchronous copies, of which only the lanes in one more mask read. The others fill what they
+    copy with zeros: they are part of the request, but no sector moves for them. Copies are aligned, so a lane that reads a part of its
+    copy reads as many sectors as for all of it: one."""
+
+    def build(
+        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value, readers: Value
+    ) -> None:
+        with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
+            e.ret(issue)
+        if layers.counts:
+            _count_request(e, warp, site, lanes, nbytes)
+        with e.if_then(e.icmp_unsigned("==", readers, constant(I32, 0)), likely=False):
+            if layers.accesses:
+                origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
+                when, nothing = e.add(issue, origin), constant(I32, 0)
+                invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
+            e.ret(issue)
+        part = accounting_part(chip, layers, "global", kind)
+        e.ret(invoke(e, part, warp, addresses, distance, readers, nbytes, site, issue))
+
+    return Helper(f"memlane_account_filled_{_key(chip, layers)}_{kind}", I64, (*_ARGUMENTS, I32), build)
 
 
 def _key(chip: Chip, layers: Compiled) -> str:
@@ -169,6 +190,15 @@ def _complete(
 def _count_row(e: Emit, warp: Value, site: Value) -> Value:
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     return e.at(e.get_pointer(context, CONTEXT, "counts"), e.mul(e.zext(site, I64), constant(I64, COUNT_BYTES)))
+
+
+def _count_request(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value) -> Value:
+    """Count a request of `lanes`, each with `nbytes`; the row of its counts."""
+    row, active = _count_row(e, warp, site), e.zext(e.popcount(lanes), I64)
+    _add(e, row, "requests", constant(I64, 1))
+    _add(e, row, "lanes", active)
+    _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
+    return row
 
 
 def _add(e: Emit, row: Value, name: str, by: Value) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.accounting import accounting, accounting_part, count_box, count_branch
+from memlane.emulate.observe.accounting import accounting, accounting_filled, accounting_part, count_box, count_branch
 from memlane.ptx.access import access_kind
 
 
@@ -18,14 +18,19 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     k.completes(complete)
 
 
-def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int) -> None:
+def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int, count: Value | None) -> None:
     """Account for an asynchronous copy of `nbytes` a lane from global to shared memory: one request, with the sectors of its load and the
-    wavefronts of its store, and two accesses."""
+    wavefronts of its store, and two accesses. `count`: the bytes that each lane reads, where that may be fewer; i32 for each lane."""
     if not (k.layers.counts or k.layers.clock):
         return
     size, site = constant(I32, nbytes), constant(I32, k.index)
-    load = accounting(k.chip, k.layers, "global", LOAD_PAST_L1 if k.instruction.has("cg") else LOAD)
-    loaded = k.call(load, k.warp, *source, k.active, size, site, k.start)
+    kind = LOAD_PAST_L1 if k.instruction.has("cg") else LOAD
+    if count is None:
+        loaded = k.call(accounting(k.chip, k.layers, "global", kind), k.warp, *source, k.active, size, site, k.start)
+    else:
+        readers = k.e.and_(k.active, k.e.mask_of(k.e.icmp_unsigned("!=", count, constant(count.type, 0))))
+        filled = accounting_filled(k.chip, k.layers, kind)
+        loaded = k.call(filled, k.warp, *source, k.active, size, site, k.start, readers)
     k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
 
 

@@ -33,7 +33,7 @@ def cp_async(k: Lowering) -> None:
     source, target = k.address("src"), k.address("dst", "more_addresses")
     lanes = check_copy(k, source, target, size.value, count)
     k.call(copy(size.value), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("a"))
-    account_copy(k, source, target, size.value)
+    account_copy(k, source, target, size.value, count if k.has("source") else None)
 
 
 @semantics(
