@@ -208,7 +208,7 @@ def test_examples_are_counted_as_the_emulator_counts_them(name: str) -> None:
             *(("addresses",) if one.site.is_atomic else ()),
         )
         assert {field: getattr(one, field) for field in fields} == {field: own[field] for field in fields}, one.site
-        assert (one.most_lanes_at_address or 0) == own["most_lanes"]
+        assert (one.most_lanes_at_address or 0) == own["most_lanes_at_address"]
     divergent = sorted((own["requests"], own["divergent"]) for index, own in seen.items() if index in conditional(launch))
     assert sorted((one.executions, one.divergent) for one in branches) == divergent
 

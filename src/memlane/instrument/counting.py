@@ -24,6 +24,7 @@ from memlane.instrument.registers import Scope, free_prefix
 from memlane.instrument.sites import place_of, site_table, uncounted
 from memlane.instrument.transactions import check_countable, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
+from memlane.launch import SITE_FIELDS
 from memlane.ptx import (
     SCALAR_TYPES,
     Address,
@@ -42,21 +43,7 @@ from memlane.ptx import (
 from memlane.ptx.access import access_kind
 from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
-COUNTER_DTYPE = np.dtype(
-    [
-        (name, "<u8")
-        for name in (
-            "requests",
-            "lanes",
-            "sectors",
-            "ideal_sectors",
-            "wavefronts",
-            "ideal_wavefronts",
-            "addresses",
-            "most_lanes_at_address",
-        )
-    ]
-)
+COUNTER_DTYPE = np.dtype([(name, "<u8") for name in SITE_FIELDS])
 """The counters of one site; the fields are those of `memlane.record.SiteCounts`."""
 
 BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])

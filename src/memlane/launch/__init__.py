@@ -7,7 +7,16 @@ cluster <- kernel <- target.
 from memlane.launch.array import DeviceArray
 from memlane.launch.cluster import cluster_of
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel
-from memlane.launch.observation import ACCESS_DTYPE, COUNT_FIELDS, EXAMPLE_DTYPE, SPACE_NUMBERS, ExampleOf, Layers, Observation
+from memlane.launch.observation import (
+    ACCESS_DTYPE,
+    COUNT_FIELDS,
+    EXAMPLE_DTYPE,
+    SITE_FIELDS,
+    SPACE_NUMBERS,
+    ExampleOf,
+    Layers,
+    Observation,
+)
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, tell_progress
@@ -24,6 +33,7 @@ __all__ = [
     "ELEMENTS",
     "EXAMPLE_DTYPE",
     "FILLS",
+    "SITE_FIELDS",
     "SPACE_NUMBERS",
     "SWIZZLES",
     "Actor",

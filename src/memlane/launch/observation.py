@@ -21,23 +21,23 @@ _P = ParamSpec("_P")
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
 """The numbers of state spaces in rows of accesses and in examples; `shared::cluster` is the shared memory of another block."""
 
-COUNT_FIELDS = (
+SITE_FIELDS = (
     "requests",
     "lanes",
     "sectors",
     "ideal_sectors",
     "wavefronts",
     "ideal_wavefronts",
-    "bytes",
-    "divergent",
     "addresses",
-    "most_lanes",
+    "most_lanes_at_address",
 )
+"""What is counted of the accesses of one instruction, whoever counts: the emulator, or the kernel itself."""
+COUNT_FIELDS = (*SITE_FIELDS, "bytes", "divergent")
 """`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
 them. `sectors` and `ideal_sectors`: of accesses to global and local memory and of generic ones that lead there; `wavefronts` and
 `ideal_wavefronts`: of shared ones that stay in the block. `addresses`: of atomics, the different addresses of each request, summed;
-`most_lanes`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions whose active
-lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
+`most_lanes_at_address`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions
+whose active lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [

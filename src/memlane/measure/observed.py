@@ -27,7 +27,7 @@ def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]
         rows = [observation.counts[index] for index in indices if index in observation.counts]
         if rows:
             found[one] = np.sum(rows, axis=0)
-            found[one][_FIELD["most_lanes"]] = max(int(row[_FIELD["most_lanes"]]) for row in rows)
+            found[one][_FIELD["most_lanes_at_address"]] = max(int(row[_FIELD["most_lanes_at_address"]]) for row in rows)
     return found
 
 
@@ -50,7 +50,7 @@ def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
         wavefronts=field("wavefronts") if site.has_wavefronts else None,
         ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
         addresses=field("addresses") if site.is_atomic else None,
-        most_lanes_at_address=field("most_lanes") if site.is_atomic else None,
+        most_lanes_at_address=field("most_lanes_at_address") if site.is_atomic else None,
     ).of_known_memory()
 
 

@@ -52,7 +52,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
             if kind in _ATOMICS:
                 met = invoke(e, meeting, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
-                _raise(e, row, "most_lanes", e.lshr(met, constant(I64, 32)))
+                _raise(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
         arguments = (addresses, distance, lanes, nbytes, site, issue)
         if space != "generic":
             e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
