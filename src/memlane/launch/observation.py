@@ -20,6 +20,7 @@ _P = ParamSpec("_P")
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
 """The numbers of state spaces in rows of accesses and in examples; `shared::cluster` is the shared memory of another block."""
+SPACE_NAMES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 SITE_FIELDS = (
     "requests",

@@ -10,10 +10,8 @@ import numpy as np
 
 from memlane.chip import ACCESS_KINDS
 from memlane.chip.lanes import WIDTHS
-from memlane.launch import SPACE_NUMBERS, Observation
+from memlane.launch import SPACE_NAMES, Observation
 from memlane.record import AccessExample
-
-_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def _example(run: ObservedRun, row: Any) -> AccessExample:
     return AccessExample(
         launch=run.launch,
         site=run.sites[int(row["instruction"])],
-        space=_SPACES[int(row["space"])],
+        space=SPACE_NAMES[int(row["space"])],
         access=ACCESS_KINDS[int(row["kind"])],
         worst=bool(row["worst"]),
         block=int(row["block"]),

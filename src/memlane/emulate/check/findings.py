@@ -26,18 +26,17 @@ from memlane.emulate.check.records import (
     UNEQUAL_MASKS,
     UNWRITTEN,
 )
-from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, SPACE_NUMBERS, WINDOW_BYTES
+from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
-from memlane.launch import Launch, Report, cluster_of
+from memlane.launch import SPACE_NAMES, Launch, Report, cluster_of
 from memlane.launch.reports import Actor
 from memlane.ptx import INSERTED, Instruction, demangle
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
 
-_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
 _VERBS = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
 
 
@@ -62,7 +61,7 @@ class _Note:
 
     @property
     def space(self) -> str:
-        return _SPACES[int(self.row["space"])]
+        return SPACE_NAMES[int(self.row["space"])]
 
     def access(self) -> str:
         """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""

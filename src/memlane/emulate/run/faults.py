@@ -29,7 +29,6 @@ from memlane.emulate.layout import (
     NO_WARPGROUP,
     NOT_ARRIVED,
     RANK_MASK,
-    SPACE_NUMBERS,
     STACK,
     TRAP,
     WARP,
@@ -42,13 +41,11 @@ from memlane.emulate.run.memory import GUARD, Allocation
 from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
-from memlane.launch import Launch
+from memlane.launch import SPACE_NAMES, Launch
 from memlane.ptx import Instruction, Module
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
-
-_SPACES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 
 _OUT_OF_TURN = {
@@ -142,7 +139,7 @@ class _Fault:
         context, instruction = self._context, self.instruction
         address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
         verb = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}.get(instruction.form.effect, "accessed")
-        space = _SPACES[int(context["fault_space"])]
+        space = SPACE_NAMES[int(context["fault_space"])]
         head = f"{verb} {nbytes} bytes at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
