@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import SPACE_NUMBERS, Target, cluster_of
+from memlane.launch import SPACE_NUMBERS, Target
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
+from memlane.measure.launched import launch_info
 from memlane.measure.observed import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.probed import ProbedModule
@@ -202,15 +203,8 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         counts = tuple(replace(one, site=table.sites[numbers[one.site.id]]) for one in found.sites if numbers[one.site.id] >= 0)
         branches = found.branches
     resident, unknown = resident_blocks_of(launch)
-    return LaunchInfo(
-        id=number,
-        kernel=launch.kernel.title,
-        grid=launch.grid,
-        block=launch.block,
-        shared_bytes=launch.shared_bytes,
-        stream=launch.stream.number,
-        arguments=tuple(argument.text for argument in launch.arguments),
-        scheme=scheme,
+    return replace(
+        launch_info(number, launch, scheme),
         lost=int(grid.warp_rows["lost"].sum()) + grid.homeless,
         counts=counts,
         branches=branches,
@@ -220,7 +214,6 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         failed=grid.failure,
         staging=replace(grid.record.probed.staging(launch), unknown=unknown),
         resident_blocks=resident,
-        cluster=cluster_of(launch.kernel, launch.cluster),
     )
 
 

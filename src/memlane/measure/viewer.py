@@ -9,8 +9,9 @@ import numpy as np
 from memlane.chip import Chip
 from memlane.errors import MemlaneError
 from memlane.instrument import site_table
-from memlane.launch import ExampleOf, Launch, Layers, Observation, Target, cluster_of
+from memlane.launch import ExampleOf, Launch, Layers, Observation, Target
 from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
+from memlane.measure.launched import launch_info
 from memlane.measure.observed import site_counts
 from memlane.measure.watching import Watching
 from memlane.record import LaunchInfo, Site, Trace, build_trace
@@ -70,7 +71,7 @@ class Viewer(Watching):
                 sites += [replace(known[index], id=number) for index, number in numbers[key].items()]
             of_launch = {index: sites[number] for index, number in numbers[key].items()}
             runs.append(ObservedRun(len(launches), observation, numbers[key]))
-            launches.append(_launch_info(len(launches), observation, of_launch))
+            launches.append(replace(launch_info(len(launches), observation.launch), counts=site_counts(observation, of_launch)))
         chosen = chosen_examples(runs) if self._worst else asked_examples(runs)
         sources = {name: text for one in self._observations for name, text in one.launch.kernel.module.sources.items()}
         return build_trace(
@@ -83,19 +84,3 @@ class Viewer(Watching):
             sources=sources,
             examples=chosen,
         )
-
-
-def _launch_info(number: int, observation: Observation, sites: dict[int, Site]) -> LaunchInfo:
-    launch = observation.launch
-    return LaunchInfo(
-        id=number,
-        kernel=launch.kernel.title,
-        grid=launch.grid,
-        block=launch.block,
-        shared_bytes=launch.shared_bytes,
-        stream=launch.stream.number,
-        arguments=tuple(argument.text for argument in launch.arguments),
-        scheme="",
-        counts=site_counts(observation, sites),
-        cluster=cluster_of(launch.kernel, launch.cluster),
-    )

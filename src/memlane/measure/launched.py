@@ -1,0 +1,21 @@
+"""What a trace says of a launch, whatever was found of it."""
+
+from __future__ import annotations
+
+from memlane.launch import Launch, cluster_of
+from memlane.record import LaunchInfo
+
+
+def launch_info(number: int, launch: Launch, scheme: str = "") -> LaunchInfo:
+    """The launch of that number in the trace; `scheme`: of its probes, empty where it had none."""
+    return LaunchInfo(
+        id=number,
+        kernel=launch.kernel.title,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        stream=launch.stream.number,
+        arguments=tuple(argument.text for argument in launch.arguments),
+        scheme=scheme,
+        cluster=cluster_of(launch.kernel, launch.cluster),
+    )
