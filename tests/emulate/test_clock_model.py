@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memlane.chip import load, names
 from memlane.emulate.clock.issue import PIPES, SLOTS, Clock, interval_of
-from memlane.emulate.clock.latency import Timing, latency_of, timing_of
+from memlane.emulate.clock.latency import Timing, timing_of
 from tests.emulate.machine import callable_of
 
 H200 = load("h200")
@@ -131,19 +131,23 @@ def test_each_shipped_chip_has_whole_intervals(name: str) -> None:
     ],
 )
 def test_plain_instructions_have_the_latency_of_their_class(opcode: str, type: str, field: str) -> None:
-    assert latency_of(H200, opcode, type) == round(getattr(H200.latency, field))
+    assert timing_of(H200, opcode, type).latency == round(getattr(H200.latency, field))
 
 
 def test_memory_special_registers_and_fences() -> None:
     latency = H200.latency
-    assert latency_of(H200, "ld.shared.f32", "f32", space="shared") == round(latency.shared)
-    assert latency_of(H200, "ld.param.u64", "u64", space="param") == round(latency.constant)
-    assert latency_of(H200, "atom.global.add.u32", "u32", space="global") == round(latency.global_atomic)
-    assert latency_of(H200, "red.shared.add.u32", "u32", space="shared") == round(latency.shared_atomic)
-    assert latency_of(H200, "mov.u64", "u64", special="%clock64") == round(latency.clock)
-    assert latency_of(H200, "mov.u32", "u32", special="%tid.x") == round(latency.special)
-    assert latency_of(H200, "membar.gl") == latency_of(H200, "fence.acq_rel.sys") == round(latency.fence_device)
-    assert latency_of(H200, "fence.acq_rel.cta") == round(latency.fence_block)
+
+    def latency_of(opcode: str, type: str = "", space: str = "", special: str = "") -> int:
+        return timing_of(H200, opcode, type, space, special).latency
+
+    assert latency_of("ld.shared.f32", "f32", space="shared") == round(latency.shared)
+    assert latency_of("ld.param.u64", "u64", space="param") == round(latency.constant)
+    assert latency_of("atom.global.add.u32", "u32", space="global") == round(latency.global_atomic)
+    assert latency_of("red.shared.add.u32", "u32", space="shared") == round(latency.shared_atomic)
+    assert latency_of("mov.u64", "u64", special="%clock64") == round(latency.clock)
+    assert latency_of("mov.u32", "u32", special="%tid.x") == round(latency.special)
+    assert latency_of("membar.gl") == latency_of("fence.acq_rel.sys") == round(latency.fence_device)
+    assert latency_of("fence.acq_rel.cta") == round(latency.fence_block)
 
 
 def test_what_the_assembler_expands_takes_the_sum_of_its_parts() -> None:

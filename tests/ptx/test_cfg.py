@@ -40,7 +40,7 @@ def test_a_diamond() -> None:
     assert flow.back_edges == ()
     assert flow.loops == ()
     assert flow.blocks[2].labels == ("ELSE",)
-    assert flow.block_at("JOIN") == 3
+    assert flow.blocks[3].labels == ("JOIN",)
     first, last = flow.blocks[0].instructions
     assert flow.blocks[0].terminator is last
     flat = list(flow.function.instructions())
@@ -90,8 +90,9 @@ def test_an_indexed_branch_leads_to_its_whole_table() -> None:
     flow = ControlFlow(ptx.flatten_scopes(ptx.parse(text).kernels["kernel"]))
     branch = next(block.terminator for block in flow.blocks if block.terminator is not None and block.terminator.opcode == "brx")
     assert branch is not None
-    assert flow.targets(branch) == (flow.block_at("$L__skip"), flow.block_at("$L__end"))
-    assert flow.block_at("$L__skip") == flow.block_at("$L__twice")
+    at = {label: block.index for block in flow.blocks for label in block.labels}
+    assert flow.targets(branch) == (at["$L__skip"], at["$L__end"])
+    assert at["$L__skip"] == at["$L__twice"]
 
 
 def test_bad_targets_and_bodies_are_refused() -> None:

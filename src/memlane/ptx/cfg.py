@@ -65,10 +65,6 @@ class ControlFlow:
         self._by_label = {label: block.index for block in self.blocks for label in block.labels}
         self.successors: tuple[tuple[int, ...], ...] = tuple(self._leads_to(block) for block in self.blocks)
 
-    def block_at(self, label: str) -> int:
-        """The number of the block that starts at `label`. Raises `KeyError` if there is none."""
-        return self._by_label[label]
-
     def targets(self, branch: Instruction) -> tuple[int, ...]:
         """The blocks that a `bra` or `brx.idx` jumps to; of the latter in the order of its table, repetitions included."""
         operand = branch.operand("target") or branch.operand("targets")

@@ -89,11 +89,6 @@ def timing_of(chip: Chip, opcode: str, type: str = "", space: str = "", special:
     return _of_chain(chip, _chain(base, frozenset(modifiers), _kinds(base, modifiers, type)))
 
 
-def latency_of(chip: Chip, opcode: str, type: str = "", space: str = "", special: str = "") -> int:
-    """`timing_of(...).latency`, in cycles."""
-    return timing_of(chip, opcode, type, space, special).latency
-
-
 def _cycles(chip: Chip, name: str) -> int:
     return max(1, round(float(getattr(chip.latency, name))))
 

@@ -73,10 +73,6 @@ class Reducer:
         self._slots: list[_Slot] = []
         self._turn = threading.Lock()
 
-    @property
-    def result_size(self) -> int:
-        return math.prod(self.result_shape)
-
     def empty(self) -> DeviceArray:
         """An array for the result."""
         return self.target.empty(self.result_shape, self.kind.result)
