@@ -1,14 +1,15 @@
 """IPython and Jupyter: traces, counts, findings and comparisons show themselves, and `%%memlane` traces a cell.
 
-`import memlane` in a notebook makes them show themselves; `%load_ext memlane` brings the magic too. Inside: display <- magic.
+`import memlane` in a notebook makes them show themselves; `%load_ext memlane` brings the magic too, and loads what that needs. Inside:
+`display` says which types show themselves, `tables` how; `magic` is the cell magic.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from memlane.notebook.display import register, unregister
-from memlane.notebook.magic import magic_of
 
 __all__ = ["load_ipython_extension", "register", "unload_ipython_extension", "unregister"]
 
@@ -16,7 +17,7 @@ __all__ = ["load_ipython_extension", "register", "unload_ipython_extension", "un
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext memlane` does: displays, and the cell magic `%%memlane`. `shell` is an InteractiveShell."""
     register(shell)
-    shell.register_magic_function(magic_of(shell), "cell", "memlane")
+    shell.register_magic_function(import_module("memlane.notebook.magic").magic_of(shell), "cell", "memlane")
 
 
 def unload_ipython_extension(shell: Any) -> None:

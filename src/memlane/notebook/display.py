@@ -6,75 +6,30 @@ Formatters are registered by the names of the types, so that nothing is loaded b
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-_WIDTH = 100
-"""Columns of tables of text."""
-
-
-def _trace_html(trace: Any) -> str:
-    from memlane.report.html import trace_html
-
-    return trace_html(trace)
-
-
-def _counts_html(counts: Any) -> str:
-    from memlane.report.html import counts_html
-
-    return counts_html(counts)
-
-
-def _findings_html(findings: Any) -> str:
-    from memlane.report.html import findings_html
-
-    return findings_html(findings)
-
-
-def _trace_text(trace: Any) -> str:
-    from memlane.report import render_trace, to_text
-
-    return to_text(render_trace(trace), _WIDTH)
-
-
-def _counts_text(counts: Any) -> str:
-    from memlane.report import render_counts, to_text
-
-    return to_text(render_counts(counts), _WIDTH)
-
-
-def _findings_text(findings: Any) -> str:
-    from memlane.report import render_findings, to_text
-
-    return to_text(render_findings(findings), _WIDTH)
-
-
-def _comparison_text(comparison: Any) -> str:
-    from memlane.report import to_text
-    from memlane.report.comparison import render_comparison
-
-    return to_text(render_comparison(comparison), _WIDTH)
-
-
 _HTML = {
-    ("memlane.record.trace", "Trace"): _trace_html,
-    ("memlane.record.counts", "Counts"): _counts_html,
-    ("memlane.diagnose.rules", "Findings"): _findings_html,
+    ("memlane.record.trace", "Trace"): "trace_html",
+    ("memlane.record.counts", "Counts"): "counts_html",
+    ("memlane.diagnose.rules", "Findings"): "findings_html",
 }
 _TEXT = {
-    ("memlane.record.trace", "Trace"): _trace_text,
-    ("memlane.record.counts", "Counts"): _counts_text,
-    ("memlane.diagnose.rules", "Findings"): _findings_text,
-    ("memlane.diagnose.comparison", "Comparison"): _comparison_text,
+    ("memlane.record.trace", "Trace"): "trace_text",
+    ("memlane.record.counts", "Counts"): "counts_text",
+    ("memlane.diagnose.rules", "Findings"): "findings_text",
+    ("memlane.diagnose.comparison", "Comparison"): "comparison_text",
 }
+"""By module and name of a type the function of `tables` that shows it."""
 
 
 def register(shell: Any) -> None:
     """Let memlane's objects show themselves in this InteractiveShell."""
     formatters = shell.display_formatter.formatters
     for (module, name), html in _HTML.items():
-        formatters["text/html"].for_type_by_name(module, name, html)
+        formatters["text/html"].for_type_by_name(module, name, _table(html))
     for (module, name), text in _TEXT.items():
-        formatters["text/plain"].for_type_by_name(module, name, _pretty(text))
+        formatters["text/plain"].for_type_by_name(module, name, _pretty(_table(text)))
 
 
 def unregister(shell: Any) -> None:
@@ -84,6 +39,14 @@ def unregister(shell: Any) -> None:
         for module, name in table:
             # It is under its name until an object of it was shown, and under its type from then on.
             formatter.pop(f"{module}.{name}", None)
+
+
+def _table(function: str) -> Callable[[Any], str]:
+    def show(one: Any) -> str:
+        text: str = getattr(import_module("memlane.notebook.tables"), function)(one)
+        return text
+
+    return show
 
 
 def _pretty(text: Callable[[Any], str]) -> Callable[[Any, Any, bool], None]:

@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from IPython.core.error import UsageError
+from IPython.display import SVG, display
+
+from memlane.diagnose import explain
 from memlane.errors import CommandError, MemlaneError
+from memlane.instrument import TraceOptions
+from memlane.launch import observing
+from memlane.measure import Counter, Tracer
+from memlane.report.show import SourcePlace, drawn, examples_at
+from memlane.targets import override
 
 _USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
 
@@ -44,10 +53,6 @@ def magic_of(shell: Any) -> Callable[[str, str], None]:
 
 
 def _run(shell: Any, options: _Options, cell: str) -> None:
-    from memlane.launch import observing
-    from memlane.measure import Counter, Tracer
-    from memlane.targets import override
-
     watcher: Any = Counter() if options.only_count else Tracer(_trace_options(options.scheme), counts=options.counts)
     with override(options.target or None, everywhere=True), observing(watcher, everywhere=True):
         outcome = shell.run_cell(cell)
@@ -65,10 +70,6 @@ def _run(shell: Any, options: _Options, cell: str) -> None:
 
 
 def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
-    from IPython.display import display
-
-    from memlane.diagnose import explain
-
     for one in found if options.only_count else [found]:
         display(one)
     display(explain(found, sources) if options.only_count else explain(found))
@@ -79,19 +80,13 @@ def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
 
 
 def _picture(trace: Any, place: str) -> Any:
-    from IPython.display import SVG
-
-    from memlane.report.show import SourcePlace, drawn, examples_at
-
     try:
         return SVG(drawn(trace, examples_at(trace, SourcePlace.parse(place))[0]))
     except CommandError as error:
         raise _usage_error(str(error)) from None
 
 
-def _trace_options(scheme: str) -> Any:
-    from memlane.instrument import TraceOptions
-
+def _trace_options(scheme: str) -> TraceOptions:
     try:
         return TraceOptions(scheme)
     except (MemlaneError, ValueError) as error:
@@ -133,7 +128,5 @@ def _refuse(message: str) -> NoReturn:
 
 def _usage_error(message: str) -> Exception:
     """What IPython shows as one line."""
-    from IPython.core.error import UsageError
-
     error: Exception = UsageError(message)
     return error
