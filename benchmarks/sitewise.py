@@ -133,12 +133,13 @@ class Code:
 
 
 def _ours(entries: list[SiteCounts]) -> dict[str, int]:
-    """Fields that can be compared, summed; lanes only of a single site, as a merged access has each lane once."""
-    space = entries[0].site.space
+    """Fields that can be compared, summed; lanes only of a single site, as a merged access has each lane once. An asynchronous copy has
+    the sectors of its load and the wavefronts of its store."""
+    space, both = entries[0].site.space, entries[0].site.kind == "copy"
     ours = {}
     for name in METRICS:
         values = [getattr(entry, name) for entry in entries]
-        wanted = len(entries) == 1 if name == "lanes" else space in (_SPACES[name], "generic")
+        wanted = len(entries) == 1 if name == "lanes" else both or space in (_SPACES[name], "generic")
         if wanted and None not in values:
             ours[name] = sum(values)
     if "lanes" in ours:

@@ -296,6 +296,19 @@ def test_lanes_of_matrices_are_those_that_execute(tiles: Code) -> None:
     assert all(one.differing(["lanes"]) for one in code.compared("matrices_packed", counts.sites, Disassembled("matrices_packed", fewer)))
 
 
+def test_both_sides_of_an_asynchronous_copy_are_compared(tiles: Code) -> None:
+    emulator = target("emulator:h200")
+    counts = ml.count(emulator.load(tiles.assembled.module)["asynchronous"][1, 256], emulator.zeros((512, 4)), emulator.zeros((512, 4)))
+    agreed = profile_like(tiles, "asynchronous", counts)
+    row = compare_sites("asynchronous", tiles.compared("asynchronous", counts.sites, agreed))
+    shared = sum(entry.wavefronts or 0 for entry in counts.sites)
+    assert (row.value, row.peer["wavefronts"], row.peer["wavefronts, profiler"]) == (0.0, shared, shared)
+    (copy,) = {one.opcode for one in agreed.instructions if one.opcode.startswith("LDGSTS")}
+    more = tiles.compared("asynchronous", counts.sites, changed(agreed, copy, METRICS["wavefronts"], 3))
+    assert compare_sites("asynchronous", more).value == 1.0
+    assert of_sites(more)["shared"] == 3.0
+
+
 def test_the_profile_of_a_case_survives_its_file(tmp_path: Path) -> None:
     kernels = {"one": ["copy_1"], "two": ["copy_1", "copy_16"], "three": []}
     launches = [Profiled(kernel, {"x": number}) for number, kernel in enumerate(("copy_1", "memset", "copy_1"))]
