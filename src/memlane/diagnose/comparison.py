@@ -43,7 +43,7 @@ class Change:
     @property
     def ratio(self) -> float | None:
         """After over before."""
-        return None if self.difference is None or not self.before else self.after / self.before  # type: ignore[operator]
+        return None if self.after is None or not self.before else self.after / self.before
 
     @property
     def is_known(self) -> bool:

@@ -263,8 +263,12 @@ def _launch(launch: dict[str, Any], where: str) -> _Counted:
         from_plain(SiteCounts, {**entry["counts"], "site": entry}, f"{where}.sites[{number}]")
         for number, entry in enumerate(launch["sites"])
     ]
-    grid, block = (tuple(int(extent) for extent in launch[name]) for name in ("grid", "block"))
-    return str(launch["kernel"]), str(launch["chip"]), grid, block, sites  # type: ignore[return-value]
+    return str(launch["kernel"]), str(launch["chip"]), _extents(launch["grid"]), _extents(launch["block"]), sites
+
+
+def _extents(said: Iterable[Any]) -> _Extents:
+    x, y, z = map(int, said)
+    return x, y, z
 
 
 def _shapes(launches: Iterable[tuple[_Extents, _Extents]]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class Snapshot:
             host = np.empty(nbytes, np.uint8)
             self._target.read(address, host)
             self._saved.append((address, host))
-        surfaces = {argument.owner for argument in launch.arguments if isinstance(argument.owner, Surface)}
+        surfaces = dict.fromkeys(argument.owner for argument in launch.arguments if isinstance(argument.owner, Surface))
         self._surfaces = [(surface, surface.numpy()) for surface in surfaces]
 
     def holds_what(self, other: Snapshot) -> bool:

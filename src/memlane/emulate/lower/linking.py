@@ -159,7 +159,7 @@ class _Linker:
             return places
         # What a function that may be entered again needs behind a call lies on the stack meanwhile.
         alone = [replace(place, steps=tuple(of_this_activation(step) for step in place.steps)) for place in places]
-        needed = {place.steps[-1].index: live for place, live in zip(alone, live_out(alone), strict=True) if _ends_with_call(place)}
+        needed = {place.steps[-1].index: live for place, live in zip(alone, live_out(alone), strict=True) if _call_at_the_end(place)}
         return [
             replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, set())) for step in place.steps)) for place in places
         ]
@@ -296,11 +296,11 @@ class _Linker:
         base = part.first_place
         steps = tuple(replace(step, index=part.first_index + step.index) for step in place.steps)
         successors = tuple(base + goal for goal in place.successors)
-        if _ends_with_call(place) and not place.steps[-1].link.service:  # type: ignore[union-attr]
+        call = _call_at_the_end(place)
+        if call is not None and not call.service:
             last = steps[-1]
-            assert isinstance(last.link, Call)
-            targets = tuple(replace(target, entry=self._parts[target.name].first_place) for target in last.link.targets)
-            steps = (*steps[:-1], replace(last, link=replace(last.link, targets=targets, resume=successors[0])))
+            targets = tuple(replace(target, entry=self._parts[target.name].first_place) for target in call.targets)
+            steps = (*steps[:-1], replace(last, link=replace(call, targets=targets, resume=successors[0])))
             for target in targets:
                 behind[target.name].append(successors[0])
             otherwise = tuple(base + goal for goal in own[place.successors[0]].successors)
@@ -327,8 +327,9 @@ def _returns(place: Place) -> bool:
     return bool(place.steps) and isinstance(place.steps[-1].link, Return)
 
 
-def _ends_with_call(place: Place) -> bool:
-    return bool(place.steps) and isinstance(place.steps[-1].link, Call) and not place.steps[-1].resumes
+def _call_at_the_end(place: Place) -> Call | None:
+    last = place.steps[-1] if place.steps else None
+    return last.link if last is not None and isinstance(last.link, Call) and not last.resumes else None
 
 
 def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | None]:
