@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memlane.errors import BadLaunch
-from memlane.launch import LoadedModule, Stream, find_kernel, plain_name
+from memlane.launch import LoadedModule, Stream, Target, find_kernel, plain_name
 from memlane.ptx import parse
 from tests.launch.fake_target import FakeTarget
 
@@ -151,3 +151,15 @@ def test_numpy_integers_are_extents(kernels: LoadedModule, target: FakeTarget) -
     kernels["plain"][np.int64(4), (np.uint8(32), 2), Stream(3)]()
     assert (target.launches[0].grid, target.launches[0].block) == ((4, 1, 1), (32, 2, 1))
     assert type(target.launches[0].grid[0]) is int
+
+
+def test_what_is_printed_of_targets_modules_and_kernels_is_one_line(kernels: LoadedModule) -> None:
+    """Not the tree of the module, which has a line for each instruction."""
+    module, name = kernels.module, kernels.target.name
+    assert Target.__repr__(kernels.target) == f"<Target: {name}>"
+    assert repr(module) == f"<Module: {module}>"
+    assert str(module).startswith(f"{module.name}; scale, ")
+    assert str(module).endswith(f"; PTX 9.0 for {module.target[0]}")
+    assert repr(kernels) == f"<LoadedModule: {module}; on {name}>"
+    assert repr(kernels["red<512>"]) == f"<Kernel: void red<512>(int*); of {module.name}, on {name}>"
+    assert "Instruction" not in repr(kernels["scale"][1, 32])

@@ -53,6 +53,9 @@ class LoadedModule(Mapping[str, "Kernel"]):
     def __len__(self) -> int:
         return len(self.module.kernels)
 
+    def __repr__(self) -> str:
+        return f"<LoadedModule: {self.module}; on {self.target.name}>"
+
     @property
     def inlined(self) -> Module:
         """The module with the functions in its kernels that these call. By the instructions of these kernels sites and observations go."""
@@ -114,6 +117,9 @@ class Kernel:
     function: Function
     nonportable_clusters: bool = False
     """Whether its clusters may have more than the 8 blocks that every GPU with clusters takes."""
+
+    def __repr__(self) -> str:
+        return f"<Kernel: {self.title}; of {self.module.name}, on {self.target.name}>"
 
     @property
     def target(self) -> Target:

@@ -54,6 +54,9 @@ class Target(ABC):
     observes = False
     """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
 
+    def __repr__(self) -> str:
+        return f"<Target: {self.name}>"
+
     # -- primitives ----------------------------------------------------------------------------------------------------------
 
     @abstractmethod

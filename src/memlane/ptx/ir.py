@@ -340,6 +340,14 @@ class Module:
     aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Names that somebody asked for kernels by, as `reduce<float, SUM>`, and the names that these have in the text."""
 
+    def __repr__(self) -> str:
+        return f"<Module: {self}>"
+
+    def __str__(self) -> str:
+        """What it is, in one line; `print_module` gives the text."""
+        kernels = ", ".join(function.title for function in self.kernels.values()) or "no kernel"
+        return f"{self.name}; {kernels}; PTX {'.'.join(map(str, self.version))} for {', '.join(self.target)}"
+
     @cached_property
     def functions(self) -> dict[str, Function]:
         """Functions with a body, by name."""
