@@ -332,13 +332,15 @@ LATE = {
     "load": "mapa.shared::cluster.u32 %w, %w, 1; ld.shared::cluster.u32 %v, [%w]; st.global.u32 [%a+4], %v; ret;",
     "two loads": "ld.shared::cluster.u32 %v, [%w]; ld.shared::cluster.u32 %w, [%w+64]; add.u32 %v, %v, %w; st.global.u32 [%a+4], %v; ret;",
     "atomic": "atom.shared::cluster.add.u32 %v, [%w], 1; st.global.u32 [%a+4], %v; ret;",
+    "operand": "mul.wide.u32 %b, %w, 8; add.u64 %b, %b, %a; atom.global.max.u64 %b, [%b+8], %a; st.global.u64 [%a], %b; ret;",
+    "operand in shared memory": ".shared .align 8 .u64 s[8]; atom.shared.exch.b64 %b, [s+8], %a; st.global.u64 [%a], %b; ret;",
 }
-"""Accesses to whose addresses the assembler adds something that comes late: where shared memory begins, a parameter, a window."""
+"""Accesses to whose address or operand the assembler adds something that comes late: where shared memory begins, a parameter, a window."""
 
 
 @cache
 def late(name: str, waits: bool) -> tuple[Traced, bytes]:
-    body = f".reg .u32 %v, %w; .reg .u64 %a; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
+    body = f".reg .u32 %v, %w; .reg .u64 %a, %b; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCHEMES, "dependent", SCHEMES["dependent"] if waits else replace(SCHEMES["dependent"], zero=""))
         found = trace(kernel(body))
@@ -362,7 +364,7 @@ def test_an_address_made_after_the_clock_read_is_caught(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["load", "two loads", "atomic"])
 def test_an_access_by_a_window_address_is_the_same_instruction(name: str) -> None:
-    body = f".reg .u32 %v, %w; .reg .u64 %a; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
+    body = f".reg .u32 %v, %w; .reg .u64 %a, %b; ld.param.u64 %a, [p]; mov.u32 %w, %tid.x; {LATE[name]}"
     plain = disassemble(cubin_of(kernel(body))).functions["k"]
     made, data = late(name, True)
     sites = {proof.site for proof in loads(made, prove(made, data))}

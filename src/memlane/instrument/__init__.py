@@ -21,6 +21,7 @@ and what the assembler made of them:
 assembled       which instructions of the assembled code came from which of the PTX
 probes          where the probes of a traced module are
 windows         what can be shown of the code between two clock reads
+aggregated      atomics that one lane does for its warp
 proof           the verdict for each timed site: `prove`, `proved`
 matching        whether the hardware accesses memory as the PTX says: `exactness`, `changes`
 """

@@ -6,8 +6,8 @@
 
 Left alone the assembler may do so behind the first clock read, and the access is charged with the time. Of the first two the address is
 made in front of the window too, for the clock read to wait for: the assembler makes it once for both. A parameter it would load again, so
-that access has the parameter with a zero in it which the assembler does not know: one `LOP3` more, in front of the window. The access
-itself is the same instruction as ever.
+that access has the parameter with a zero in it which the assembler does not know: one `LOP3` more, in front of the window. So has an atomic
+whose operand is a parameter (`atomicMax(&best, n)`). The access itself is the same instruction as ever.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from memlane.ptx import Address, Function, Immediate, Instruction, Register, Sco
 _OLDEST_WITH_CLUSTERS = 90
 _HANDED_ON = frozenset({"mov", "cvta", "add", "sub"})
 """What the assembler folds into an address that it loads again, with no register but that of the parameter."""
+
+_TIED = {f"{kind}{bits}": bits for kind in "busf" for bits in (32, 64)}
+"""Types of registers, with their bits, that can be tied to the zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,36 @@ class Addresses:
     def __init__(self, kernel: Function, architecture: int, prefix: str, zero: str) -> None:
         """`zero`: the register that is 0, which the assembler does not know; empty if there is none, and then nothing is done."""
         self._clusters = architecture >= _OLDEST_WITH_CLUSTERS
-        self._register, self._zero = f"%{prefix}address", zero
+        self._register, self._operand, self._zero = f"%{prefix}address", f"%{prefix}operand", zero
         self._writers: Mapping[str, list[Instruction]] = defaultdict(list)
         for one in kernel.instructions():
+            if one.opcode == "cvta" and one.guard is None and one.operands[0] == one.operands[1]:
+                continue  # What it holds is the same as before.
             for name in registers_written(one):
                 self._writers[name].append(one)
 
     def of(self, instruction: Instruction, scope: Scope) -> Addressed:
         """Of an access with one address; others are as they were."""
+        addressed = self._addressed(instruction, scope)
+        return self._with_operands(addressed, scope) if self._zero and instruction.form.effect == "atomic" else addressed
+
+    def _with_operands(self, addressed: Addressed, scope: Scope) -> Addressed:
+        """An atomic whose operands are there too."""
+        (access,) = memory_accesses(addressed.instruction)
+        for number, operand in enumerate(access.values):
+            if not isinstance(operand, Register) or not self._is_parameter(operand.name) or scope.type_of(operand.name) not in _TIED:
+                continue
+            new, kind = f"{self._operand}{number}", scope.type_of(operand.name)
+            operands = tuple(Register(new) if one is operand else one for one in addressed.instruction.operands)
+            addressed = Addressed(
+                replace(addressed.instruction, operands=operands),
+                addressed.text + _tie(new, operand.name, kind, self._zero),
+                (*addressed.sources, (new, f"b{_TIED[kind]}")),
+                (*addressed.instead, operand.name),
+            )
+        return addressed
+
+    def _addressed(self, instruction: Instruction, scope: Scope) -> Addressed:
         found, new = memory_accesses(instruction) if self._zero else (), self._register
         address = found[0].address if len(found) == 1 else None
         if not isinstance(address, Address) or address not in instruction.operands:
@@ -70,16 +95,9 @@ class Addresses:
         return Addressed(instruction)
 
     def _tied(self, instruction: Instruction, address: Address, base: Register) -> Addressed:
-        new, low, high = self._register, f"{self._register}_low", f"{self._register}_high"
-        text = f"""\
-.reg .b64 {new};
-.reg .b32 {low}, {high};
-mov.b64 {{{low}, {high}}}, {alias(base.name)};
-or.b32 {low}, {low}, {self._zero};
-mov.b64 {new}, {{{low}, {high}}};
-"""
+        new = self._register
         operands = tuple(replace(address, base=Register(new)) if one is address else one for one in instruction.operands)
-        return Addressed(replace(instruction, operands=operands), text, ((new, "b64"),), (base.name,))
+        return Addressed(replace(instruction, operands=operands), _tie(new, base.name, "b64", self._zero), ((new, "b64"),), (base.name,))
 
     def _is_parameter(self, name: str) -> bool:
         """Whether a register holds a parameter of the kernel, or what lies at a fixed distance from one."""
@@ -96,6 +114,20 @@ mov.b64 {new}, {{{low}, {high}}};
                 return False
             name = sources[0].name
         return False
+
+
+def _tie(new: str, register: str, kind: str, zero: str) -> str:
+    """PTX that makes of a register of the kernel a `new` one, which holds the same and needs the zero."""
+    if _TIED[kind] == 32:
+        return f".reg .b32 {new};\nmov.b32 {new}, {alias(register)};\nor.b32 {new}, {new}, {zero};\n"
+    low, high = f"{new}_low", f"{new}_high"
+    return f"""\
+.reg .b64 {new};
+.reg .b32 {low}, {high};
+mov.b64 {{{low}, {high}}}, {alias(register)};
+or.b32 {low}, {low}, {zero};
+mov.b64 {new}, {{{low}, {high}}};
+"""
 
 
 def architecture_of(target: Sequence[str]) -> int:

@@ -62,6 +62,7 @@ class ExposedWindows(Windows):
             waits=waits,
             unread=self._clock_reads(one.end for one in probe.closings if one.wait is None),
             certain=all(one.certain for one in probe.closings),
+            made=self._made(probe),
         )
 
     def _clock_reads(self, instructions: Iterable[int]) -> frozenset[int]:

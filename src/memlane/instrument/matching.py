@@ -41,8 +41,8 @@ from memlane.ptx import (
 from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program, disassemble
 
-_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH"})
-"""What the lanes of a warp agree with on who accesses for all."""
+_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
+"""What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
 
 
 Calls = tuple[tuple[str, int], ...]
@@ -120,8 +120,8 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
             origin = inlined.origin(kernel, site.instruction)
             if origin.calls and before.is_elsewhere(origin.function):
                 continue
-            was = _described(before.accesses(origin.function, origin.instruction, site.space).values())
-            now = _described(after.accesses(kernel, position, site.space).values())
+            was = _described(before, origin.function, origin.instruction, site)
+            now = _described(after, kernel, position, site)
             if site.op.startswith("wgmma"):
                 shares = [_waited_products(code, kernel) for code in (before, after)]
                 if shares[1] > shares[0]:
@@ -135,9 +135,16 @@ def _program(assembled: bytes | Program) -> Program:
     return disassemble(assembled) if isinstance(assembled, bytes) else assembled
 
 
-def _described(accesses: Iterable[Access]) -> str:
-    counted = Counter(access.nbytes for access in accesses)
-    return " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
+def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
+    """What was made of an instruction: how many accesses of which width, and of an atomic who does them."""
+    counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
+    text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
+    return f"{text} by one lane for all" if site.kind == "atomic" and _is_combined(code, function, instruction) else text
+
+
+def _is_combined(code: Assembled, function: str, instruction: int) -> bool:
+    """Whether lanes first combine what they have."""
+    return any(code.flow.nodes[node].opcode in _COMBINES for node in code.nodes(function, instruction))
 
 
 def _waited_products(code: Assembled, kernel: str) -> Fraction:
@@ -264,7 +271,7 @@ class _Kernel:
             return f"ptxas made a loop of it that tries until it succeeds ({_listed(made.values())} a turn)"
         if {access.kind for access in made.values()} != {site.kind}:
             return f"ptxas made {_listed(made.values())} of the {site.kind}"
-        if any(self.code.flow.nodes[node].opcode in _COMBINES for node in self.code.nodes(self.name, index)):
+        if _is_combined(self.code, self.name, index):
             return "ptxas lets the lanes of a warp combine their values first"
         if self._is_wider(index):
             return self._merged(index)

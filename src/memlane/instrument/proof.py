@@ -6,7 +6,8 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
 1. order      on every path the first clock read, the access and the second clock read follow each other, and no copy of the access
               stands anywhere else;
 2. end        no path leads from the access to the second clock read without an instruction that waits for the scoreboard which the
-              access raises;
+              access raises; of an atomic that one lane does for its warp, nor without one that waits for what hands the result to all
+              (`memlane.instrument.aggregated`);
 3. start      whatever produces the address (or the data, or the guard) at a latency that is not fixed has been waited for before the
               first clock read, and none of it is produced between that clock read and the access;
 4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
@@ -101,6 +102,6 @@ def _first_reason(windows: ExposedWindows, site: Site, window: Window) -> str:
         return ABSENT
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
-    checks = (windows.hazard, windows.disorder, ended, windows.start_unordered, windows.record_foreign)
+    checks = (windows.hazard, windows.disorder, ended, windows.not_handed_over, windows.start_unordered, windows.record_foreign)
     waits = (windows.consumed_early, windows.wait_filled, windows.exposed_foreign)
     return declared or next((reason for check in (*checks, *waits) if (reason := check(window))), "")

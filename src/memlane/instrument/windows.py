@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memlane import ptx
+from memlane.instrument.aggregated import Aggregation, Aggregations
 from memlane.instrument.assembled import Assembled, is_like
 from memlane.instrument.carried import Carried, reads_clock
 from memlane.instrument.probes import ProbeLines
@@ -40,6 +41,8 @@ class Window:
     """Of a store that is timed until others see it: the loads or fences behind it that tell."""
     left: int = 0
     """Of a wait for groups of copies: how many of them may still be under way behind it."""
+    made: frozenset[int] = frozenset()
+    """What the assembler made of the instruction that accesses, the accesses among it."""
 
 
 class Windows:
@@ -52,6 +55,7 @@ class Windows:
         self.waiting = code.waiting
         self.nodes = code.flow.nodes
         self._carried = Carried(code)
+        self._aggregations = Aggregations(self.flow, self.waiting)
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         """Finds the nodes of a site."""
@@ -59,7 +63,10 @@ class Windows:
         ends = frozenset(self._made_from(probe.end, reads_clock))
         accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
         times, labels = (tuple(self._made_from(store, is_store)) for store in (probe.times, probe.labels))
-        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe), self._left(probe))
+        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe), self._left(probe), self._made(probe))
+
+    def _made(self, probe: ProbeLines) -> frozenset[int]:
+        return frozenset(self.code.nodes(self.kernel, probe.access))
 
     def _left(self, probe: ProbeLines) -> int:
         count = self._instructions[probe.access].operand("n")
@@ -130,6 +137,25 @@ class Windows:
                 return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
         return ""
 
+    def not_handed_over(self, window: Window) -> str:
+        """Of an atomic that one lane does for its warp: whether others may not have got their values yet."""
+        found = [self._aggregation(window, access) for access in window.accesses]
+        if reason := next((one.reason for one in found if one.reason), ""):
+            return reason
+        if not any(one.handed for one in found):
+            return ""
+        parts = sorted(node for node in window.made if is_late(self.nodes[node]))
+        behind = {node for end in window.ends for node in self._after(end, window.starts)[0]}
+        if late := [node for node in parts if node in behind]:
+            return f"a part of the atomic, {self._at(late[0])}, comes behind the second clock read"
+        for node in parts:
+            if missed := window.ends & self.waiting.unwaited(node):
+                return f"the second clock read {self._at(min(missed))} can come without a wait for a part of the atomic, {self._at(node)}"
+        return ""
+
+    def _aggregation(self, window: Window, access: int) -> Aggregation:
+        return self._aggregations.of(access, window.made) if window.site.kind == "atomic" else Aggregation()
+
     def _lets_go_early(self, window: Window, wait: int) -> str:
         """Whether a wait for groups of copies or products is for less than what the PTX waits for."""
         one, what = self.nodes[wait], "copies"
@@ -191,13 +217,14 @@ class Windows:
     def start_unordered(self, window: Window) -> str:
         for access in window.accesses:
             between, _ = self._before(access, window.starts)
-            reason = self._producers(window, access, between)
+            reason = self._producers(window, access, between, self._aggregation(window, access).formed)
             if reason:
                 return reason
         return ""
 
-    def _producers(self, window: Window, access: int, between: set[int]) -> str:
-        """Follows what the access reads back to where it was produced, through the window as far as need be."""
+    def _producers(self, window: Window, access: int, between: set[int], formed: Set[int]) -> str:
+        """Follows what the access reads back to where it was produced, through the window as far as need be. `formed`: what may come late
+        inside it, for the lanes agree there on who accesses."""
         seen: set[tuple[int, Register]] = set()
         work = [(access, register) for register in effects(self.nodes[access]).reads]
         while work:
@@ -206,7 +233,7 @@ class Windows:
                 if (producer, register) in seen:
                     continue
                 seen.add((producer, register))
-                if not is_late(self.nodes[producer]):
+                if not is_late(self.nodes[producer]) or producer in formed & between:
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
                 elif producer in window.accesses and producer in between:

@@ -1,0 +1,248 @@
+"""Atomics that one lane does for its warp: how the others agree on it, and how they get what it got.
+
+The assembler makes of `atom.add` to an address that all lanes share, here with the same addend:
+
+    S2R lane, SR_LANEID
+    VOTEU.ANY lanes, UPT                    who is here
+    FLO leader, lanes                       the highest of them
+    POPC sum, lanes                         what they add together
+    ISETP.EQ P, leader, lane
+    @P ATOMG old, [address], sum            by the leader
+    SHFL.IDX old, old, leader               to all
+    IADD value, old, rank                   each what it would have got
+
+and where each lane adds something else, if all 32 are here, sums of all lanes up to each (`SHFL.UP`), of which the last lane has the whole;
+else an atomic by each:
+
+    VOTE.ANY lanes, PT
+    ISETP.EQ P, lanes, -1
+    @!P ATOMG value, [address], data
+    @!P BRA behind
+    SHFL.UP ...
+    @Q ATOMG old, [address], sum            Q: the lane is number 31
+    SHFL.IDX old, old, 31
+
+All of that is the one instruction of the PTX. Its time is from the first clock read, at which no lane has begun, to the second, at which
+every lane has its own value. So what is formed of the lanes between the first clock read and the atomic belongs to the time, where an
+operand that another instruction makes would not. That the second clock read waits is shown of the atomic and of all that hands its result
+on.
+
+It is recognised by what it does: the lane whose number is asked for is the one that the hand-over reads from; that lane is among those that
+are here; what it hands over is what the atomic gave; nobody uses that but by the hand-over; and from the vote to the hand-over nothing
+stands that could part the lanes. An atomic under a condition of the assembler's own that does not fit this is `issue-only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from memlane.sass import Flow, Instruction, Operand, Register, Waiting, effects
+
+_LAST_LANE = 31
+_WHOLE_WARP = 0x1F
+"""The last operand of a `SHFL.IDX` that reads from any lane of the warp."""
+_LANE = "SR_LANEID"
+_OF_LANES = frozenset({"SR_LANEID", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK"})
+_FORMING = frozenset({"FLO", "POPC", "UFLO", "UPOPC", "SHFL"})
+"""What comes late, and is made of who is here and of what each lane adds; with the number of the lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How lanes do an atomic together."""
+
+    formed: frozenset[int] = frozenset()
+    """The nodes at whose results, which come late, they agree on who does it and on what is added."""
+    handed: frozenset[int] = frozenset()
+    """The nodes that hand its result to all."""
+    reason: str = ""
+    """Why it is not known that they get it; empty otherwise."""
+
+
+_APART = Aggregation()
+"""Of an access that every lane does for itself."""
+
+
+class Aggregations:
+    """Of one program."""
+
+    def __init__(self, flow: Flow, waiting: Waiting) -> None:
+        self.nodes, self.flow, self.waiting = flow.nodes, flow, waiting
+
+    def of(self, access: int, made: Set[int]) -> Aggregation:
+        """Of an atomic; `made`: the nodes that the assembler made of its instruction."""
+        unknown = Aggregation(reason=f"who does the access at 0x{self.nodes[access].offset:04x} for the lanes of its warp cannot be told")
+        guard = self.nodes[access].guard
+        tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
+        if guard is None or not tests & made:
+            return unknown if any(self._shuffles(node, access) for node in made) else _APART
+        if len(tests) != 1:
+            return unknown
+        (test,) = tests
+        if self._asks_if_all(test):
+            return _APART if self._leaves_likewise(access) else unknown
+        leader = None if guard.negated else self._leader(access, test)
+        handed = frozenset() if leader is None else frozenset(self._handed(access, test, leader, made))
+        return Aggregation(frozenset(filter(self._forms, made)), handed) if handed else unknown
+
+    def _forms(self, node: int) -> bool:
+        one = self.nodes[node]
+        return one.opcode in _FORMING or (one.opcode == "S2R" and one.operands[-1].text in _OF_LANES)
+
+    # -- who does it --------------------------------------------------------------------------------------------------------------
+
+    def _leader(self, access: int, test: int) -> tuple[int, Operand] | None:
+        """Of `lane == leader`: the node from which on the lanes that are here stay together, and the leader."""
+        operands = _equal(self.nodes[test])
+        for lane, leader in (operands, operands[::-1]) if operands else ():
+            if lane.register is None or not self._is_lane(test, lane.register):
+                continue
+            if leader.register is None:
+                first = self._first_of_all(access) if leader.value == _LAST_LANE else None
+            else:
+                first = self._voted(test, leader.register)
+            if first is not None:
+                return first, leader
+        return None
+
+    def _is_lane(self, node: int, register: Register) -> bool:
+        made = self._made_by(node, register)
+        return made is not None and self.nodes[made].opcode == "S2R" and self.nodes[made].operands[-1].text == _LANE
+
+    def _voted(self, node: int, register: Register) -> int | None:
+        """The vote, if a register holds the number of the highest lane that took part in one of all that are here."""
+        highest = self._made_by(node, register)
+        one = None if highest is None else self.nodes[highest]
+        if highest is None or one is None or one.opcode not in ("FLO", "UFLO") or one.modifiers != ("U32",):
+            return None
+        source = one.operands[-1]
+        vote = None if source.register is None or source.text != str(source.register) else self._made_by(highest, source.register)
+        return vote if vote is not None and _is_vote_of_all(self.nodes[vote]) else None
+
+    def _first_of_all(self, node: int) -> int | None:
+        """The first node of a straight line that is come to only if the whole warp is here."""
+        while self._follows(node - 1):
+            node -= 1
+        is_behind = self.flow.predecessors[node] == (node - 1,) and self.nodes[node - 1].opcode == "BRA"
+        return node if is_behind and self._if_not_all(node - 1) else None
+
+    def _if_not_all(self, node: int) -> bool:
+        """Whether an instruction is executed where not all 32 lanes are here, and only there."""
+        guard = self.nodes[node].guard
+        if guard is None or guard.register is None or not guard.negated:
+            return False
+        test = self._made_by(node, guard.register)
+        return test is not None and self._asks_if_all(test) and self._is_straight(test, node)
+
+    def _asks_if_all(self, test: int) -> bool:
+        """Whether it asks if the lanes that took part in a vote are all 32."""
+        operands = _equal(self.nodes[test])
+        if operands is None or operands[0].register is None or operands[1].value not in (-1, 0xFFFFFFFF):
+            return False
+        vote = self._made_by(test, operands[0].register)
+        return vote is not None and _is_vote_of_all(self.nodes[vote]) and self._is_straight(vote, test)
+
+    def _leaves_likewise(self, access: int) -> bool:
+        """Whether the lanes that do an atomic each for itself, and no others, leave behind it."""
+        node = access
+        while self._follows(node):
+            node += 1
+        branch = self.nodes[node]
+        return branch.opcode == "BRA" and branch.guard == self.nodes[access].guard and self._if_not_all(access) and self._if_not_all(node)
+
+    def _made_by(self, node: int, register: Register) -> int | None:
+        """The one node that made what a register holds, for all lanes that come to it; None if there are several."""
+        made = self.waiting.definitions(node, register)
+        if len(made) != 1:
+            return None
+        (one,) = made
+        return one if self.nodes[one].guard is None else None
+
+    # -- how the others get it ----------------------------------------------------------------------------------------------------
+
+    def _handed(self, access: int, test: int, leader: tuple[int, Operand], made: Set[int]) -> Set[int]:
+        """The nodes that hand the result to all; none if it is not surely so that all get it, and from nowhere else."""
+        first, lane = leader
+        found: dict[Register, int] = {}
+        if not self._is_straight(first, access):
+            return set()
+        node, results = access, set(effects(self.nodes[access]).writes)
+        while results and self._follows(node):
+            node += 1
+            one = self.nodes[node]
+            for register in effects(one).reads & results:
+                if node not in made or register in found or not self._hands_over(node, register, test, lane):
+                    return set()
+                found[register] = node
+            if one.guard is not None and effects(one).writes & results:
+                return set()  # Lanes would have different things in it.
+            results -= effects(one).writes
+        return set(found.values()) if self._are_done_with(node, results) else set()
+
+    def _shuffles(self, node: int, access: int) -> bool:
+        """Whether it gives lanes of what the access gave to others."""
+        if self.nodes[node].opcode != "SHFL":
+            return False
+        taken = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
+        return any(access in self.waiting.definitions(node, register) for register in taken)
+
+    def _hands_over(self, node: int, register: Register, test: int, leader: Operand) -> bool:
+        """Whether it gives all lanes what a register of the leader holds."""
+        one = self.nodes[node]
+        if one.opcode != "SHFL" or one.modifiers != ("IDX",) or one.guard is not None or len(one.operands) != 5:
+            return False
+        _, _, source, lane, whole = one.operands
+        if source.register != register or whole.value != _WHOLE_WARP:
+            return False
+        if leader.register is None:
+            return lane.value == leader.value
+        if lane.register is None:
+            return False
+        return self.waiting.definitions(node, lane.register) == self.waiting.definitions(test, leader.register)
+
+    def _are_done_with(self, last: int, registers: Set[Register]) -> bool:
+        """Whether nothing behind the end of a straight line reads what registers hold there."""
+        seen: set[tuple[int, Register]] = set()
+        work = [(node, register) for node in self.flow.successors[last] for register in registers]
+        while work:
+            node, register = work.pop()
+            if (node, register) not in seen:
+                seen.add((node, register))
+                used = effects(self.nodes[node])
+                if register in used.reads:
+                    return False
+                if register not in used.writes or self.nodes[node].guard is not None or not used.exact:
+                    work.extend((successor, register) for successor in self.flow.successors[node])
+        return True
+
+    # -- straight lines -----------------------------------------------------------------------------------------------------------
+
+    def _follows(self, node: int) -> bool:
+        """Whether control goes from a node to the next, and comes to that from nowhere else."""
+        return node >= 0 and self.flow.successors[node] == (node + 1,) and self.flow.predecessors[node + 1] == (node,)
+
+    def _is_straight(self, first: int, last: int) -> bool:
+        return first <= last and all(self._follows(node) for node in range(first, last))
+
+
+def _equal(one: Instruction) -> tuple[Operand, Operand] | None:
+    """The operands of `P = a == b`, as numbers of 32 bits, for all lanes that come to it."""
+    if one.opcode != "ISETP" or not {"EQ", "AND"} <= set(one.modifiers) <= {"EQ", "AND", "U32"} or one.guard is not None:
+        return None
+    if len(one.operands) != 5 or one.operands[1].text != "PT" or one.operands[4].text != "PT":
+        return None
+    a, b = one.operands[2:4]
+    return (a, b) if all(_is_whole(operand) for operand in (a, b)) else None
+
+
+def _is_whole(operand: Operand) -> bool:
+    """Whether an operand is a register as it is, or a number."""
+    return operand.value is not None or (operand.register is not None and operand.text.removesuffix(".reuse") == str(operand.register))
+
+
+def _is_vote_of_all(one: Instruction) -> bool:
+    """Whether it gives the set of lanes that come to it."""
+    if one.opcode not in ("VOTE", "VOTEU") or one.modifiers != ("ANY",) or one.guard is not None:
+        return False
+    return one.operands[-1].text in ("PT", "UPT")

@@ -1,0 +1,212 @@
+"""Atomics that the assembler lets one lane do for its warp: their proof, changed code, and what is recorded and counted of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from memlane.compile import assemble
+from memlane.instrument import Traced, buffer_layout, changes, exactness, prove, trace
+from memlane.instrument.aggregated import Aggregations
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.probes import probes
+from memlane.instrument.windows import Window, Windows
+from memlane.record import COMPLETE, HINT, ISSUE_ONLY
+from memlane.sass import Instruction, Program, disassemble, effects
+from tests.instrument import aggregates
+from tests.instrument.aggregates import BODIES, hoisted, module
+from tests.instrument.running import Run
+from tests.sass.code import cubin_of, mutated, nop_of
+
+ROUNDS = 4
+"""Cubins with one change in each kernel; with eight kernels each kind of change is made at least once."""
+
+
+@cache
+def traced(arch: str = "sm_90") -> tuple[Traced, bytes]:
+    found = trace(module())
+    cubin_of(found.module)
+    return found, assemble(found.module, arch=arch).data
+
+
+@cache
+def windows() -> dict[str, tuple[Window, int]]:
+    """By kernel: the window of its atomic, and the node of the one that one lane does."""
+    found, data = traced()
+    code = Assembled(found.module, disassemble(data))
+    aggregations = Aggregations(code.flow, code.waiting)
+    result = {}
+    for name, of_kernel in probes(found).items():
+        (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
+        window = Windows(code, name).window(found.sites[site], of_kernel[site])
+        (leading,) = (one for one in window.accesses if aggregations.of(one, window.made).handed)
+        result[name] = window, leading
+    return result
+
+
+def verdicts(found: Traced, assembled: bytes | Program) -> dict[str, tuple[str, str]]:
+    """By kernel: what is proved of its atomic."""
+    proofs = {proof.site: proof for proof in prove(found, assembled)}
+    names = {site: kernel for kernel, positions in found.positions.items() for site in positions}
+    return {
+        names[site.id]: (proofs[site.id].completeness, proofs[site.id].reason)
+        for site in found.sites
+        if site.kind == "atomic" and site.id in names
+    }
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_what_one_lane_does_for_all_is_complete(arch: str) -> None:
+    found, data = traced(arch)
+    assert verdicts(found, data) == dict.fromkeys(BODIES, (COMPLETE, ""))
+
+
+def test_what_lanes_agree_with_is_named() -> None:
+    found, data = traced()
+    waits = {proof.site: {text.split()[1] for text in proof.also_waits} for proof in prove(found, data)}
+    of_kernel = {name: waits[window.site.id] for name, (window, _) in windows().items()}
+    assert of_kernel["tickets"] == {"S2R", "FLO.U32", "POPC", "SHFL.IDX"}
+    assert of_kernel["places"] == {"S2R", "SHFL.UP", "SHFL.IDX"}
+    assert all("SHFL.IDX" in names for names in of_kernel.values())
+
+
+# -- code that was changed --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def changed() -> dict[str, dict[str, dict[int, int]]]:
+    """By kernel and kind: what a proof must not survive, by index of the instruction."""
+    found, data = traced()
+    code = Assembled(found.module, disassemble(data))
+    result: dict[str, dict[str, dict[int, int]]] = {}
+    for name, (window, leading) in windows().items():
+        first, nop = code.flow.entry(name), nop_of(code.program.functions[name])
+        made = aggregates.changes(code, window, leading, nop)
+        result[name] = {kind: {node - first: encoding for node, encoding in nodes.items()} for kind, nodes in made}
+    return result
+
+
+def test_changed_code_is_caught() -> None:
+    found, data = traced()
+    functions = disassemble(data).functions
+    kinds = sorted({kind for of_kernel in changed().values() for kind in of_kernel})
+    caught: set[str] = set()
+    for turn in range(ROUNDS):
+        together, made = data, {}
+        for place, (name, of_kernel) in enumerate(changed().items()):
+            kind = kinds[(turn * len(BODIES) + place) % len(kinds)]
+            if kind in of_kernel:
+                together = mutated(together, functions[name], of_kernel[kind])
+                made[name] = kind
+        of_atomic = verdicts(found, together)
+        for name, kind in made.items():
+            assert of_atomic[name][0] == ISSUE_ONLY, f"{kind} of {name} survives"
+            assert of_atomic[name][1]
+        caught.update(made.values())
+    assert caught == set(kinds)
+    assert len(kinds) >= 20
+
+
+def early(name: str, behind: int) -> tuple[str, int]:
+    """What is said of the atomic of a kernel whose second clock read stands so many places behind the node that hands the result on, and
+    waits for the atomic; and the offset of that node. Empty where the clock would overwrite the result."""
+    found, data = traced()
+    program = disassemble(data)
+    code = Assembled(found.module, program)
+    window, leading = windows()[name]
+    nodes, first = code.flow.nodes, code.flow.entry(name)
+    end = min(node for node in window.ends if node > leading)
+    hand = max(node for node in range(leading, end) if nodes[node].name == "SHFL.IDX")
+    if not behind and effects(nodes[end]).writes & effects(nodes[hand]).reads:
+        return "", 0
+    board = nodes[leading].control.write_scoreboard
+    assert board is not None
+    waiting = replace(nodes[end], control=replace(nodes[end].control, wait_mask=1 << board))
+    patched = with_instruction(program, name, end - first, waiting)
+    assert verdicts(found, patched)[name] == (COMPLETE, "")
+    reason = verdicts(found, hoisted(patched, name, hand + behind - first, end - first))[name][1]
+    return reason, nodes[hand + (not behind)].offset
+
+
+STRAIGHT = [name for name in BODIES if not name.startswith("places")]
+"""No branch leads to what stands between the atomic and the clock."""
+
+
+def test_a_clock_that_is_read_before_the_result_is_handed_on_is_caught() -> None:
+    found = [(reason, offset) for reason, offset in (early(name, 0) for name in STRAIGHT) if reason]
+    assert len(found) >= 2
+    for reason, offset in found:
+        assert reason == f"a part of the atomic, at 0x{offset:04x}, comes behind the second clock read"
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_a_clock_that_is_read_before_all_have_the_result_is_caught(name: str) -> None:
+    """The atomic is complete by then, and what hands its result on has begun."""
+    reason, _ = early(name, 1)
+    assert "can come without a wait for a part of the atomic" in reason
+
+
+def with_instruction(program: Program, kernel: str, index: int, one: Instruction) -> Program:
+    function = program.functions[kernel]
+    code = tuple(one if at == index else old for at, old in enumerate(function.instructions))
+    return replace(program, functions={**program.functions, kernel: replace(function, instructions=code)})
+
+
+# -- what is recorded and counted -------------------------------------------------------------------------------------------------
+
+BLOCK = 64
+
+
+@cache
+def run(name: str) -> Run:
+    out, counter = np.full(BLOCK * 4, -1, np.int64), np.zeros(1, np.int64)
+    return Run(module((name,)), name, 1, BLOCK, (out, counter, np.uint32(3)))
+
+
+def lanes_of(name: str, warp: int) -> list[int]:
+    """The lanes of each execution of the atomic by one warp, as masks, by the text of the kernel."""
+    threads = range(32 * warp, 32 * warp + 32)
+    wanted = {
+        "tickets_of_some": [[thread & 3 == 0 for thread in threads]],
+        "tickets_again": [[thread + turn & 1 == 1 for thread in threads] for turn in range(3)],
+        "places_of_some": [[thread <= 40 for thread in threads]],
+    }
+    return [sum(1 << lane for lane, here in enumerate(one) if here) for one in wanted.get(name, [[True] * 32])]
+
+
+@pytest.mark.parametrize("name", ["tickets_of_some", "tickets_again", "places_of_some"])
+def test_records_are_of_all_lanes_and_one_for_each_execution(name: str) -> None:
+    result, decoded, found = run(name).traced(layout=buffer_layout(1 << 6, 4))
+    (site,) = (one.id for one in found.sites if one.kind == "atomic")
+    records = decoded.records[decoded.records["site"] == site]
+    masks = sorted(int(one) for one in records["active_mask"])
+    assert masks == sorted(mask for warp in range(2) for mask in lanes_of(name, warp))
+    assert sorted(result) == sorted(run(name).plain())
+
+
+@pytest.mark.parametrize("name", ["tickets_of_some"])
+def test_counts_are_those_of_the_lanes_and_a_hint(name: str) -> None:
+    """One lane accesses where the PTX says all do: the count says what the PTX does, and that the hardware does otherwise."""
+    _, counts, _ = run(name).counted()
+    (counted,) = (one for one in counts if one.site.is_atomic)
+    executions = [mask for warp in range(2) for mask in lanes_of(name, warp)]
+    assert (counted.requests, counted.lanes) == (sum(map(bool, executions)), sum(mask.bit_count() for mask in executions))
+    plain = module((name,))
+    (verdict,) = (one for one in exactness(plain, cubin_of(plain)) if one.accesses and one.accesses[0].kind == "atomic")
+    assert (verdict.verdict, verdict.reason) == (HINT, "ptxas lets the lanes of a warp combine their values first")
+
+
+def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
+    found, data = traced()
+    (site,) = (one for one in found.positions["tickets"] if found.sites[one].kind == "atomic")
+    plain = module()
+    assert site not in {one.site for one in changes(plain, cubin_of(plain), found, data)}
+    apart = assemble(plain, options=("-Xptxas=-O0",)).data
+    (told,) = (str(one) for one in changes(plain, apart, found, data) if one.site == site)
+    assert told == "1 x 4 B in the original, 1 x 4 B by one lane for all traced"
+
+
+# -- operands that are parameters -------------------------------------------------------------------------------------------------
