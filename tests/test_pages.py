@@ -121,3 +121,20 @@ def test_the_answers_on_races(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert main(shlex.split(command[1])) == 1
     assert "1. data race, reduce" in capsys.readouterr().out
     assert main(shlex.split(command[1].replace("step5_unsafe", "step5_last_warp"))) == 0
+
+
+def test_the_unsafe_sum_is_as_wrong_as_the_page_says_and_volatile_mends_it_silently() -> None:
+    text = (ROOT / "src/memlane/lab/reduction/steps/step5_unsafe.cu").read_text()
+    array = "extern __shared__ TYPE shared[];"
+    assert array in text
+    run, data = Emulator(chip.load("h200")), np.arange(256, dtype=np.int32)
+    sums = []
+    for source in (text, text.replace(array, "extern __shared__ volatile TYPE shared[];")):
+        call, out = run.load(ml.cuda(source))["reduce"][1, 128, None, 512], run.zeros(1, "i4")
+        with ml.Checker() as checker:
+            call(out, run.array(data), data.size)
+        sums.append(int(out.numpy()[0]))
+        assert [one.kind for one in checker.reports] == (["data race"] if source is text else [])
+    wrong, right = (int(one.replace(",", "")) for one in re.findall(r"comes out as ([\d,]+) instead of ([\d,]+)", EXERCISES)[0])
+    assert sums == [wrong, right]
+    assert right == data.sum()
