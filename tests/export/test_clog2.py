@@ -38,6 +38,8 @@ class Drawn:
 class Log:
     preamble: dict[str, str]
     states: list[Drawn]
+    formats: dict[str, str]
+    colors: dict[str, str]
     worlds: set[int]
     blocks: int
     tail: bytes
@@ -57,6 +59,7 @@ def read(data: bytes) -> Log:
     assert preamble["is_big_endian="] == "TRUE "
     size = int(preamble["block_size="])
     definitions: dict[int, tuple[str, str, bool]] = {}
+    colors: dict[str, str] = {}
     open_states: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     states, worlds = [], set()
     position, kind, last, blocks = 1024, -1, -np.inf, 0
@@ -69,7 +72,7 @@ def read(data: bytes) -> Log:
             assert icomm == 0
             if kind == 2:
                 _, start, final, _ = struct.unpack_from(">iiii", body)
-                text(body[16:40])
+                colors[text(body[40:72])] = text(body[16:40])
                 definitions[start] = (text(body[40:72]), text(body[72:]), True)
                 definitions[final] = (text(body[40:72]), text(body[72:]), False)
             elif kind == 9:
@@ -91,7 +94,8 @@ def read(data: bytes) -> Log:
     pointer = data.index(b"commtable_fptr=")
     high, unit, low = (int(word) for word in data[pointer:1024].split(b"\0")[1:4])
     assert high * unit + low == position
-    return Log(preamble, states, worlds, blocks, data[position:])
+    formats = {name: pattern for name, pattern, _ in definitions.values()}
+    return Log(preamble, states, formats, colors, worlds, blocks, data[position:])
 
 
 def cargo(pattern: str, body: bytes) -> tuple[object, ...]:
@@ -129,6 +133,50 @@ def test_every_access_is_a_state_of_its_sm_and_slot() -> None:
     assert rows == sorted((one.name, one.rank, *one.cargo[:3]) for one in accesses)
     assert {one.cargo[3] for one in accesses} == {"transpose.cu"}
     assert {one.cargo[3] for one in lives} == {"naive", "tiled"}
+
+
+def test_the_text_of_a_warp_names_the_warp_and_its_kernel() -> None:
+    trace = transpose()
+    log = written(trace)
+    kernels = {one.id: one.kernel.partition("(")[0] for one in trace.launches}
+    expected = [
+        (int(one["warp"]), int(one["block"]), int(one["end_cycles"] - one["begin_cycles"]), kernels[one["launch"]]) for one in trace.warps
+    ]
+    assert sorted(one.cargo for one in log.states if one.name == "warp") == sorted(expected)
+    assert log.formats["warp"] == "warp=%d, block=%d, cycles=%l, kernel=%s"
+    assert {log.formats[one.op] for one in trace.sites} == {"line=%d, block=%d, cycles=%l, file=%s"}
+
+
+X11 = {
+    "green": (0, 255, 0),
+    "red": (255, 0, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 165, 0),
+    "orchid": (218, 112, 214),
+    "moccasin": (255, 228, 181),
+    "maroon": (176, 48, 96),
+    "aquamarine": (127, 255, 212),
+    "salmon": (250, 128, 114),
+    "sienna": (160, 82, 45),
+    "peru": (205, 133, 63),
+    "chartreuse": (127, 255, 0),
+    "gray": (190, 190, 190),
+}
+"""What the colors of the format are, by the X Window System's table, of which Jumpshot's is a copy."""
+CYAN, WHITE = (0, 255, 255), (255, 255, 255)
+"""Its time lines, and its previews."""
+
+
+def test_colors_can_be_told_apart_from_each_other_and_from_what_jumpshot_inverts() -> None:
+    trace = transpose()
+    sites = tuple(replace(trace.sites[0], id=number, op=f"ld.global.x{number}") for number in range(12))
+    colors = written(replace(trace, sites=sites, table=trace.table.slice(0, 0))).colors
+    drawn = {name: np.array(X11[name]) for name in colors.values()}
+    assert len(drawn) == 13  # none twice
+    for name, color in drawn.items():
+        others = [other for which, other in drawn.items() if which != name]
+        unlike = [*others, np.array(CYAN), np.array(WHITE), *(255 - other for other in others)]
+        assert min(np.linalg.norm(color - other) for other in unlike) > 60, name
 
 
 def test_times_are_seconds_of_the_common_axis() -> None:

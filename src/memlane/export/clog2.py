@@ -1,9 +1,9 @@
 """CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
 
 Version 02.44, big-endian. A rank is an SM, a thread a warp slot. There is one state for each operation and space, and one for the life of a
-warp; the text of a state gives source line, block, cycles and file. A reader takes the first end of a state on a thread for the end of the
-first that began there, so accesses of a warp that overlap get threads of their own, numbered behind the slots. The format is defined by
-https://github.com/pmodels/mpe, `src/logging`.
+warp; the text of a state gives source line, block, cycles and file, that of a life the warp, block, cycles and kernel. A reader takes the
+first end of a state on a thread for the end of the first that began there, so accesses of a warp that overlap get threads of their own,
+numbered behind the slots. The format is defined by https://github.com/pmodels/mpe, `src/logging`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,22 @@ COMMUNICATOR = np.dtype([*_HEADER, *((name, ">i4") for name in ("etype", "comm",
 EVENT = np.dtype(
     [
         *_HEADER,
-        *((name, ">i4") for name in ("etype", "pad", "line", "block")),
-        *(("cycles", ">i8"), ("length", ">i2"), ("file", "S14")),
+        *((name, ">i4") for name in ("etype", "pad", "number", "block")),
+        *(("cycles", ">i8"), ("length", ">i2"), ("source", "S14")),
     ]
 )
 TEXT = b"line=%d, block=%d, cycles=%l, file=%s"
-"""How a viewer prints the last five fields of `EVENT`, which are 32 bytes of typed values to the format."""
+LIFE_TEXT = b"warp=%d, block=%d, cycles=%l, kernel=%s"
+"""How a viewer prints the last five fields of `EVENT`, which are 32 bytes of typed values to the format: for an access, and for a warp."""
 EVENTS_A_BLOCK = (BLOCK_BYTES - END.itemsize) // EVENT.itemsize
 
 FIRST_STATE, FIRST_EVENT, MOST_STATES = 300, 600, 2200
 """Smaller numbers are those of MPI's own states; larger ones those of events without a duration."""
 WORLD = np.array([(1, 0.0, b"memlane")], [("number", ">i4"), ("time", ">f8"), ("name", "S20")]).tobytes()
 """The identity of the communicator of all ranks."""
-COLORS = ("green", "red", "yellow", "blue", "orange", "cyan", "magenta", "pink", "brown", "purple", "gold", "salmon")
+COLORS = ("green", "red", "blue", "orange", "orchid", "moccasin", "maroon", "aquamarine", "salmon", "sienna", "peru", "chartreuse")
+"""Names of X11. Jumpshot draws time lines in cyan, and inverts the last color of a preview for its border: none of these comes near cyan or
+near the inverse of another."""
 LIFE, LIFE_COLOR = "warp", "gray"
 
 _ROWS_AT_ONCE = EVENTS_A_BLOCK << 8
@@ -106,7 +109,7 @@ def _events(trace: Trace, drawn: Tracks, states: list[str]) -> Iterator[npt.NDAr
         part[access] = fill_accesses(part[access], number[access])
         part[~access] = fill_lives(part[~access], number[~access] - rows)
         part["etype"] += chosen >= drawings
-        part["length"] = np.char.str_len(part["file"])
+        part["length"] = np.char.str_len(part["source"])
         yield part
 
 
@@ -120,7 +123,7 @@ def _accesses(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
     def fill(part: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         where, life = site[row], drawn.life[row]
         part["rank"], part["thread"] = drawn.lives.sm[life], drawn.lives.slot[life] + drawn.lives.slots * drawn.lane[row]
-        part["etype"], part["line"], part["file"] = starts[where], lines[where], files[where]
+        part["etype"], part["number"], part["source"] = starts[where], lines[where], files[where]
         part["block"], part["cycles"] = block[row], cycles[row]
         return part
 
@@ -134,8 +137,8 @@ def _lives(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
 
     def fill(part: npt.NDArray[Any], life: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         part["rank"], part["thread"] = lives.sm[life], lives.slot[life]
-        part["etype"], part["file"] = FIRST_EVENT + 2 * states.index(LIFE), kernels[lives.launch[life]]
-        part["block"], part["cycles"] = lives.block[life], cycles[life]
+        part["etype"], part["source"] = FIRST_EVENT + 2 * states.index(LIFE), kernels[lives.launch[life]]
+        part["number"], part["block"], part["cycles"] = lives.warp[life], lives.block[life], cycles[life]
         return part
 
     return fill
@@ -143,7 +146,7 @@ def _lives(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
 
 def _short(names: list[str]) -> npt.NDArray[np.bytes_]:
     """The end of each name, as much of it as an event holds."""
-    return np.array([name.encode("ascii", "replace")[-EVENT["file"].itemsize :] for name in names], EVENT["file"])
+    return np.array([name.encode("ascii", "replace")[-EVENT["source"].itemsize :] for name in names], EVENT["source"])
 
 
 # -- records -------------------------------------------------------------------------------------------------------------------
@@ -155,7 +158,8 @@ def _state(number: int, name: str) -> npt.NDArray[Any]:
     made["rectype"], made["state"] = STATE_DEFINITION, FIRST_STATE + number
     made["start"], made["final"] = FIRST_EVENT + 2 * number, FIRST_EVENT + 2 * number + 1
     made["color"] = (LIFE_COLOR if name == LIFE else COLORS[number % len(COLORS)]).encode()
-    made["name"], made["format"] = name.encode("ascii", "replace")[: STATE["name"].itemsize - 1], TEXT
+    made["name"] = name.encode("ascii", "replace")[: STATE["name"].itemsize - 1]
+    made["format"] = LIFE_TEXT if name == LIFE else TEXT
     return made
 
 
