@@ -9,6 +9,7 @@ from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.record import Place, Site
+from memlane.walks import reachable
 
 MIN_LENGTH = 4.0
 """Accesses that follow each other in the mean warp."""
@@ -57,19 +58,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 def _in_cycles(sites: tuple[Site, ...]) -> list[Site]:
     """The sites whose address comes, by way of other sites, from their own value."""
     loads: Mapping[int, tuple[int, ...]] = {one.instruction: one.address_loads for one in sites}
-    return [one for one in sites if one.kind in ("load", "atomic") and _reaches_itself(one.instruction, loads)]
 
+    def behind(number: int) -> tuple[int, ...]:
+        return loads.get(number, ())
 
-def _reaches_itself(start: int, loads: Mapping[int, tuple[int, ...]]) -> bool:
-    work, seen = list(loads.get(start, ())), set[int]()
-    while work:
-        number = work.pop()
-        if number == start:
-            return True
-        if number not in seen:
-            seen.add(number)
-            work += loads.get(number, ())
-    return False
+    return [one for one in sites if one.kind in ("load", "atomic") and one.instruction in reachable(behind(one.instruction), behind)]
 
 
 RULE = Rule("dependent-chain", "dependent chain of accesses", examine, (TIMES, ORIGINS, RESIDENCY, CALIBRATION))

@@ -19,8 +19,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from memlane.ptx import ControlFlow
-from memlane.ptx.divergence import diverging_branches, reachable
+from memlane.ptx.divergence import diverging_branches
 from memlane.sass import Flow, Instruction
+from memlane.walks import post_order, reachable
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
 _OF_THE_WARP = frozenset({"DIV", "CONV", "U"})
@@ -71,13 +72,13 @@ class Grouping:
 
         `lines`: of the conditional branches of the PTX, by block. Branches in a loop with the access do not tell: they come before it too.
         """
-        later = reachable(self.ptx, block)
+        later = self.ptx.reachable(block)
         found = {lines[one] for one in later if one in lines and block not in self._after(one)}
         jumps = [jump for jump in self._conditional if self.sass.nodes[jump].ptx_line in found]
         return any(self._leads_forward(jump, node) for jump in jumps)
 
     def _after(self, block: int) -> set[int]:
-        return set[int]().union(*(reachable(self.ptx, to) for to in self.ptx.successors[block]))
+        return set[int]().union(*(self.ptx.reachable(to) for to in self.ptx.successors[block]))
 
     @cached_property
     def _conditional(self) -> list[int]:
@@ -89,11 +90,11 @@ class Grouping:
     @cached_property
     def _beyond(self) -> dict[int, list[set[int]]]:
         """By diverging branch the blocks that each of its sides leads to."""
-        return {one: [reachable(self.ptx, side) for side in self.ptx.successors[one]] for one in diverging_branches(self.ptx)}
+        return {one: [self.ptx.reachable(side) for side in self.ptx.successors[one]] for one in diverging_branches(self.ptx)}
 
     def _is_decided(self, block: int) -> bool:
         """Whether lanes may come to a block on different ways, or another number of times, for a branch behind which they may diverge."""
-        behind = reachable(self.ptx, block)
+        behind = self.ptx.reachable(block)
         for branch, sides in self._beyond.items():
             leading = sum(block in side for side in sides)
             if leading > 1 or (leading and branch in behind):
@@ -118,30 +119,15 @@ class Grouping:
         return all(self._leads_forward(one, following) for one, following in pairwise(ordered))
 
     def _leads_forward(self, start: int, end: int) -> bool:
-        reached: set[int] = set()
-        work = [start]
-        while work:
-            node = work.pop()
-            if node not in reached:
-                reached.add(node)
-                work.extend(to for to in self.following(node) if self._rank.get(to, 0) > self._rank.get(node, 0))
-        return end in reached
+        def forward(node: int) -> list[int]:
+            return [to for to in self.following(node) if self._rank.get(to, 0) > self._rank.get(node, 0)]
+
+        return end in reachable((start,), forward)
 
     @cached_property
     def _rank(self) -> dict[int, int]:
         """By instruction its place in reverse post-order."""
-        entry = self.sass.entry(self.name)
-        left: dict[int, None] = {}
-        seen, stack = {entry}, [(entry, iter(self.following(entry)))]
-        while stack:
-            node, targets = stack[-1]
-            to = next((to for to in targets if to not in seen), None)
-            if to is None:
-                left[node] = None
-                stack.pop()
-            else:
-                seen.add(to)
-                stack.append((to, iter(self.following(to))))
+        left = post_order((self.sass.entry(self.name),), self.following)
         return {node: len(left) - place for place, node in enumerate(left)}
 
     @cached_property
@@ -164,15 +150,12 @@ class Grouping:
 
     def _before_joining(self, start: int, barriers: Collection[int]) -> set[int]:
         """The instructions that can be reached without waiting at one of some barriers."""
-        reached: set[int] = set()
-        work = [start]
-        while work:
-            node = work.pop()
-            if node not in reached:
-                reached.add(node)
-                if not (self.sass.nodes[node].opcode == "BSYNC" and self._barrier(node) in barriers):
-                    work.extend(self.following(node))
-        return reached
+
+        def onwards(node: int) -> list[int]:
+            joins = self.sass.nodes[node].opcode == "BSYNC" and self._barrier(node) in barriers
+            return [] if joins else self.following(node)
+
+        return reachable((start,), onwards)
 
     def following(self, node: int) -> list[int]:
         """The instructions of the function that follow one; behind a call of another function those behind its return."""

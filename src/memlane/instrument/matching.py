@@ -40,6 +40,7 @@ from memlane.ptx import (
 )
 from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program, disassemble
+from memlane.walks import reachable
 
 _COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
 """What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
@@ -346,16 +347,8 @@ class _Kernel:
 
     def _repeats(self, node: int, avoiding: Collection[int]) -> bool:
         """Whether control can come back to an instruction without passing one of others."""
-        seen: set[int] = set(avoiding)
-        work = self.grouping.following(node)
-        while work:
-            one = work.pop()
-            if one == node:
-                return True
-            if one not in seen:
-                seen.add(one)
-                work.extend(self.grouping.following(one))
-        return False
+        following = self.grouping.following
+        return node in reachable(following(node), following, set(avoiding) - {node})
 
 
 def _times(count: int) -> str:

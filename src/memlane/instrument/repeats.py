@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, registers_read, registers_written
+from memlane.walks import post_order, reachable
 
 Edges = Mapping[int, tuple[int, ...]]
 
@@ -77,31 +78,13 @@ def _begins_anew(
 def _cycles(edges: Edges) -> Iterable[set[int]]:
     """The sets of nodes that reach each other: what is reached against the edges, from the node that a walk along them leaves last
     (Kosaraju, as in Aho, Hopcroft and Ullman, "Data Structures and Algorithms", 1983)."""
-    walked: set[int] = set()
-    order = [node for start in edges for node in _post_order(start, edges, walked)]
     against: dict[int, list[int]] = {node: [] for node in edges}
     for node, targets in edges.items():
         for target in targets:
             against[target].append(node)
     taken: set[int] = set()
-    for node in reversed(order):
-        cycle = set(_post_order(node, against, taken))
+    for node in reversed(post_order(edges, edges.__getitem__)):
+        cycle = reachable((node,), against.__getitem__, taken)
+        taken |= cycle
         if len(cycle) > 1 or (node in edges[node] and cycle):
             yield cycle
-
-
-def _post_order(start: int, edges: Mapping[int, Sequence[int]], seen: set[int]) -> Iterator[int]:
-    """The nodes that a walk from `start` comes to without those `seen`, each behind those that it leads to."""
-    if start in seen:
-        return
-    seen.add(start)
-    work = [(start, iter(edges[start]))]
-    while work:
-        node, targets = work[-1]
-        following = next((target for target in targets if target not in seen), None)
-        if following is None:
-            work.pop()
-            yield node
-        else:
-            seen.add(following)
-            work.append((following, iter(edges[following])))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from memlane.ptx.ir import Function, Instruction, Module, Special, Symbol
 from memlane.ptx.registers import names_in
+from memlane.walks import reachable
 
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
@@ -33,13 +34,7 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
 
 def called_functions(module: Module, function: Function) -> tuple[Function, ...]:
     """The functions with a body that `function` calls, directly or through others, in the order of the module."""
-    found: set[str] = set()
-    waiting = [function]
-    while waiting:
-        for one in _callees(module, waiting.pop()):
-            if one.name not in found:
-                found.add(one.name)
-                waiting.append(one)
+    found = reachable(_callees(module, function), lambda name: _callees(module, module.functions[name]))
     return tuple(one for name, one in module.functions.items() if name in found)
 
 
@@ -49,10 +44,10 @@ def special_registers(module: Module, function: Function) -> frozenset[str]:
     return frozenset(operand.name for one in instructions for operand in one.operands if isinstance(operand, Special))
 
 
-def _callees(module: Module, function: Function) -> Iterator[Function]:
+def _callees(module: Module, function: Function) -> Iterator[str]:
     names = {called_name(call) for call in function.instructions() if call.form.effect == "call"}
     for name in names:
         if name is None:
-            yield from addressed_functions(module)
+            yield from (one.name for one in addressed_functions(module))
         elif name in module.functions:
-            yield module.functions[name]
+            yield name

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from memlane.errors import PtxTypeError
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, Statement, Symbol
+from memlane.walks import post_order, reachable
 
 _ENDS = frozenset({"branch", "exit", "return", "trap"})
 _TABLE = ".branchtargets"
-_Edges = Callable[[int], Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ControlFlow:
 
         Of several such orders the one that follows the text is taken, which keeps the body of a loop in front of what comes behind it.
         """
-        return tuple(reversed(_post_order(0, lambda block: sorted(self.successors[block], reverse=True)))) if self.blocks else ()
+        return tuple(reversed(post_order((0,), lambda block: sorted(self.successors[block], reverse=True)))) if self.blocks else ()
 
     @cached_property
     def rank(self) -> tuple[int, ...]:
@@ -113,6 +113,10 @@ class ControlFlow:
         for place, block in enumerate(self.order):
             ranks[block] = place
         return tuple(ranks)
+
+    def reachable(self, start: int, without: int | None = None) -> set[int]:
+        """The blocks to which control may come from a block, itself included, but not through `without`."""
+        return reachable((start,), self.successors.__getitem__, () if without is None else (without,))
 
     @cached_property
     def immediate_dominators(self) -> tuple[int | None, ...]:
@@ -133,18 +137,18 @@ class ControlFlow:
         ]
         backwards.append(tuple(leaving))
         forwards = [(*targets, end) if block in leaving else targets for block, targets in enumerate(self.successors)]
-        order = tuple(reversed(_post_order(end, lambda block: backwards[block])))
+        order = tuple(reversed(post_order((end,), backwards.__getitem__)))
         found = _dominators(order, [*forwards, ()])
         return tuple(None if found.get(block, end) == end else found[block] for block in range(end))
 
     def _leaving_blocks(self) -> dict[int, None]:
         """Reachable blocks that lead to the end; one of each loop that never ends is added, so that every block leads there."""
         leaving = dict.fromkeys(block for block in self.order if not self.successors[block])
-        reached = set(_post_order_of(leaving, lambda block: self.predecessors[block]))
+        reached = reachable(leaving, self.predecessors.__getitem__)
         for block in reversed(self.order):
             if block not in reached:
                 leaving[block] = None
-                reached.update(_post_order_of((block,), lambda block: self.predecessors[block], reached))
+                reached |= reachable((block,), self.predecessors.__getitem__, reached)
         return leaving
 
     def dominates(self, above: int, block: int) -> bool:
@@ -168,7 +172,7 @@ class ControlFlow:
                 tails.setdefault(head, []).append(block)
         found = []
         for head in sorted(tails, key=self.rank.__getitem__):
-            inside = {head, *_post_order_of(tails[head], lambda block: self.predecessors[block], {head})}
+            inside = {head} | reachable(tails[head], self.predecessors.__getitem__, {head})
             found.append(Loop(head, frozenset(block for block in inside if self.rank[block] >= 0)))
         return tuple(found)
 
@@ -202,31 +206,6 @@ def _split(statements: Sequence[Statement], tables: dict[str, tuple[str, ...]]) 
         blocks.append(BasicBlock(len(blocks), labels, start, stop, instructions, first))
         first += len(instructions)
     return tuple(blocks)
-
-
-def _post_order(root: int, leads_to: _Edges) -> list[int]:
-    return _post_order_of((root,), leads_to)
-
-
-def _post_order_of(roots: Iterable[int], leads_to: _Edges, known: Iterable[int] = ()) -> list[int]:
-    """The blocks reachable from `roots` without going through `known`, each behind those it leads to first."""
-    seen = set(known)
-    found: list[int] = []
-    for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack = [(root, iter(leads_to(root)))]
-        while stack:
-            block, targets = stack[-1]
-            target = next((target for target in targets if target not in seen), None)
-            if target is None:
-                found.append(block)
-                stack.pop()
-            else:
-                seen.add(target)
-                stack.append((target, iter(leads_to(target))))
-    return found
 
 
 def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> dict[int, int]:

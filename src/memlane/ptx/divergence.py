@@ -46,18 +46,6 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
             return frozenset(diverging)
 
 
-def reachable(flow: ControlFlow, start: int, without: int | None = None) -> set[int]:
-    """The blocks to which control may come from a block, itself included, but not through `without`."""
-    found: set[int] = set()
-    work = [start]
-    while work:
-        block = work.pop()
-        if block not in found and block != without:
-            found.add(block)
-            work.extend(flow.successors[block])
-    return found
-
-
 def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> bool:
     """Whether what an instruction writes may differ between lanes."""
     if not varying.isdisjoint(registers_read(one)) or one.opcode in _CARRIES:
@@ -77,9 +65,9 @@ def _brought_along(flow: ControlFlow, live: Liveness, number: int) -> set[str]:
     """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways."""
     sides = flow.successors[number]
     meet = flow.immediate_postdominators[number]
-    between = set[int]().union(*(reachable(flow, side, without=meet) for side in sides))
+    between = set[int]().union(*(flow.reachable(side, without=meet) for side in sides))
     written = {name for block in between for one in flow.blocks[block].instructions for name in registers_written(one)}
-    both = _by_several(reachable(flow, side) for side in sides)
+    both = _by_several(flow.reachable(side) for side in sides)
     return {name for block in both for name in written & live.live_in(block)}
 
 

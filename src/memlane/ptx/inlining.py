@@ -49,6 +49,7 @@ from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
 from memlane.ptx.scopes import flatten_scopes, outside_names
 from memlane.ptx.statics import statics_outside
+from memlane.walks import reachable
 
 MOST_INSTRUCTIONS = 4096
 """A kernel into which functions are inlined does not become larger."""
@@ -153,13 +154,11 @@ class _Inliner:
 
     def _reached(self, name: str) -> set[str]:
         """The functions that one calls by name, directly or through others."""
-        found: set[str] = set()
-        waiting = [name]
-        while waiting:
-            fresh = {one for one in self._calls.get(waiting.pop(), ()) if one is not None} - found
-            found |= fresh
-            waiting += fresh
-        return found
+
+        def named(function: str) -> list[str]:
+            return [one for one in self._calls.get(function, ()) if one is not None]
+
+        return reachable(named(name), named)
 
     def _obstacle(self, body: Body, call: Instruction, callee: Function) -> str:
         """Why a function cannot be inlined at a call; empty if it can."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import Instruction, Program
+from memlane.walks import reachable
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
@@ -152,7 +153,7 @@ class Flow:
             targets = self._targets(node) if one.opcode == "CALL" else []
             for target in targets:
                 if target not in bodies:
-                    bodies[target] = _reachable(over, target)
+                    bodies[target] = reachable((target,), over.__getitem__)
                 for end in sorted(bodies[target]):
                     if self.nodes[end].opcode == "RET":
                         self._successors[end].extend(self._next(node))
@@ -175,13 +176,3 @@ def _merged(old: _Barriers | None, new: _Barriers) -> _Barriers | None:
     if all(grown[register] == old.get(register) for register in grown):
         return None
     return {**old, **grown}
-
-
-def _reachable(successors: list[list[int]], start: int) -> set[int]:
-    seen, work = {start}, [start]
-    while work:
-        for successor in successors[work.pop()]:
-            if successor not in seen:
-                seen.add(successor)
-                work.append(successor)
-    return seen

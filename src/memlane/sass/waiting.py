@@ -11,6 +11,7 @@ from memlane.sass.flow import Flow
 from memlane.sass.operands import Register
 from memlane.sass.program import Instruction
 from memlane.sass.registers import effects
+from memlane.walks import reachable
 
 _PIPES = {
     opcode: pipe
@@ -97,19 +98,9 @@ class Waiting:
 
     def raised(self, node: int, scoreboard: int) -> frozenset[int]:
         """The nodes that raise `scoreboard` for their results and that `node` may have to wait for, with its own mask left out."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        work = list(self.flow.predecessors[node])
-        while work:
-            before = work.pop()
-            if before in seen:
-                continue
-            seen.add(before)
-            if self.flow.nodes[before].control.write_scoreboard == scoreboard:
-                found.add(before)
-            if scoreboard not in self._waits[before]:
-                work.extend(self.flow.predecessors[before])
-        return frozenset(found)
+        above = self.flow.predecessors
+        before = reachable(above[node], lambda one: () if scoreboard in self._waits[one] else above[one])
+        return frozenset(one for one in before if self.flow.nodes[one].control.write_scoreboard == scoreboard)
 
     # -- registers ----------------------------------------------------------------------------------------------------------------
 

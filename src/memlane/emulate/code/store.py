@@ -28,7 +28,7 @@ _FORMAT = b"memlane machine code 1\n"
 _SUFFIX = ".code"
 _FRESH_S = 3600.0
 """An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
-_COVERED = ("chip", "emulate", "launch", "ptx", "checks.py", "errors.py", "source.py", "titles.py")
+_COVERED = ("chip", "emulate", "launch", "ptx", "checks.py", "errors.py", "source.py", "titles.py", "walks.py")
 """What of memlane's own code decides the machine code: the emulator with all that it imports."""
 
 

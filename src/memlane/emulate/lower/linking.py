@@ -14,7 +14,7 @@ from dataclasses import replace
 from memlane.emulate.lower.body import CARRY, Body, Place, Step, flatten, live_out
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
 from memlane.emulate.lower.parameters import Parameters
-from memlane.emulate.lower.part import Part, fits, reachable
+from memlane.emulate.lower.part import Part, called_from, fits
 from memlane.emulate.lower.variables import function_addresses, lay_out_locals
 from memlane.emulate.lower.wiring import of_this_activation, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
@@ -132,7 +132,7 @@ class _Linker:
         return [target for target in found if fits(part, call, target.function)]
 
     def _find_circles(self) -> None:
-        reach = {name: reachable(name, self._parts) for name in self._parts}
+        reach = {name: called_from(name, self._parts) for name in self._parts}
         for name, part in self._parts.items():
             if name in reach[name]:
                 part.recursive = frozenset(other for other in reach[name] if name in reach[other])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlane.emulate.lower.body import CARRY, Body
 from memlane.ptx import Function, Instruction, Symbol
 from memlane.ptx.parameters import items_of
+from memlane.walks import reachable
 
 
 class Part:
@@ -51,12 +52,6 @@ def fits(part: Part, call: Instruction, function: Function) -> bool:
     return True
 
 
-def reachable(name: str, parts: dict[str, Part]) -> set[str]:
+def called_from(name: str, parts: dict[str, Part]) -> set[str]:
     """The functions that one calls, directly or not."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        fresh = parts[waiting.pop()].callees - found
-        found |= fresh
-        waiting += fresh
-    return found
+    return reachable(parts[name].callees, lambda other: parts[other].callees)
