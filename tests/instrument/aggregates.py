@@ -44,7 +44,7 @@ BODIES: Mapping[str, str] = {
         add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r5; @%p2 bra again;""",
     "places": "atom.global.add.u32 %r2, [%rd2], %r1; st.global.u32 [%rd4], %r2;",
     "places_of_some": """
-        setp.gt.u32 %p1, %r1, 40; @%p1 bra done;
+        setp.gt.u32 %p1, %r1, 20; @%p1 bra done;
         atom.global.add.u32 %r2, [%rd2], %r1; st.global.u32 [%rd4], %r2;
     done:""",
 }

@@ -144,7 +144,8 @@ class Windows:
             return reason
         if not any(one.handed for one in found):
             return ""
-        parts = sorted(node for node in window.made if is_late(self.nodes[node]))
+        # The number of a lane may be asked for once more by anybody.
+        parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
         behind = {node for end in window.ends for node in self._after(end, window.starts)[0]}
         if late := [node for node in parts if node in behind]:
             return f"a part of the atomic, {self._at(late[0])}, comes behind the second clock read"
