@@ -15,7 +15,10 @@ MIN_RATIO = 1.5
 """Accesses of the busiest over the mean, so that noise of the times alone is no finding. Of multiprocessors also those of the busiest
 block: where blocks do the same, some get one more because the last wave is not full; how they are handed out is not up to the kernel."""
 MIN_SHARE = 0.15
-"""Cost over the lifetimes of the kernel's warps."""
+"""What waits at most, over the lifetimes of the kernel's warps."""
+
+_BUSIEST = "the busiest one is not, summed"
+_WITH_PROBES = "measured with probes"
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -50,8 +53,13 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
         evidence,
         rows,
         group,
-        (waited, excess),
-        "warps of a block",
+        Cost(
+            min(waited, evidence.life),
+            0.0,
+            excess,
+            f"the time for which warps of a block are there and done with their accesses while {_BUSIEST}, but no more than all warps "
+            f"lived; at most as if none of them left before it; {_WITH_PROBES}",
+        ),
         f"the busiest warp of a block makes {ratio:.3g} times as many accesses as the mean",
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,
@@ -86,8 +94,13 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
         evidence,
         rows,
         group.astype(np.int64),
-        (excess, excess),
-        "multiprocessors",
+        Cost(
+            min(evidence.life * float(1 - lasted.mean() / lasted.max()), excess),
+            0.0,
+            excess,
+            "the part of all lives by which the busiest multiprocessor lasts longer than the mean one; at most the time for which others "
+            f"have nothing to do while {_BUSIEST}, for as many warps as they hold; {_WITH_PROBES}",
+        ),
         f"the busiest multiprocessor makes {ratio:.3g} times as many accesses as the mean",
         "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
         ratio,
@@ -109,14 +122,12 @@ def _verdict(
     evidence: Evidence,
     rows: Rows,
     group: npt.NDArray[np.int64],
-    waited: tuple[float, float],
-    who: str,
+    cost: Cost,
     what: str,
     remedy: str,
     ratio: float,
 ) -> Verdict:
-    """The finding at the place where the groups differ most. `waited`: cycles for which the others wait for the busiest one, and for
-    which they would if none of them left before."""
+    """The finding at the place where the groups differ most."""
     groups = int(group.max()) + 1
     places = list(dict.fromkeys(one.place for one in evidence.sites if one.kernel == evidence.kernel))
     spread = []
@@ -125,13 +136,6 @@ def _verdict(
         spread.append(float(np.ptp(np.bincount(group[chosen], rows.cycles[chosen], groups))))
     place = places[int(np.argmax(spread))]
     site = next(one for one in evidence.sites if one.place == place)
-    cost = Cost(
-        min(waited[0], evidence.life),
-        0.0,
-        waited[1],
-        f"the time for which {who} are there and done with their accesses while the busiest one is not, summed, but no more than all warps "
-        "lived; at most as if none of them left before it; measured with probes",
-    )
     return in_cycles(
         site,
         evidence.life,
