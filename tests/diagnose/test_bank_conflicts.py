@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -86,3 +87,18 @@ def test_what_is_nothing_within_its_kernel_is_no_finding() -> None:
     main = counted(site(0, "ld.shared.f32", 2), 100_000, wavefronts=1, ideal_wavefronts=1)
     rare = counted(site(1, "st.shared.f32", 4), 100, wavefronts=8, ideal_wavefronts=1)
     assert findings(main, rare) == []
+
+
+def test_one_element_more_in_a_row_need_not_end_a_conflict_of_narrow_blocks() -> None:
+    """A warp of 16 x 2 threads reads two rows of 16: by hand, in rows of 18 or 19 words two lanes meet in a bank, in rows of 48 none."""
+    load = made.site(0, "ld.shared.f32")
+    fullest = [max(Counter((row * pitch + lane) % 32 for row in (0, 1) for lane in range(16)).values()) for pitch in (18, 19, 48)]
+    assert fullest == [2, 2, 1]
+    said = {}
+    for block in ((16, 16, 1), (32, 8, 1), (256, 1, 1)):
+        rows, entries = [made.accesses(load, 40, (1, 1, 10))], [made.counted(load, 10, wavefronts=2, ideal_wavefronts=1)]
+        (found,) = made.found(made.trace(rows, entries, lives=1_000, block=block), "bank-conflict")
+        said[block] = found.remedy
+    assert "so that the rows of one warp fall in different banks (padding by one element need not do)" in said[16, 16, 1]
+    assert said[32, 8, 1] == said[256, 1, 1]
+    assert said[32, 8, 1].startswith("Pad each row of the shared array by one element")

@@ -42,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=entry.ideal_wavefronts,
             what=f"{_ways(ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
-            remedy=_remedy(entry),
+            remedy=_remedy(entry, evidence.has_narrow_rows()),
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -73,7 +73,13 @@ def _cause(counts: SiteCounts) -> str:
     return f"{cause}, or the same word one after the other ({counts.lanes_per_address:.3g} lanes at an address on average)"
 
 
-def _remedy(counts: SiteCounts) -> str:
+def _remedy(counts: SiteCounts, narrow_rows: bool) -> str:
+    """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it."""
+    if not counts.site.is_atomic and narrow_rows:
+        return (
+            "Choose the length of a row of the shared array so that the rows of one warp fall in different banks (padding by one element "
+            "need not do), or swizzle the index."
+        )
     if not counts.site.is_atomic:
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
     return "Pad or permute the array, so that what is updated together falls in different banks, or copy it for groups of lanes."

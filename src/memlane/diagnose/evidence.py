@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import LANES, Chip, load
+from memlane.chip import LANES, SECTOR_BYTES, Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, SECTOR_BYTES, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
 
 Numbers = npt.NDArray[np.float64]
 
@@ -171,6 +171,10 @@ class Evidence:
             return 1
         (width,) = widths
         return self.lanes_per_warp() // width if width < LANES and width * nbytes % SECTOR_BYTES == 0 else 1
+
+    def has_narrow_rows(self) -> bool:
+        """Whether a warp covers several rows of its block, in any launch."""
+        return any(launch.block[0] < LANES and int(np.prod(launch.block[1:])) > 1 for launch in self.launches)
 
     def row_bytes(self, nbytes: int) -> int | None:
         """Bytes that the threads of one row of a block access, so many each; None where blocks have one row, or rows of several lengths."""
