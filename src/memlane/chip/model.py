@@ -23,6 +23,8 @@ PerClock = Annotated[float, "results/clock/SM"]
 
 LANES = 32
 """Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
+SECTOR_BYTES = 32
+"""The unit in which everything that moves is counted, also on chips that move more at once."""
 
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
@@ -217,7 +219,7 @@ class Chip:
     shared_unit_bytes: Bytes
 
     sector_bytes: Annotated[Literal[32], "bytes"]
-    """The unit in which everything that moves is counted, also on chips that move more at once."""
+    """`SECTOR_BYTES`, on every chip."""
     line_bytes: Bytes
     constant_bytes: Bytes
     l1_bytes: Bytes

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.evidence import Evidence
-from memlane.record import SECTOR_BYTES, SiteCounts
+from memlane.record import SiteCounts
 
 MIN_BUSY = 0.25
 """Updates of an address over the cycles that the launch takes, from which on it is worth a word."""

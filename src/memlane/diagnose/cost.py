@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memlane.chip import Chip
+from memlane.chip import SECTOR_BYTES, Chip
 from memlane.diagnose.evidence import Evidence, Numbers
-from memlane.record import SECTOR_BYTES, SiteCounts
+from memlane.record import SiteCounts
 
 MIN_FELT = 0.002
 """Highest estimate of a measured cost over the lifetimes of the kernel's warps, from which on it is worth a word."""

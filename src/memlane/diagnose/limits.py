@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rules import explain
 from memlane.errors import MemlaneError
-from memlane.record import SECTOR_BYTES, Counts, SiteCounts, kernel_label
+from memlane.record import Counts, SiteCounts, kernel_label
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
-from memlane.record import SECTOR_BYTES, SiteCounts
+from memlane.record import SiteCounts
 
 WIDTH = 4
 """Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""

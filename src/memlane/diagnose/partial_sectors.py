@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.diagnose.uncoalesced import shares_sectors, wasteful
-from memlane.record import SECTOR_BYTES
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:

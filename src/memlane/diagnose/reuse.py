@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence, Numbers
-from memlane.record import SECTOR_BYTES, Place, Site
+from memlane.record import Place, Site
 
 AT_LEAST_TWICE = 2.0
 

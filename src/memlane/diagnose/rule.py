@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import Evidence
-from memlane.record import SECTOR_BYTES, Site, SiteCounts
+from memlane.record import Site, SiteCounts
 
 VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update", "copy": "copy from"}
 """What the lanes do to an address, by the kind of the site."""

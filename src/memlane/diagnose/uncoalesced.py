@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
-from memlane.record import SECTOR_BYTES, Site, SiteCounts
+from memlane.record import Site, SiteCounts
 
 MIN_RATIO = 1.5
 """Sectors over ideal from which on it is worth a word."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from memlane.chip import SECTOR_BYTES
 from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, Variable
 
 CONSTANT_BYTES = 1 << 16
 """Of variables in constant memory that a module may have."""
-_SECTOR_BYTES = 32
 
 POINTER = "memlane_trace"
 """Holds the address of the trace buffer and its extents: `memlane.instrument.buffer.ENTRY_DTYPE`."""
@@ -42,13 +42,13 @@ def pointer(name: str) -> Variable:
 
 def entry_variable(space: str) -> Variable:
     """The declaration of `POINTER`, in one sector of that space."""
-    return Variable(space, "b32", POINTER, (8,), align=_SECTOR_BYTES, linkage=("visible",))
+    return Variable(space, "b32", POINTER, (8,), align=SECTOR_BYTES, linkage=("visible",))
 
 
 def entry_space(module: Module, needed: int) -> str:
     """Where `POINTER` is declared: in constant memory, so that a warp begins without a load that misses the caches;
     in global memory only if the module's constants leave no room for it and `needed` bytes more."""
-    return "const" if constants_of(module) + needed + 2 * _SECTOR_BYTES <= CONSTANT_BYTES else "global"
+    return "const" if constants_of(module) + needed + 2 * SECTOR_BYTES <= CONSTANT_BYTES else "global"
 
 
 def constants_of(module: Module) -> int:

@@ -6,7 +6,7 @@ writes any file whole or not at all.
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
-from memlane.record.counts import SECTOR_BYTES, BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
+from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
 from memlane.record.example import AccessExample
 from memlane.record.file import save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
@@ -48,7 +48,6 @@ __all__ = [
     "NOT_CHECKED",
     "NOT_PROVED",
     "PROVED",
-    "SECTOR_BYTES",
     "WARP_DTYPE",
     "AccessExample",
     "BranchCounts",

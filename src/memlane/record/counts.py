@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from memlane.chip import SECTOR_BYTES
 from memlane.record.site import EXACT, HINT, MERGED, NOT_CHECKED, Place, Site, Skipped
 from memlane.titles import kernel_label
-
-SECTOR_BYTES = 32
 
 
 class _Derived:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from memlane.chip import SECTOR_BYTES
 from memlane.report.picture import shapes as s
 from memlane.report.picture.drawing import Drawing
 
@@ -14,7 +15,6 @@ _ABREAST = 8
 """So many lines fit side by side with their four sectors in a row; of more, each is a column of sectors."""
 _HEIGHT, _STACKED = 64.0, 40.0
 """Of a sector in a row, and in a column."""
-_SECTOR = 32
 
 Runs = list[tuple[int, int]]
 
@@ -37,11 +37,11 @@ class _Sectors:
         moved: Counter[int] = Counter()
         asked: dict[int, set[int]] = {}
         for piece in drawing.pieces:
-            moved.update(range(piece.start // _SECTOR, (piece.start + piece.nbytes) // _SECTOR))
+            moved.update(range(piece.start // SECTOR_BYTES, (piece.start + piece.nbytes) // SECTOR_BYTES))
             for touch in piece.touches:
                 for byte in range(touch.address, touch.address + touch.nbytes):
-                    asked.setdefault(byte // _SECTOR, set()).add(byte % _SECTOR)
-        lines = sorted({sector * _SECTOR // line_bytes for sector in moved})
+                    asked.setdefault(byte // SECTOR_BYTES, set()).add(byte % SECTOR_BYTES)
+        lines = sorted({sector * SECTOR_BYTES // line_bytes for sector in moved})
         return cls(tuple(lines), moved, {sector: _runs(sorted(found)) for sector, found in asked.items()}, line_bytes)
 
 
@@ -52,7 +52,7 @@ Place = Callable[[int], tuple[float, float]]
 def draw_sectors(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> tuple[list[str], float]:
     """Arrows from the lanes, whose lower middles are at `lanes(number)` and `top`, and the lines below; and where the drawing ends."""
     found = _Sectors.of(drawing)
-    count, per_line = len(found.lines), found.line_bytes // _SECTOR
+    count, per_line = len(found.lines), found.line_bytes // SECTOR_BYTES
     stacked = count > _ABREAST
     upper = top + (190 if stacked else 150)
     gap = min(14.0, 160.0 / count)
@@ -73,8 +73,8 @@ def draw_sectors(drawing: Drawing, top: float, lanes: Callable[[int], float]) ->
     for piece in drawing.pieces:
         for touch in piece.touches:
             middle = touch.address + touch.nbytes / 2
-            x, y = corner(touch.address // _SECTOR)
-            shapes.append(s.arrow(lanes(touch.lane), top, x + (middle % _SECTOR) / _SECTOR * width, y, s.ASKED, faint=stacked))
+            x, y = corner(touch.address // SECTOR_BYTES)
+            shapes.append(s.arrow(lanes(touch.lane), top, x + (middle % SECTOR_BYTES) / SECTOR_BYTES * width, y, s.ASKED, faint=stacked))
     bottom = upper + height * (per_line if stacked else 1)
     shapes += _offsets(found, pitch, gap, bottom + 18)
     shapes += _legend(found, drawing, bottom + 48)
@@ -86,10 +86,11 @@ def _sector(found: _Sectors, sector: int, x: float, y: float, width: float, heig
     moves = found.moved[sector]
     shapes = [s.rect(x, y, width, height, s.WASTED if moves else s.EMPTY)]
     for first, last in found.asked.get(sector, []):
-        left = x + first / _SECTOR * width
-        shapes.append(s.rect(left, y, max(1.5, (last - first) / _SECTOR * width), height, s.ASKED))
+        left = x + first / SECTOR_BYTES * width
+        shapes.append(s.rect(left, y, max(1.5, (last - first) / SECTOR_BYTES * width), height, s.ASKED))
         shapes += [
-            s.line(x + word / _SECTOR * width, y, x + word / _SECTOR * width, y + height, s.FRAME) for word in _cuts(first, last, width)
+            s.line(x + word / SECTOR_BYTES * width, y, x + word / SECTOR_BYTES * width, y + height, s.FRAME)
+            for word in _cuts(first, last, width)
         ]
     shapes.append(s.rect(x, y, width, height, None, frame=s.MUTED if moves else s.FRAME, dashed=not moves))
     if moves > 1:
@@ -120,14 +121,14 @@ def _legend(found: _Sectors, drawing: Drawing, y: float) -> list[str]:
     entries = [(s.ASKED, False, f"asked for: {drawing.asked_bytes:,} B")]
     if wasted:
         entries.append((s.WASTED, False, f"moves too: {wasted:,} B"))
-    if sectors < len(found.lines) * (found.line_bytes // _SECTOR):
+    if sectors < len(found.lines) * (found.line_bytes // SECTOR_BYTES):
         entries.append((s.EMPTY, True, "stays where it is"))
     shapes, x = [], LEFT
     for ink, dashed, words in entries:
         shapes.append(s.rect(x, y - 13, 16, 16, ink, frame=s.FRAME, dashed=dashed))
         shapes.append(s.text(x + 24, y, words, 15, s.TEXT))
         x += 24 + 8.2 * len(words) + 36
-    shapes.append(s.text(LEFT + WIDTH, y, f"a box is a sector of {_SECTOR} bytes", 15, s.MUTED, anchor="end"))
+    shapes.append(s.text(LEFT + WIDTH, y, f"a box is a sector of {SECTOR_BYTES} bytes", 15, s.MUTED, anchor="end"))
     return shapes
 
 

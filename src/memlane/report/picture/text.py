@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memlane.chip import LANES
+from memlane.chip import LANES, SECTOR_BYTES
 from memlane.report.picture.banks import lanes_text
 from memlane.report.picture.drawing import Drawing
 from memlane.report.table import plain
 
 COLUMNS = 100
-_SECTOR, _WORD = 32, 4
+_WORD = 4
 _ASKED, _PART, _MOVED, _STAYS = "█", "▌", "░", "·"
 _STYLES = {_ASKED: "blue", _PART: "blue", _MOVED: "yellow", _STAYS: "dim"}
 _TURNS = ("blue", "magenta", "red", "yellow", "green", "cyan")
@@ -41,19 +41,19 @@ def render_drawing(drawing: Drawing) -> RenderableType:
 
 def _sectors(drawing: Drawing) -> list[Text]:
     """A box for each sector, a character in it for each word of four bytes."""
-    per_line, line_bytes = drawing.chip.line_bytes // _SECTOR, drawing.chip.line_bytes
+    per_line, line_bytes = drawing.chip.line_bytes // SECTOR_BYTES, drawing.chip.line_bytes
     lanes: dict[int, set[int]] = {}
     asked: set[int] = set()
     moved: list[int] = []
     for piece in drawing.pieces:
-        moved += range(piece.start // _SECTOR, (piece.start + piece.nbytes) // _SECTOR)
+        moved += range(piece.start // SECTOR_BYTES, (piece.start + piece.nbytes) // SECTOR_BYTES)
         for touch in piece.touches:
             asked.update(range(touch.address, touch.address + touch.nbytes))
             lanes.setdefault(touch.address // line_bytes, set()).add(touch.lane)
     lines = sorted({sector // per_line for sector in moved})
     labels = [f"+{(line - lines[0]) * line_bytes:,}" for line in lines]
     width = max(len("line"), *map(len, labels))
-    bar = "─" * (_SECTOR // _WORD)
+    bar = "─" * (SECTOR_BYTES // _WORD)
     found = [_frame(width, "line", "┌" + "┬".join([bar] * per_line) + "┐", f"lanes, {drawing.nbytes} B each")]
     for line, label in zip(lines, labels, strict=True):
         row = Text(f"  {label:>{width}} │")
@@ -68,7 +68,7 @@ def _sectors(drawing: Drawing) -> list[Text]:
     legend = Text()
     legend.append(_ASKED, _STYLES[_ASKED]).append(" asked for   ")
     legend.append(_MOVED, _STYLES[_MOVED]).append(" moves too   ")
-    legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {_SECTOR} B a box)")
+    legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {SECTOR_BYTES} B a box)")
     return [*found, legend]
 
 
@@ -78,7 +78,7 @@ def _frame(width: int, label: str, frame: str, behind: str) -> Text:
 
 def _words(sector: int, moves: bool, asked: set[int]) -> Text:
     row = Text()
-    for start in range(sector * _SECTOR, (sector + 1) * _SECTOR, _WORD):
+    for start in range(sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES, _WORD):
         wanted = sum(byte in asked for byte in range(start, start + _WORD))
         sign = _ASKED if wanted == _WORD else _PART if wanted else _MOVED if moves else _STAYS
         row.append(sign, _STYLES[sign])
