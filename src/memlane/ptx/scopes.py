@@ -9,7 +9,7 @@ Call sequences and inline assembly come in braces, with names of their own that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, RegisterDecl, Statement, Variable
@@ -17,6 +17,8 @@ from memlane.ptx.operands import register_number
 from memlane.ptx.registers import names_in, rename_instruction
 
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+_HIDDEN = "\0"
+"""No name in PTX begins so."""
 
 
 def flatten_scopes(function: Function) -> Function:
@@ -33,6 +35,13 @@ class _Scope:
         self.outer = outer
         self.names: dict[str, str] = {}
         self.ranges: list[tuple[str, int, str]] = []
+
+    def declare(self, statement: Statement, renamed: Callable[[str, int | None], str]) -> None:
+        """Take in what a statement declares; `renamed` gives its new name, and that of a range (with its count) without the numbers."""
+        if isinstance(statement, RegisterDecl) and statement.count is not None:
+            self.ranges.append((statement.name, statement.count, renamed(statement.name, statement.count)))
+        elif isinstance(statement, (RegisterDecl, Variable, Label)):
+            self.names[statement.name] = renamed(statement.name, None)
 
     def rename(self, name: str) -> str:
         scope: _Scope | None = self
@@ -65,11 +74,7 @@ class _Flattener:
 
     def declare(self, statements: tuple[Statement, ...], scope: _Scope) -> None:
         for statement in statements:
-            if isinstance(statement, RegisterDecl) and statement.count is not None:
-                stem = self.fresh(statement.name, statement.count)
-                scope.ranges.append((statement.name, statement.count, stem))
-            elif isinstance(statement, (RegisterDecl, Variable, Label)):
-                scope.names[statement.name] = self.fresh(statement.name, None)
+            scope.declare(statement, self.fresh)
 
     def fresh(self, name: str, count: int | None) -> str:
         """`name`, or with a number behind it, so that it (and the `count` names that start with it) is not taken; takes them."""
@@ -92,13 +97,10 @@ def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
             hidden = _Scope(None)
             inner = statement.statements
             for inside in inner:
-                if isinstance(inside, RegisterDecl) and inside.count is not None:
-                    hidden.ranges.append((inside.name, inside.count, "\0"))
-                elif isinstance(inside, (RegisterDecl, Variable, Label)):
-                    hidden.names[inside.name] = "\0"
+                hidden.declare(inside, lambda name, count: _HIDDEN)
             own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
             for name in outside_names(inner):
-                if name not in own and not hidden.rename(name).startswith("\0"):
+                if name not in own and not hidden.rename(name).startswith(_HIDDEN):
                     yield name
         elif isinstance(statement, RegisterDecl):
             yield from _declared(statement.name, statement.count)

@@ -77,19 +77,7 @@ def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "")
     CommandError that says what there is instead: for a line without accesses, for one whose accesses nobody made, and for a trace without
     addresses.
     """
-    sites = [site for site in trace.sites if place.is_in(site.file)]
-    here = [site for site in sites if site.line == place.line]
-    if not sites:
-        raise CommandError(
-            f"no access in a file {place.file}; there are accesses in {_listed(site.file for site in trace.sites)}", exit_code=1
-        )
-    if not here:
-        nearest = sorted(dict.fromkeys(site.line for site in sites), key=lambda line: (abs(line - place.line), line))[:_NEAREST]
-        known = "; ".join(f"line {line}: {', '.join(_ops(sites, line))}" for line in sorted(nearest))
-        raise CommandError(f"{place} has no memory access; the nearest that have: {known}", exit_code=1)
-    files = dict.fromkeys(site.file for site in here)
-    if len(files) > 1:
-        raise CommandError(f"{place} may be {' or '.join(files)}; name more of the path", exit_code=1)
+    here = _sites_at(trace, place)
     wanted = [site for site in here if site.op.startswith(op)]
     if not wanted:
         raise CommandError(f"{place} has no access {op}; it has {', '.join(_ops(here, place.line))}", exit_code=1)
@@ -106,6 +94,24 @@ def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "")
 
 
 _NEAREST = 4
+
+
+def _sites_at(trace: Trace, place: SourcePlace) -> list[Site]:
+    """Those of a line, of one file and at least one."""
+    sites = [site for site in trace.sites if place.is_in(site.file)]
+    here = [site for site in sites if site.line == place.line]
+    if not sites:
+        raise CommandError(
+            f"no access in a file {place.file}; there are accesses in {_listed(site.file for site in trace.sites)}", exit_code=1
+        )
+    if not here:
+        nearest = sorted(dict.fromkeys(site.line for site in sites), key=lambda line: (abs(line - place.line), line))[:_NEAREST]
+        known = "; ".join(f"line {line}: {', '.join(_ops(sites, line))}" for line in sorted(nearest))
+        raise CommandError(f"{place} has no memory access; the nearest that have: {known}", exit_code=1)
+    files = dict.fromkeys(site.file for site in here)
+    if len(files) > 1:
+        raise CommandError(f"{place} may be {' or '.join(files)}; name more of the path", exit_code=1)
+    return here
 
 
 def _ops(sites: Sequence[Site], line: int) -> list[str]:

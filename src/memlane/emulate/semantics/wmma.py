@@ -8,7 +8,9 @@ registers than that takes, as those of f16 have, the others repeat them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import llvmlite.ir as ir
 
@@ -29,6 +31,8 @@ _SECTION = "warp-level-matrix-instructions-"
 _BITS = {**BITS, "f32": 32, "s32": 32}
 Place = tuple[list[int], list[int]]
 """Row and column of one element of a fragment, by lane."""
+_GROUPS, _MEMBERS = [lane // 4 for lane in range(LANES)], [lane % 4 for lane in range(LANES)]
+"""Of each lane: four neighbours are a group."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +45,28 @@ class _Fragments:
 
     def places(self, matrix: str) -> list[Place]:
         """Of the elements of a fragment, in the order of the registers."""
-        rows, depth, packed = self.tile.rows, self.tile.depth, self.tile.in_register
-        groups, members = [lane // 4 for lane in range(LANES)], [lane % 4 for lane in range(LANES)]
-        found: list[Place] = []
-        if matrix == "a":
-            for tile in range(self.down):
-                for register in range(self.tile.a_registers):
-                    down, along = (register % 2, register // 2) if rows == 16 else (0, register)
-                    for element in range(packed):
-                        line = [rows * tile + 8 * down + group for group in groups]
-                        found.append((line, [packed * (member + 4 * along) + element for member in members]))
-        elif matrix == "b":
-            for tile in range(self.across):
-                for register in range(depth // (4 * packed)):
-                    for element in range(packed):
-                        line = [packed * (member + 4 * register) + element for member in members]
-                        found.append((line, [COLUMNS * tile + group for group in groups]))
-        else:
-            for tile in range(self.down * self.across):
-                for element in range(self.tile.elements):
-                    line = [rows * (tile // self.across) + 8 * (element // 2) + group for group in groups]
-                    found.append((line, [COLUMNS * (tile % self.across) + 2 * member + element % 2 for member in members]))
-        return found
+        return list({"a": self._places_of_a, "b": self._places_of_b}.get(matrix, self._places_of_sums)())
+
+    def _places_of_a(self) -> Iterator[Place]:
+        rows, packed = self.tile.rows, self.tile.in_register
+        for tile, register, element in product(range(self.down), range(self.tile.a_registers), range(packed)):
+            down, along = (register % 2, register // 2) if rows == 16 else (0, register)
+            yield (
+                [rows * tile + 8 * down + group for group in _GROUPS],
+                [packed * (member + 4 * along) + element for member in _MEMBERS],
+            )
+
+    def _places_of_b(self) -> Iterator[Place]:
+        packed = self.tile.in_register
+        for tile, register, element in product(range(self.across), range(self.tile.b_registers), range(packed)):
+            yield [packed * (member + 4 * register) + element for member in _MEMBERS], [COLUMNS * tile + group for group in _GROUPS]
+
+    def _places_of_sums(self) -> Iterator[Place]:
+        for tile, element in product(range(self.down * self.across), range(self.tile.elements)):
+            yield (
+                [self.tile.rows * (tile // self.across) + 8 * (element // 2) + group for group in _GROUPS],
+                [COLUMNS * (tile % self.across) + 2 * member + element % 2 for member in _MEMBERS],
+            )
 
     def extent(self, matrix: str) -> tuple[int, int]:
         """Rows and columns."""
