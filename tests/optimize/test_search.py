@@ -42,7 +42,7 @@ def test_it_is_as_good_as_the_known_linear_layout(found: Certificate) -> None:
     assert found.layout.is_bijective
     assert found.extra.operations < known.cost.operations - RowMajor(32, 32).cost.operations
     assert found.beats_rap
-    assert found.verdict.startswith("Better than RAP: 7 wavefronts over the patterns in the mean, where RAP is expected to take 11.")
+    assert found.verdict.startswith("Better than RAP: 7 wavefronts for one access of each pattern, where RAP is expected to take 11.")
 
 
 def test_the_certificate_is_what_every_offset_says(found: Certificate) -> None:
@@ -79,7 +79,10 @@ def test_the_cheapest_of_the_best_is_taken() -> None:
 def test_it_says_when_rap_is_not_beaten() -> None:
     equal = search_layout(("row", "column"))
     assert not equal.beats_rap
-    assert equal.verdict == "Nothing better than RAP exists among them: 2 wavefronts over the patterns with either; RAP needs a table."
+    assert (
+        equal.verdict
+        == "Nothing better than RAP exists among them: 2 wavefronts for one access of each pattern with either; RAP needs a table."
+    )
     # Any two rows meet in every bank: half of a warp in one row of banks, half in another, each offset another half.
     lost = search_layout(("(r + t * c, c * t * t + r * t)",), terms=1)
     assert not lost.beats_rap

@@ -68,13 +68,14 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """How the layout compares with RAP, in a sentence."""
-        ours, theirs = _expected(self.entries), _expected(self.rap)
+        ours, theirs = (f"{_expected(one):.3g}" for one in (self.entries, self.rap))
+        each = "for one access of each pattern"
         if self.beats_rap:
-            return f"Better than RAP: {ours:.3g} wavefronts over the patterns in the mean, where RAP is expected to take {theirs:.3g}."
-        if ours <= theirs + 0.01:
-            return f"Nothing better than RAP exists among them: {ours:.3g} wavefronts over the patterns with either; RAP needs a table."
+            return f"Better than RAP: {ours} wavefronts {each}, where RAP is expected to take {theirs}."
+        if _expected(self.entries) <= _expected(self.rap) + 0.01:
+            return f"Nothing better than RAP exists among them: {ours} wavefronts {each} with either; RAP needs a table."
         return (
-            f"Nothing better than RAP was found: it is expected to take {theirs:.3g} wavefronts over the patterns, this layout {ours:.3g}. "
+            f"Nothing better than RAP was found: it is expected to take {theirs} wavefronts {each}, this layout {ours}. "
             "Take RAP with a seed of your own."
         )
 
