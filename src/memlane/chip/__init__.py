@@ -7,13 +7,28 @@ access.wavefronts(chip, addresses, active, nbytes=4)
 """
 
 from memlane.chip.catalogue import directories, from_file, load, names, nearest
-from memlane.chip.model import ACCESS_KINDS, LANES, SECTOR_BYTES, AccessKind, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.model import (
+    ACCESS_KINDS,
+    CONSTANT_BYTES,
+    LANES,
+    SECTOR_BYTES,
+    STATIC_SHARED_BYTES,
+    AccessKind,
+    BankRule,
+    Chip,
+    CoalescingRule,
+    Fact,
+    Latency,
+    Throughput,
+)
 from memlane.chip.occupancy import Occupancy, resident_blocks
 
 __all__ = [
     "ACCESS_KINDS",
+    "CONSTANT_BYTES",
     "LANES",
     "SECTOR_BYTES",
+    "STATIC_SHARED_BYTES",
     "AccessKind",
     "BankRule",
     "Chip",

@@ -25,6 +25,9 @@ LANES = 32
 """Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
 SECTOR_BYTES = 32
 """The unit in which everything that moves is counted, also on chips that move more at once."""
+STATIC_SHARED_BYTES, CONSTANT_BYTES = 48 << 10, 64 << 10
+"""What a module may have on every chip that PTX of today is compiled for: static shared memory of a block, and variables in constant
+memory."""
 
 KINDS = ("measured", "cited", "derived", "assumed")
 """How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
@@ -261,8 +264,8 @@ class Chip:
             max_threads_per_block=max(self.max_threads_per_block, 1024),
             max_block_dim=(max(self.max_block_dim[0], 1024), max(self.max_block_dim[1], 1024), max(self.max_block_dim[2], 64)),
             max_grid_dim=(max(self.max_grid_dim[0], (1 << 31) - 1), max(self.max_grid_dim[1], 65535), max(self.max_grid_dim[2], 65535)),
-            max_static_shared_bytes=max(self.max_static_shared_bytes, 49152),
-            max_shared_bytes=max(self.max_shared_bytes, 49152),
+            max_static_shared_bytes=max(self.max_static_shared_bytes, STATIC_SHARED_BYTES),
+            max_shared_bytes=max(self.max_shared_bytes, STATIC_SHARED_BYTES),
         )
 
     @property

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.addresses import Addressed, Addresses, architecture_of
 from memlane.instrument.apart import ApartWindows, ClosingLines
@@ -30,7 +31,6 @@ from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, 
 from memlane.instrument.sites import live_results, place_of, site_table
 from memlane.instrument.together import together
 from memlane.instrument.variables import (
-    CONSTANT_BYTES,
     WINDOW,
     assembled,
     check_instrumentable,

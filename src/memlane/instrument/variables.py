@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memlane.chip import SECTOR_BYTES
+from memlane.chip import CONSTANT_BYTES, SECTOR_BYTES
 from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, Variable
-
-CONSTANT_BYTES = 1 << 16
-"""Of variables in constant memory that a module may have."""
 
 POINTER = "memlane_trace"
 """Holds the address of the trace buffer and its extents: `memlane.instrument.buffer.ENTRY_DTYPE`."""

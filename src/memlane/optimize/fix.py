@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from memlane.chip import STATIC_SHARED_BYTES
 from memlane.errors import LayoutError, RelayoutError
 from memlane.launch import Kernel, KernelCall, Launch, unobserved
 from memlane.layout import Layout
@@ -16,7 +17,6 @@ from memlane.optimize.relayout import Shared, relayout
 from memlane.optimize.trials import Measured, Trials
 from memlane.rewrite import ArrayAccess, SharedArray, find_array, shared_arrays
 from memlane.rewrite.arrays import static_bytes
-from memlane.rewrite.relayout import MAX_STATIC_BYTES
 
 GAIN = 1.02
 """How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
@@ -182,7 +182,7 @@ def _proposed(
     launch = trials.launch
     nbytes = array.nbytes or launch.shared_bytes
     vector = max((one.nbytes for one in accesses), default=element) // element or 1
-    room = 0 if array.is_dynamic else MAX_STATIC_BYTES - static_bytes(launch.kernel.module, launch.kernel.function)
+    room = 0 if array.is_dynamic else STATIC_SHARED_BYTES - static_bytes(launch.kernel.module, launch.kernel.function)
     seen = trials.seen(array, element)
     found: list[Layout] = []
     for geometry in geometries(nbytes, element, vector, seen, rows, columns):

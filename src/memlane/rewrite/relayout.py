@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
+from memlane.chip import CONSTANT_BYTES, STATIC_SHARED_BYTES
 from memlane.errors import RelayoutError
 from memlane.layout import Layout
 from memlane.ptx import (
@@ -40,9 +41,6 @@ from memlane.rewrite.placement import Placement, element_bytes
 from memlane.rewrite.provenance import ArrayAccess, Provenance, accesses_to_shared
 from memlane.rewrite.writer import Writer, constant_offset
 
-MAX_STATIC_BYTES = 49152
-"""Static shared memory that a kernel may have; on every GPU so far."""
-MAX_CONSTANT_BYTES = 65536
 Tables = Literal["computed", "constant", "global"]
 """Where the tables of a layout lie: nowhere, if they are small enough to be put together from immediate operands, else in constant memory;
 always in constant memory, which serves one address at a time, so that lanes of different rows wait for each other; or in global memory."""
@@ -190,10 +188,10 @@ def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], 
 def _check_room(before: Module, after: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function]) -> None:
     for kernel in after.kernels.values():
         whole = static_bytes(after, kernel)
-        if whole > MAX_STATIC_BYTES and whole > static_bytes(before, before.kernels[kernel.name]):
+        if whole > STATIC_SHARED_BYTES and whole > static_bytes(before, before.kernels[kernel.name]):
             raise RelayoutError(
                 f"{placement.layout} takes {placement.room} bytes where {array.title} has {array.nbytes}, which makes {whole} bytes of "
-                f"static shared memory in {kernel.title}; {MAX_STATIC_BYTES} are allowed: take a layout without padding"
+                f"static shared memory in {kernel.title}; {STATIC_SHARED_BYTES} are allowed: take a layout without padding"
             )
 
 
@@ -237,8 +235,10 @@ def _look_ups(
             initial = "{" + ", ".join(map(str, values)) + "}"
             variables.append(Variable(space, kind, name, (len(values),), align=4, initial=initial))
     room = sum(one.nbytes for one in (*module.variables.values(), *variables) if one.space == "const")
-    if tables != "global" and variables and room > MAX_CONSTANT_BYTES:
-        raise RelayoutError(f'the tables of {placement.layout} make {room} bytes of constant memory, which has 65536; say tables="global"')
+    if tables != "global" and variables and room > CONSTANT_BYTES:
+        raise RelayoutError(
+            f'the tables of {placement.layout} make {room} bytes of constant memory, which has {CONSTANT_BYTES}; say tables="global"'
+        )
     return found, variables
 
 
