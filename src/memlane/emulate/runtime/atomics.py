@@ -21,6 +21,7 @@ from memlane.ptx import SCALAR_TYPES
 
 OPERATIONS = ("add", "and", "or", "xor", "exch", "cas", "inc", "dec", "min", "max")
 
+_SHORT = ("f16", "bf16", "f16x2", "bf16x2")
 _OF_LLVM = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg", "cas": "cmpxchg"}
 
 _Change = Callable[[Value], Value]
@@ -115,16 +116,22 @@ def _name_for_llvm(operation: str, kind: str) -> str:
     return _OF_LLVM.get(operation, "")
 
 
+def _done_as(operation: str, type_name: str) -> tuple[ir.Type, _Combine, str]:
+    """The type as which elements are loaded, what is done with them, and LLVM's atomic operation that does it; empty if there is none."""
+    scalar = SCALAR_TYPES[type_name]
+    if type_name in _SHORT:
+        return INTEGERS[scalar.bits], _of_short(operation, type_name), ""
+    if scalar.kind == "f" and operation == "add":
+        return FLOATS[scalar.bits], _combine(operation, "f"), ""
+    return INTEGERS[scalar.bits], _combine(operation, scalar.kind), _name_for_llvm(operation, scalar.kind)
+
+
 @cache
 def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper:
     """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go. With `reach`, it is the
     first element of a vector of so many bytes, which must lie at a multiple of them."""
     scalar = SCALAR_TYPES[type_name]
-    is_short = type_name in ("f16", "bf16", "f16x2", "bf16x2")
-    is_float = scalar.kind == "f" and operation == "add" and not is_short
-    element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
-    name = "" if is_float or is_short else _name_for_llvm(operation, scalar.kind)
-    combine = _of_short(operation, type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
+    element, combine, name = _done_as(operation, type_name)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
@@ -150,7 +157,7 @@ def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper
                     with alone:
                         _alone(e, pointer, element, change, result)
 
-    kind = f"{type_name}_" if is_short else "f" if is_float else scalar.kind
+    kind = f"{type_name}_" if type_name in _SHORT else "f" if element in FLOATS.values() else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
     vector = f"_of_{reach}" if reach else ""
     return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}{vector}", VOID, arguments, build)
@@ -187,12 +194,7 @@ def reduce_element(
 ) -> None:
     """Combine the element at one host address in global memory with that at another; `are_several`: i1, whether other workers may come in
     between; `flushes`: sums of f32 have a zero for every subnormal number."""
-    scalar = SCALAR_TYPES[type_name]
-    is_short = type_name in ("f16", "bf16")
-    is_float = scalar.kind == "f" and not is_short
-    element = FLOATS[scalar.bits] if is_float else INTEGERS[scalar.bits]
-    combine = _of_short(operation, type_name) if is_short else _combine(operation, "f" if is_float else scalar.kind)
-    name = "" if scalar.kind == "f" else _name_for_llvm(operation, scalar.kind)
+    element, combine, name = _done_as(operation, type_name)
     b = e.load(operand, typ=element)
 
     def change(old: Value) -> Value:
