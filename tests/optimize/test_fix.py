@@ -194,6 +194,18 @@ def test_candidates_keep_vectors_and_room() -> None:
         assert (groups[:, 0] % 4 == 0).all()
 
 
+def test_rows_of_narrow_blocks_are_padded_until_they_do_not_meet() -> None:
+    """Lanes in two rows of 16 of a tile of 18 x 18: by hand, rows must be 16 words apart, modulo 32, and 48 are the least from 18 on."""
+    chip, lane = ml.target("emulator:h200").chip, np.arange(32)
+    two_rows = seen(lane % 16 + 18 * (lane // 16), excess=1)
+    (tile, *_) = geometries(18 * 18 * 4, 4, 1, [two_rows], None, None)
+    assert (tile.rows, tile.columns) == (18, 18)
+    banks = [len(set(((lane % 16 + pitch * (lane // 16)) % 32).tolist())) for pitch in range(18, 50)]
+    assert 18 + banks.index(32) == 48
+    assert Padded(18, 18, 30) in list(candidates(tile, [two_rows], chip, room=4096))
+    assert Padded(18, 18, 30) not in list(candidates(tile, [seen(lane * 18)], chip, room=4096))
+
+
 def test_random_layouts_are_told_apart() -> None:
     target = kernel("turn").target
     arguments = target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, Chip
+from memlane.chip.access import wavefronts
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Skewed, XorSwizzle
 from memlane.optimize.search import search_layout
@@ -58,6 +59,8 @@ def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], row
         return [Geometry(height, columns, element, vector)] if height * columns <= elements and height and columns % vector == 0 else []
     found: Counter[int] = Counter()
     for one in seen:
+        if apart := _rows_apart(one):
+            found[apart] += 4 * max(1, one.excess)
         for step in _steps(one):
             for pitch in (step, step - 1, step + 1):
                 found[pitch] += (2 if pitch == step else 1) * max(1, one.excess)
@@ -76,13 +79,25 @@ def _steps(seen: Seen) -> list[int]:
     return [step for step, _ in Counter(step for step in pairs if step > 1).most_common(2)]
 
 
+def _rows_apart(seen: Seen) -> int:
+    """Of an access whose lanes stand in several rows, those of a row side by side: how far the rows are apart; else 0."""
+    if seen.lanes != (1 << LANES) - 1:
+        return 0
+    lane, distances = np.arange(LANES), seen.distances
+    for period in (16, 8, 4):
+        apart = int(distances[period] - distances[0])
+        if apart > period and np.array_equal(distances - distances[0], lane % period + apart * (lane // period)):
+            return apart
+    return 0
+
+
 def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) -> Iterator[Layout]:
     """Layouts of the array, cheap ones first. `room`: bytes that may be added to it."""
     rows, columns, vector = geometry.rows, geometry.columns, geometry.vector
     wide = columns // vector
     if wide & (wide - 1) == 0 and wide > 1:
         yield _of_vectors(XorSwizzle(rows, wide), vector)
-    for pad in (vector, 4 * vector):
+    for pad in dict.fromkeys((vector, 4 * vector, *_fitting_pads(geometry, seen, chip))):
         if rows * pad * geometry.element <= room:
             yield Padded(rows, columns, pad)
     if wide > 1:
@@ -90,6 +105,28 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
     yield from _searched(geometry, seen, chip)
     if wide > 1:
         yield _of_vectors(RandomPermuteShift(rows, wide, 0), vector)
+
+
+def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
+    """The least padding with which accesses to several rows at once, as those of blocks that are narrower than a warp, take the fewest
+    wavefronts; none where there are no such accesses."""
+    apart = [one for one in seen if _rows_apart(one)]
+    if not apart:
+        return []
+
+    def taken(pad: int) -> int:
+        return sum(_wavefronts_padded(geometry, one, chip, pad) for one in apart)
+
+    most = chip.banks.banks * chip.banks.bank_bytes // geometry.element
+    best = min(range(0, most, geometry.vector), key=taken)
+    return [best] if best else []
+
+
+def _wavefronts_padded(geometry: Geometry, seen: Seen, chip: Chip, pad: int) -> int:
+    """Of an access whose first lane stands at the beginning of a row."""
+    places = seen.distances - seen.distances.min()
+    addresses = (places + pad * (places // geometry.columns)) * geometry.element
+    return wavefronts(chip, addresses.tolist(), seen.lanes, seen.nbytes)
 
 
 def _of_vectors(layout: Layout, vector: int) -> Layout:
