@@ -19,7 +19,7 @@ from memlane.errors import CommandError, DeviceError, MemlaneError
 if TYPE_CHECKING:
     from memlane import compile as front_ends
     from memlane import launch as launching
-    from memlane import ptx, targets
+    from memlane import ptx, record, targets
     from memlane.cli import arguments, specs
     from memlane.launch import LoadedModule, Observer, Target
     from memlane.ptx import Module
@@ -28,14 +28,13 @@ else:
     front_ends = later("memlane.compile")
     launching = later("memlane.launch")
     ptx = later("memlane.ptx")
+    record = later("memlane.record")
     specs = later("memlane.cli.specs")
     targets = later("memlane.targets")
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
 _ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
 """How cubins and executables, and fat binaries, begin."""
-_RECORD = b"PAR1"
-"""How a record file of `memlane trace` begins."""
 OLDEST_COMPILED = (7, 5)
 """The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
 
@@ -78,17 +77,17 @@ class Program:
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
         with self.path.open("rb") as stream:
             start = stream.read(4096)
-            if start[:4] in _ASSEMBLED:
-                raise CommandError(
-                    f"{self.path} holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file that `nvcc -ptx "
-                    f"-lineinfo` or `cuobjdump -xptx all` gives; where only SASS was delivered there is nothing to trace or count"
-                )
-            if start.startswith(_RECORD):
-                raise CommandError(
-                    f"{self.path} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of"
-                )
-            if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
-                raise CommandError(f"{self.path} is no text, so no Python script; name a script, or a .cu or .ptx file")
+        if start[:4] in _ASSEMBLED:
+            raise CommandError(
+                f"{self.path} holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file that `nvcc -ptx "
+                f"-lineinfo` or `cuobjdump -xptx all` gives; where only SASS was delivered there is nothing to trace or count"
+            )
+        if record.is_record(self.path):
+            raise CommandError(
+                f"{self.path} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of"
+            )
+        if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
+            raise CommandError(f"{self.path} is no text, so no Python script; name a script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. CommandError for what `check` finds, and

@@ -35,8 +35,6 @@ else:
     record = later("memlane.record")
     targets = later("memlane.targets")
 
-_RECORD = b"PAR1"
-"""How a record file begins."""
 WIDTH = 100
 """Columns of the picture, whatever the terminal has: narrower it would be none."""
 
@@ -155,9 +153,8 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
     """The trace, if the input is a record file. CommandError for options that only a program can answer."""
     if not program.path.is_file():
         return None  # The program says so.
-    with program.path.open("rb") as stream:
-        if stream.read(len(_RECORD)) != _RECORD:
-            return None
+    if not record.is_record(program.path):
+        return None
     options = {
         "--warp": asked.warp,
         "--in-block": asked.block,

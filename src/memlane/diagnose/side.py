@@ -14,7 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import RecordError
-from memlane.record import Counts, LaunchInfo, LineSummary, Place, SiteCounts, Trace, kernel_label, load, summarise, total_by_place
+from memlane.record import (
+    Counts,
+    LaunchInfo,
+    LineSummary,
+    Place,
+    SiteCounts,
+    Trace,
+    is_record,
+    kernel_label,
+    load,
+    summarise,
+    total_by_place,
+)
 from memlane.record.plain import from_plain
 
 Numbers = npt.NDArray[np.float64]
@@ -25,7 +37,6 @@ _BLOCK, _LAUNCH = 6, 40
 """Bits of the number of a warp below that of its block and of its launch: a block has at most 32 warps, and rows number blocks with 32
 bits."""
 _NONE: Numbers = np.zeros(0)
-_RECORD = b"PAR1"
 _COMMENT = re.compile(r"//.*$|/\*.*?\*/")
 
 
@@ -240,9 +251,7 @@ def _counted_line(place: Place, total: SiteCounts, sources: Mapping[str, str]) -
 
 def _of_file(path: Path) -> Side:
     try:
-        with path.open("rb") as stream:
-            is_record = stream.read(len(_RECORD)) == _RECORD
-        if is_record:
+        if is_record(path):
             return _of_trace(load(path), str(path))
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

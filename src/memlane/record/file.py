@@ -53,6 +53,12 @@ _OF_SITE = ("kernel", "file", "line", "op", "space", "completeness")
 """Columns of the rows that only repeat what their site says, for those who read the file without memlane."""
 
 
+def is_record(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a record file does. OSError where it cannot be read."""
+    with open(path, "rb") as stream:
+        return stream.read(len(_MAGIC)) == _MAGIC
+
+
 def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write `trace` to `path`, whole or not at all. RecordError if the file exists and not `force`, or if it cannot be written."""
     metadata = encode(trace)
