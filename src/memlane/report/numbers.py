@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 UNKNOWN = "-"
+ALARMING = 1.5
+"""Transactions over ideal from which on a number is coloured. Only a colour: what is a finding, `diagnose` says."""
 
 
 def mean(total: int | None, requests: int) -> float | None:
@@ -24,6 +26,11 @@ def with_ideal(value: float | None, ideal: float | None) -> str:
     if value is None:
         return UNKNOWN
     return number(value) if ideal is None else f"{number(value)} ({number(ideal)})"
+
+
+def is_alarming(value: float | None, ideal: float | None) -> bool:
+    """Whether a number of transactions is coloured; nothing is where the ideal is none or not known."""
+    return value is not None and bool(ideal) and value >= ALARMING * (ideal or 0)
 
 
 def short(value: int | None) -> str:

@@ -28,15 +28,12 @@ from memlane.record import (
 )
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.called import called_note
-from memlane.report.numbers import UNKNOWN, extents, mean, number, percent, plural, short, with_ideal
+from memlane.report.numbers import UNKNOWN, extents, is_alarming, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import total_notes
-
-ALARMING = 1.5
-"""Transactions over ideal from which on a number is shown in red. Only a colour: what is a finding, `diagnose` says."""
 
 _SECTORS = Column(("sectors\n/request\n(ideal)", 8), ("sectors per\nrequest (ideal)", 15))
 _WAVEFRONTS = Column(("wavefr.\n/request\n(ideal)", 8), ("wavefronts per\nrequest (ideal)", 15))
@@ -132,7 +129,7 @@ def _trace_row(entry: LineSummary, stalls: bool) -> Row:
         _end(entry),
         percent(entry.exposed_share if stalls else entry.lifetime_share),
     )
-    alarming = tuple(column for column, pair in pairs.items() if _is_alarming(*pair))
+    alarming = tuple(column for column, pair in pairs.items() if is_alarming(*pair))
     return Row(entry.file, entry.line, entry.op, cells, alarming)
 
 
@@ -143,10 +140,6 @@ def _end(entry: LineSummary) -> str:
         if amount == entry.accesses:
             return word
     return "mixed"
-
-
-def _is_alarming(value: float | None, ideal: float | None) -> bool:
-    return value is not None and bool(ideal) and value >= ALARMING * (ideal or 0)
 
 
 def _footer(trace: Trace) -> list[Text]:
@@ -250,7 +243,7 @@ def _counts_row(entry: SiteCounts) -> Row:
         *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
     )
     operation = f"{entry.site.op}{mark(entry)}"
-    return Row(entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if _is_alarming(*pair)))
+    return Row(entry.site.file, entry.site.line, operation, cells, tuple(column for column, pair in pairs.items() if is_alarming(*pair)))
 
 
 def _branches(counts: Counts) -> list[str]:

@@ -27,7 +27,7 @@ from memlane.report.html.model import Operation, SourceFile
 from memlane.report.html.pack import Columns
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
-from memlane.report.numbers import UNKNOWN, percent, short, with_ideal
+from memlane.report.numbers import UNKNOWN, is_alarming, percent, short, with_ideal
 from memlane.report.show import access_pictures
 
 SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
@@ -40,8 +40,6 @@ FINDINGS = 10
 """So many are shown at first, the others folded away below."""
 PICTURES = 200
 """So many lines have the picture of one access; each takes some 2 KB of page and 50 KB of a browser's memory."""
-ALARMING = 1.5
-"""Transactions over ideal from which on a number is coloured, as in the terminal."""
 
 
 def write_report(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
@@ -225,7 +223,7 @@ def _environment() -> Environment:
         "words": _words,
         "short": short,
         "with_ideal": with_ideal,
-        "alarming": lambda value, ideal: value is not None and bool(ideal) and value >= ALARMING * ideal,
+        "alarming": is_alarming,
         "spark": (SPARK_WIDTH, SPARK_HEIGHT),
     }
     return made
