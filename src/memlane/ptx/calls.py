@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from memlane.ptx.ir import Function, Instruction, Module, Special, Symbol
+from memlane.ptx.lexer import NAME
 from memlane.ptx.registers import names_in
 from memlane.walks import reachable
-
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
 def called_name(call: Instruction) -> str | None:
@@ -28,7 +26,7 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
                 names.update(name for operand in instruction.operands for name in names_in(operand))
     for variable in module.variables.values():
         if variable.initial is not None:
-            names.update(_NAME.findall(variable.initial))
+            names.update(NAME.findall(variable.initial))
     return tuple(function for name, function in module.functions.items() if name in names and not function.is_entry)
 
 

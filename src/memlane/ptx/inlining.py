@@ -44,6 +44,7 @@ from memlane.ptx.ir import (
     Symbol,
     Variable,
 )
+from memlane.ptx.lexer import NAME
 from memlane.ptx.parameters import items_of, parameter_accesses
 from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
@@ -53,8 +54,6 @@ from memlane.walks import reachable
 
 MOST_INSTRUCTIONS = 4096
 """A kernel into which functions are inlined does not become larger."""
-
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class _Inliner:
         if addressed_functions(self._module):
             return set()  # What the address of a function is depends on those beside it.
         texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and not item.text.startswith(".file"))
-        words = set(_NAME.findall(texts))
+        words = set(NAME.findall(texts))
         gone = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
         gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}
         while True:

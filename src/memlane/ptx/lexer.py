@@ -10,11 +10,12 @@ from memlane.source import Source, Span
 WORD, DIRECTIVE, NUMBER, STRING, MARK, STRAY, END = range(1, 8)
 """Kinds of tokens. A word carries its dotted parts (`ld.global.f32`, `%tid.x`); a directive is a dotted part that stands alone."""
 
+NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
 _PART = r"\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+)*"
 _TOKEN = re.compile(
     r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*(?s:.*?)\*/)*"
     r"(?:"
-    rf"([A-Za-z_$%][A-Za-z0-9_$]*(?:{_PART})*)"
+    rf"({NAME.pattern}(?:{_PART})*)"
     rf"|({_PART})"
     r"|(0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+U?)"
     r'|("[^"\n]*")'

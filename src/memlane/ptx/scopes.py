@@ -8,15 +8,14 @@ Call sequences and inline assembly come in braces, with names of their own that 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, RegisterDecl, Statement, Variable
+from memlane.ptx.lexer import NAME
 from memlane.ptx.operands import register_number
 from memlane.ptx.registers import names_in, rename_instruction
 
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _HIDDEN = "\0"
 """No name in PTX begins so."""
 
@@ -118,7 +117,7 @@ def _renamed(statement: Statement, scope: _Scope) -> Statement:
         return rename_instruction(statement, scope.rename)
     if isinstance(statement, Directive):
         renames = statement.text.startswith((".branchtargets", ".calltargets"))
-        return Directive(_NAME.sub(lambda match: scope.rename(match[0]), statement.text)) if renames else statement
+        return Directive(NAME.sub(lambda match: scope.rename(match[0]), statement.text)) if renames else statement
     if isinstance(statement, RegisterDecl) and statement.count is not None:
         return replace(statement, name=scope.rename(f"{statement.name}0")[:-1]) if statement.count else statement
     if isinstance(statement, (RegisterDecl, Variable, Label)):

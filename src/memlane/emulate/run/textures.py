@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.layout import TEXTURE, TEXTURE_WINDOW
-from memlane.emulate.runtime.texture import ANY_SURFACE, FORMATS, GEOMETRIES, LINEAR_MEMORY, MODES, surface_kind, texture_kind
+from memlane.emulate.runtime.texture import ANY_SURFACE, FORMATS, GEOMETRIES, LINEAR_MEMORY, surface_kind, texture_kind
 from memlane.launch import Sampling, Texels
+from memlane.launch.texture import ADDRESS_MODES
 from memlane.ptx import Instruction
 
 _AT_FIRST = 64
@@ -33,7 +34,7 @@ class Textures:
     def add_texture(self, texels: Texels, sampling: Sampling, host: int) -> tuple[int, Handle]:
         """The handle of a texture whose texels lie at a host address in C order, and what keeps it alive."""
         row = _row(texels, host, texture_kind(texels.geometry), sampling.read)
-        row["modes"] = [MODES.index(mode) for mode in sampling.address]
+        row["modes"] = [ADDRESS_MODES.index(mode) for mode in sampling.address]
         row["linear"], row["normalized"] = sampling.filter == "linear", sampling.normalized
         return self._add(texels, row)
 

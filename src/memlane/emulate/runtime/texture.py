@@ -23,13 +23,13 @@ from memlane.emulate.code.build import F16, F32, F64, I8, I16, I32, I64, POINTER
 from memlane.emulate.layout import BAD_TEXTURE, BLOCK, CONTEXT, SPACE_NUMBERS, TEXTURE, TEXTURE_WINDOW, WARP
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.launch.texture import ADDRESS_MODES
 
 GEOMETRIES = ("1d", "2d", "3d", "a1d", "a2d", "cube")
 LINEAR_MEMORY = 1 << 7
 ANY_TEXTURE, ANY_SURFACE = 0xFF, 0xFF00
 FORMATS = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4", "unorm1", "snorm1", "unorm2", "snorm2")
 """Of a channel, by the numbers in `TEXTURE.format`; the last four are integers that are read as floats."""
-MODES = ("wrap", "clamp", "mirror", "border")
 CHANNELS = 4
 _TEXEL = ir.ArrayType(I32, CHANNELS)
 _FAR = float(1 << 40)
@@ -181,7 +181,7 @@ def fold(e: Emit, row: Value, axis: Value, number: Value) -> None:
 
 
 def _is_mode(e: Emit, mode: Value, name: str) -> Value:
-    return e.icmp_unsigned("==", mode, constant(I32, MODES.index(name)))
+    return e.icmp_unsigned("==", mode, constant(I32, ADDRESS_MODES.index(name)))
 
 
 # -- values ------------------------------------------------------------------------------------------------------------------------
