@@ -126,6 +126,30 @@ def stalls() -> Trace:
     return replace(trace, table=table, sites=sites)
 
 
+def one_warp(starts: npt.ArrayLike, ends: npt.ArrayLike, life_cycles: int) -> Trace:
+    """The accesses of one warp at one site; the clock has about 2 GHz."""
+    times = {"start": np.asarray(starts, np.int64), "end": np.asarray(ends, np.int64)}
+    count = len(times["start"])
+    columns = {name: np.zeros(count, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
+    warps = np.zeros(1, WARP_DTYPE)
+    warps["end_cycles"], warps["end_ns"] = life_cycles, round(life_cycles / 1.98)
+    return build_trace(
+        {**columns, **times, "mask": np.full(count, 1)},
+        sites=[site(0, "ld.global.f32", 4)],
+        launches=[launch(0, "k")],
+        warps=warps,
+        chip="NVIDIA H200",
+        target="cuda:0",
+        modelled=False,
+        clock_mhz=1980,
+    )
+
+
+def overlapping() -> Trace:
+    """Accesses of one warp at one site, some within others."""
+    return one_warp([0, 100, 200, 600], [1000, 500, 300, 700], 2000)
+
+
 def _rows(site_of_launch: list[tuple[int, int]]) -> dict[str, npt.NDArray[Any]]:
     rows = [
         (number, where, block, warp, block, 0xFFFFFFFF, 1000 * turn + where, 1000 * turn + where + 100 * (where + 1) + turn)

@@ -15,6 +15,19 @@ from memlane.ptx import Module, parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ptx"
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+LOCK = """
+TRY:
+    atom.global.cas.b32 %r1, [%out], 0, 1;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra TRY;
+    ld.volatile.global.u32 %r2, [%out+4];
+    add.u32 %r2, %r2, 1;
+    st.volatile.global.u32 [%out+4], %r2;
+    membar.gl;
+    atom.global.exch.b32 %r1, [%out], 0;
+    ret;
+"""
+"""A body for `program` in which each lane counts itself in the second word of `%out`, under a lock in the first."""
 
 
 def emulator(**options: int) -> Emulator:

@@ -7,7 +7,7 @@ import pytest
 
 from memlane.emulate.lower.order import nested_order
 from memlane.ptx import parse
-from tests.emulate.running import emulator, program, run
+from tests.emulate.running import LOCK, emulator, program, run
 
 LANES = np.arange(32)
 
@@ -111,20 +111,9 @@ def test_a_program_without_ret_ends() -> None:
 
 def test_a_lock_between_the_lanes_of_a_warp() -> None:
     """The critical section lies behind the loop: the lane that has the lock must overtake those that wait for it."""
-    body = """
-    TRY:
-        atom.global.cas.b32 %r1, [%out], 0, 1;
-        setp.ne.u32 %p1, %r1, 0;
-        @%p1 bra TRY;
-        ld.volatile.global.u32 %r2, [%out+4];
-        add.u32 %r2, %r2, 1;
-        st.volatile.global.u32 [%out+4], %r2;
-        membar.gl;
-        atom.global.exch.b32 %r1, [%out], 0;
-        ret;"""
     target = emulator()
     out = target.zeros(2, np.uint32)
-    target.load(parse(program(body)))["k"][3, 96](out)
+    target.load(parse(program(LOCK)))["k"][3, 96](out)
     assert out.numpy().tolist() == [0, 288]
 
 

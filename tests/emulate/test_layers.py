@@ -12,7 +12,7 @@ from memlane.emulate import Emulator
 from memlane.errors import BadAccess
 from memlane.launch import COUNT_FIELDS, KernelCall, Layers, Observation, Schedule, Step
 from memlane.ptx import parse
-from tests.emulate.running import emulator, example, kernel_named, program
+from tests.emulate.running import LOCK, emulator, example, kernel_named, program
 
 H200 = load("h200")
 LATENCY = H200.latency
@@ -274,21 +274,9 @@ def test_each_multiprocessor_has_a_clock_of_its_own() -> None:
 
 def test_threads_wait_for_each_other_under_the_clock_too() -> None:
     """Locks between lanes and blocks; what is counted under the lock is right."""
-    body = """
-        mov.u64 %rd9, %clock64;
-    TRY:
-        atom.global.cas.b32 %r1, [%out], 0, 1;
-        setp.ne.u32 %p1, %r1, 0;
-        @%p1 bra TRY;
-        ld.volatile.global.u32 %r2, [%out+4];
-        add.u32 %r2, %r2, 1;
-        st.volatile.global.u32 [%out+4], %r2;
-        membar.gl;
-        atom.global.exch.b32 %r1, [%out], 0;
-        ret;"""
     target = emulator()
     out = target.zeros(2, np.uint32)
-    target.load(parse(program(body)))["k"][2, 40](out)
+    target.load(parse(program(f"mov.u64 %rd9, %clock64; {LOCK}")))["k"][2, 40](out)
     assert out.numpy().tolist() == [0, 80]
 
 

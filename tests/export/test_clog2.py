@@ -16,8 +16,8 @@ import pytest
 
 from memlane.errors import RecordError
 from memlane.export import export, exporters
-from memlane.record import WARP_DTYPE, Trace, build_trace
-from tests.synthetic import launch, site, transpose
+from memlane.record import WARP_DTYPE, Trace
+from tests.synthetic import one_warp, overlapping, transpose
 
 PAYLOAD = {0: 0, 1: 0, 2: 112, 6: 40, 9: 48}
 
@@ -198,43 +198,15 @@ def test_warps_that_live_at_a_time_have_slots_of_their_own() -> None:
 
 def test_many_blocks_and_states_of_no_length() -> None:
     count = 5000
-    columns = {name: np.zeros(count, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
-    columns["mask"] = np.full(count, 1)
-    columns["start"] = columns["end"] = np.arange(count) // 2 * 10
-    warps = np.zeros(1, WARP_DTYPE)
-    warps["end_cycles"], warps["end_ns"] = 10 * count, 5 * count
-    trace = build_trace(
-        columns,
-        sites=[site(0, "ld.global.f32", 4)],
-        launches=[launch(0, "k")],
-        warps=warps,
-        chip="NVIDIA H200",
-        target="cuda:0",
-        modelled=False,
-        clock_mhz=1980,
-    )
-    log = written(trace)
+    instants = np.arange(count) // 2 * 10
+    log = written(one_warp(instants, instants, 10 * count))
     assert len(log.states) == count + 1
     assert log.blocks == 1 + -(-2 * (count + 1) // 1023) + 1
 
 
 def test_accesses_that_overlap_keep_their_own_ends() -> None:
     """Accesses at one site, one within the other: a reader that pairs the first end with the first start must not mix them up."""
-    columns = {name: np.zeros(4, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
-    columns |= {"mask": np.full(4, 1), "start": np.array([0, 100, 200, 600]), "end": np.array([1000, 500, 300, 700])}
-    warps = np.zeros(1, WARP_DTYPE)
-    warps["end_cycles"], warps["end_ns"] = 2000, 1010
-    trace = build_trace(
-        columns,
-        sites=[site(0, "ld.global.f32", 4)],
-        launches=[launch(0, "k")],
-        warps=warps,
-        chip="c",
-        target="t",
-        modelled=False,
-        clock_mhz=1980,
-    )
-    accesses = sorted((one for one in written(trace).states if one.name != "warp"), key=lambda one: one.start)
+    accesses = sorted((one for one in written(overlapping()).states if one.name != "warp"), key=lambda one: one.start)
     assert [round((one.end - one.start) * 1.98e9) for one in accesses] == [one.cargo[2] for one in accesses] == [1000, 400, 100, 100]
     assert [one.thread for one in accesses] == [0, 1, 2, 1]
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import _otf2
-import numpy as np
 import otf2
 import otf2.events
 import otf2.reader
@@ -20,8 +19,8 @@ import pytest
 from memlane.cli import main
 from memlane.errors import CommandError, RecordError
 from memlane.export import export
-from memlane.record import WARP_DTYPE, Trace, build_trace
-from tests.synthetic import launch, site, transpose
+from memlane.record import Trace
+from tests.synthetic import overlapping, transpose
 
 
 @dataclass(frozen=True)
@@ -118,13 +117,7 @@ def test_what_many_locations_take_is_said_before(
 
 
 def test_accesses_that_overlap_are_on_locations_of_their_own(tmp_path: Path) -> None:
-    columns = {name: np.zeros(4, np.int64) for name in ("launch", "site", "block", "warp", "sm")}
-    columns |= {"mask": np.full(4, 1), "start": np.array([0, 100, 200, 600]), "end": np.array([1000, 500, 300, 700])}
-    warps = np.zeros(1, WARP_DTYPE)
-    warps["end_cycles"], warps["end_ns"] = 2000, 1010
-    sites, launches = [site(0, "ld.global.f32", 4)], [launch(0, "k")]
-    trace = build_trace(columns, sites=sites, launches=launches, warps=warps, chip="c", target="t", modelled=False, clock_mhz=1980)
-    accesses = sorted((one for one in written(trace, tmp_path) if one.region != "k"), key=lambda one: one.enter)
+    accesses = sorted((one for one in written(overlapping(), tmp_path) if one.region != "k"), key=lambda one: one.enter)
     assert [one.location for one in accesses] == ["slot 0", "slot 0, overlapping 1", "slot 0, overlapping 2", "slot 0, overlapping 1"]
     assert [one.said["cycles"] for one in accesses] == [1000, 400, 100, 100]
     assert all(abs(one.leave - one.enter - one.said["cycles"] / 1.98) <= 1 for one in accesses)
