@@ -50,10 +50,14 @@ BODIES: Mapping[str, str] = {
 }
 """One kernel each: what lanes add is a number, the same for all, or their own."""
 
+BESIDE = "atom.global.add.u32 %r2, [%rd2], 1; atom.global.add.u32 %r3, [%rd2+4], 2; add.u32 %r2, %r2, %r3; st.global.u32 [%rd4], %r2;"
+"""Two, of which the assembler lets the second do with the vote of the first."""
 
-def module(names: tuple[str, ...] = tuple(BODIES)) -> Module:
-    """The kernels of these names."""
-    kernels = "".join(FRAME.format(name=name, body=BODIES[name]) for name in names)
+
+def module(names: tuple[str, ...] = tuple(BODIES), **more: str) -> Module:
+    """The kernels of these names, and those of other bodies by name."""
+    bodies = {name: BODIES[name] for name in names} | more
+    kernels = "".join(FRAME.format(name=name, body=body) for name, body in bodies.items())
     return parse(f".version 8.0\n.target sm_90\n.address_size 64\n{kernels}", "aggregates.ptx")
 
 

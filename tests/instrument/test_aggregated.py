@@ -17,7 +17,7 @@ from memlane.instrument.windows import Window, Windows
 from memlane.record import COMPLETE, HINT, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, effects
 from tests.instrument import aggregates
-from tests.instrument.aggregates import BODIES, hoisted, module
+from tests.instrument.aggregates import BESIDE, BODIES, hoisted, module
 from tests.instrument.running import Run
 from tests.sass.code import cubin_of, mutated, nop_of
 
@@ -58,10 +58,18 @@ def verdicts(found: Traced, assembled: bytes | Program) -> dict[str, tuple[str, 
     }
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
 def test_what_one_lane_does_for_all_is_complete(arch: str) -> None:
     found, data = traced(arch)
     assert verdicts(found, data) == dict.fromkeys(BODIES, (COMPLETE, ""))
+
+
+def test_a_vote_may_be_that_of_the_atomic_before() -> None:
+    found = trace(module((), beside=BESIDE))
+    data = cubin_of(found.module)
+    assert sum(one.opcode == "FLO" for one in disassemble(data).functions["beside"].instructions) == 1
+    of_atomics = [proof for proof in prove(found, data) if found.sites[proof.site].kind == "atomic"]
+    assert [(proof.completeness, proof.reason) for proof in of_atomics] == [(COMPLETE, "")] * 2
 
 
 def test_what_lanes_agree_with_is_named() -> None:
@@ -208,6 +216,3 @@ def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
     apart = assemble(plain, options=("-Xptxas=-O0",)).data
     (told,) = (str(one) for one in changes(plain, apart, found, data) if one.site == site)
     assert told == "1 x 4 B in the original, 1 x 4 B by one lane for all traced"
-
-
-# -- operands that are parameters -------------------------------------------------------------------------------------------------

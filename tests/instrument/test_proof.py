@@ -332,6 +332,7 @@ LATE = {
     "load": "mapa.shared::cluster.u32 %w, %w, 1; ld.shared::cluster.u32 %v, [%w]; st.global.u32 [%a+4], %v; ret;",
     "two loads": "ld.shared::cluster.u32 %v, [%w]; ld.shared::cluster.u32 %w, [%w+64]; add.u32 %v, %v, %w; st.global.u32 [%a+4], %v; ret;",
     "atomic": "atom.shared::cluster.add.u32 %v, [%w], 1; st.global.u32 [%a+4], %v; ret;",
+    "scope": "mul.wide.u32 %b, %w, 8; { .reg .u64 %b; mov.u64 %b, %a; ld.global.u32 %v, [%b]; } st.global.u32 [%a], %v; ret;",
     "operand": "mul.wide.u32 %b, %w, 8; add.u64 %b, %b, %a; atom.global.max.u64 %b, [%b+8], %a; st.global.u64 [%a], %b; ret;",
     "operand in shared memory": ".shared .align 8 .u64 s[8]; atom.shared.exch.b64 %b, [s+8], %a; st.global.u64 [%a], %b; ret;",
 }

@@ -17,7 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memlane.instrument.insert import alias
-from memlane.ptx import Address, Function, Immediate, Instruction, Register, Scope, Symbol, memory_accesses, registers_written
+from memlane.ptx import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Register,
+    Scope,
+    Symbol,
+    flatten_scopes,
+    memory_accesses,
+    registers_written,
+)
 
 _OLDEST_WITH_CLUSTERS = 90
 _HANDED_ON = frozenset({"mov", "cvta", "add", "sub"})
@@ -48,23 +59,27 @@ class Addresses:
         """`zero`: the register that is 0, which the assembler does not know; empty if there is none, and then nothing is done."""
         self._clusters = architecture >= _OLDEST_WITH_CLUSTERS
         self._register, self._operand, self._zero = f"%{prefix}address", f"%{prefix}operand", zero
+        self._flat = tuple(flatten_scopes(kernel).instructions())
+        """The same instructions, with registers whose names are different in each scope."""
         self._writers: Mapping[str, list[Instruction]] = defaultdict(list)
-        for one in kernel.instructions():
+        for one in self._flat:
             if one.opcode == "cvta" and one.guard is None and one.operands[0] == one.operands[1]:
                 continue  # What it holds is the same as before.
             for name in registers_written(one):
                 self._writers[name].append(one)
 
-    def of(self, instruction: Instruction, scope: Scope) -> Addressed:
-        """Of an access with one address; others are as they were."""
-        addressed = self._addressed(instruction, scope)
-        return self._with_operands(addressed, scope) if self._zero and instruction.form.effect == "atomic" else addressed
+    def of(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
+        """Of an access with one address, by its index in the kernel; others are as they were."""
+        if not self._zero:
+            return Addressed(instruction)
+        addressed = self._addressed(index, instruction, scope)
+        return self._with_operands(index, addressed, scope) if instruction.form.effect == "atomic" else addressed
 
-    def _with_operands(self, addressed: Addressed, scope: Scope) -> Addressed:
+    def _with_operands(self, index: int, addressed: Addressed, scope: Scope) -> Addressed:
         """An atomic whose operands are there too."""
-        (access,) = memory_accesses(addressed.instruction)
-        for number, operand in enumerate(access.values):
-            if not isinstance(operand, Register) or not self._is_parameter(operand.name) or scope.type_of(operand.name) not in _TIED:
+        (access,), (flat,) = memory_accesses(addressed.instruction), memory_accesses(self._flat[index])
+        for number, (operand, same) in enumerate(zip(access.values, flat.values, strict=True)):
+            if not isinstance(operand, Register) or not self._is_parameter(same) or scope.type_of(operand.name) not in _TIED:
                 continue
             new, kind = f"{self._operand}{number}", scope.type_of(operand.name)
             operands = tuple(Register(new) if one is operand else one for one in addressed.instruction.operands)
@@ -76,8 +91,8 @@ class Addresses:
             )
         return addressed
 
-    def _addressed(self, instruction: Instruction, scope: Scope) -> Addressed:
-        found, new = memory_accesses(instruction) if self._zero else (), self._register
+    def _addressed(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
+        found, new = memory_accesses(instruction), self._register
         address = found[0].address if len(found) == 1 else None
         if not isinstance(address, Address) or address not in instruction.operands:
             return Addressed(instruction)
@@ -90,7 +105,8 @@ class Addresses:
             widened = f"{'mov.b64' if wide else 'cvt.u64.u32'} {new}, {alias(base.name)};\n"
             text = f".reg .b64 {new};\n{widened}cvta.shared::cluster.u64 {new}, {new};\n"
             return Addressed(instruction, text, ((new, "b64"),), (base.name,))
-        if space in ("global", "generic") and isinstance(base, Register) and self._is_parameter(base.name):
+        flat = memory_accesses(self._flat[index])[0].address
+        if space in ("global", "generic") and isinstance(base, Register) and isinstance(flat, Address) and self._is_parameter(flat.base):
             return self._tied(instruction, address, base)
         return Addressed(instruction)
 
@@ -99,9 +115,11 @@ class Addresses:
         operands = tuple(replace(address, base=Register(new)) if one is address else one for one in instruction.operands)
         return Addressed(replace(instruction, operands=operands), _tie(new, base.name, "b64", self._zero), ((new, "b64"),), (base.name,))
 
-    def _is_parameter(self, name: str) -> bool:
-        """Whether a register holds a parameter of the kernel, or what lies at a fixed distance from one."""
-        seen: set[str] = set()
+    def _is_parameter(self, operand: object) -> bool:
+        """Whether an operand is a register of the flattened kernel that holds a parameter, or what lies at a fixed distance from one."""
+        if not isinstance(operand, Register):
+            return False
+        name, seen = operand.name, set[str]()
         while name not in seen:
             seen.add(name)
             if len(self._writers[name]) != 1:

@@ -75,9 +75,10 @@ class Aggregations:
         unknown = Aggregation(reason=f"who does the access at 0x{self.nodes[access].offset:04x} for the lanes of its warp cannot be told")
         guard = self.nodes[access].guard
         tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
-        if guard is None or not tests & made:
-            return unknown if any(self._shuffles(node, access) for node in made) else _APART
-        if len(tests) != 1:
+        is_handed = any(self._shuffles(node, access) for node in made)
+        if not tests & made and not is_handed:
+            return _APART
+        if guard is None or len(tests) != 1:
             return unknown
         (test,) = tests
         if self._asks_if_all(test):

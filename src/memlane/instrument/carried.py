@@ -67,8 +67,7 @@ class Carried:
                 one = self.nodes[producer]
                 ends.add((producer, held))
                 if _is_move(one):
-                    sources = {source for source in effects(one).reads if source.bank in ("R", "UR")}
-                    new = {(producer, source) for source in sources} - seen
+                    new = {(producer, source) for source in _moved_from(one, held)} - seen
                     seen |= new
                     work.extend(new)
         return ends
@@ -91,9 +90,9 @@ class Carried:
     def constant(self, node: int, register: Register) -> int | None:
         """The number that a register holds, if moves of one constant lead to it."""
         values: set[int | None] = set()
-        for producer, _ in self._sources(node, register):
+        for producer, held in self._sources(node, register):
             one = self.nodes[producer]
-            if not _is_move(one) or one.opcode in _CHOICES:
+            if not _is_move(one) or one.opcode in _CHOICES or (_is_wide(one) and held != one.operands[0].register):
                 values.add(None)
             elif not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
                 values.add(_immediate(one))
@@ -109,6 +108,21 @@ def _is_move(one: Instruction) -> bool:
     if one.opcode in _MOVES_BESIDE_ZERO:
         return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
     return one.opcode in _MOVES and not reads_clock(one)
+
+
+def _moved_from(one: Instruction, held: Register) -> set[Register]:
+    """The registers from which a move may have filled one; a pair is moved half by half."""
+    target = one.operands[0].register
+    if target is None or not _is_wide(one):
+        return {source for source in effects(one).reads if source.bank in ("R", "UR")}
+    sources = (operand.register for operand in one.operands[1:])
+    half = held.number - target.number
+    return {Register(source.bank, source.number + half) for source in sources if source is not None and source.bank in ("R", "UR")}
+
+
+def _is_wide(one: Instruction) -> bool:
+    """Whether it moves a pair of registers at once, as on Blackwell."""
+    return "64" in one.modifiers
 
 
 def _xor(one: Instruction) -> tuple[Register, Register] | None:

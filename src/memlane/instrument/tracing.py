@@ -190,7 +190,7 @@ class _Probing:
     def _timed(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Statement, ...]:
         """A chosen instruction with its probe, or with what opens its window."""
         site, live, prefix = self._chosen[index], self._live.get(index, ()), self.prefix
-        addressed = self._addresses.of(instruction, scope)
+        addressed = self._addresses.of(index, instruction, scope)
         what = _describe(instruction, addressed, site, scope, live, prefix)
         values = [(alias(name), scope.type_of(name)) for name in live]
         probe = _probe(self._scheme, addressed.instruction, what, values, self._stores, self._elsewhere.get(index, ""))
