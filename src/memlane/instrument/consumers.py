@@ -23,7 +23,6 @@ from functools import cached_property
 
 from memlane.instrument.registers import Scope, components
 from memlane.instrument.sites import live_results
-from memlane.instrument.waits import is_product
 from memlane.ptx import (
     SCALAR_TYPES,
     Block,
@@ -35,6 +34,7 @@ from memlane.ptx import (
     RegisterDecl,
     flatten_scopes,
     is_move,
+    is_product,
     overwrites,
     registers_read,
     registers_written,

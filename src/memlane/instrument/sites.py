@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from memlane.instrument.origins import Origins, origins_of
 from memlane.instrument.repeats import repeating
-from memlane.instrument.waits import is_bulk, is_product, space_of, wait_of
+from memlane.instrument.waits import is_bulk, space_of, wait_of
 from memlane.ptx import (
     ControlFlow,
     Function,
@@ -25,6 +25,7 @@ from memlane.ptx import (
     called_name,
     flatten_scopes,
     inline_calls,
+    is_product,
     memory_access,
     overwrites,
     registers_read,

@@ -51,11 +51,6 @@ def is_bulk(instruction: Instruction) -> bool:
     return instruction.form.effect == "copy" and instruction.has("bulk")
 
 
-def is_product(instruction: Instruction) -> bool:
-    """Whether it is an asynchronous product of a warpgroup."""
-    return instruction.opcode == "wgmma" and instruction.has("mma_async")
-
-
 def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) -> Mapping[int, str]:
     """By index of each copy among the `instructions` of a kernel, of which `sites` are sites: why its end is only that of its issue, and
     where it completes."""

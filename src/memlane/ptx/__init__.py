@@ -23,7 +23,7 @@ Inside the package imports go one way, from the last to the first:
 
 from __future__ import annotations
 
-from memlane.ptx.access import MemoryAccess, memory_access, memory_accesses
+from memlane.ptx.access import MemoryAccess, is_product, memory_access, memory_accesses
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name, special_registers
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
@@ -135,6 +135,7 @@ __all__ = [
     "instruction_text",
     "is_cooperative",
     "is_move",
+    "is_product",
     "memory_access",
     "memory_accesses",
     "names_in",

@@ -73,6 +73,11 @@ def memory_access(instruction: Instruction) -> MemoryAccess | None:
     return next((access for access in accesses if access.kind == "load"), accesses[0])
 
 
+def is_product(instruction: Instruction) -> bool:
+    """Whether it is an asynchronous product of a warpgroup."""
+    return instruction.opcode == "wgmma" and instruction.has("mma_async")
+
+
 def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:
     """Every memory access of an instruction, in the order of its operands. Barriers in shared memory (`mbarrier`) are not counted."""
     effect = instruction.form.effect

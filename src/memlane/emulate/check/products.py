@@ -14,13 +14,9 @@ from memlane.emulate.check.records import NOT_AWAITED, PRODUCT_GROUPS, WARP_STAT
 from memlane.emulate.check.stamps import Actor
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.runtime.helper import helper, invoke
-from memlane.ptx import Instruction, Operand, Vector, registers_in, registers_read, registers_written
+from memlane.ptx import Instruction, Operand, Vector, is_product, registers_in, registers_read, registers_written
 
 _MOST = 64
-
-
-def is_product(one: Instruction) -> bool:
-    return one.opcode == "wgmma" and one.has("mma_async")
 
 
 @dataclass(frozen=True)
