@@ -6,7 +6,7 @@ probes and records and loops, stays.
     switched off    @never ld.global.u64 d, [a];            the access itself under a predicate that is false
     one operation   xor.b64 d, a, zero;                     the least that needs the address and gives the value
     chain of n      add.f64 d, a, zero; ...                 n operations from the address to the value, each needing the one before; one
-                                                            instruction each once assembled (add.f32 where the value has 32 bits)
+                                                            instruction each once assembled (ex2.approx where the value has 32 bits)
     nothing                                                 in place of stores and reductions, which give no value that a chain could lead
                                                             to, and for schemes whose end does not wait for it
 
@@ -25,6 +25,12 @@ Instructions issue in order, so from the start to the issue of the access it is 
 the control words alone (`scheduled`) the window is 3 cycles, or up to 5 where the assembler moved an operation on predicates in between.
 The chains, extrapolated to length 0, measure the same thing, and are what is called the window. They say 5 on an H200: the last value of a
 chain of `add.f64` reaches the LOP3, in another pipe, two cycles later than it would reach the next addition.
+
+A chain for 32 bits needs operations of some length too. Of `add.f32`, with its 4 cycles, the two SEL stand between the first and the second
+and are not done in its shadow: by the control words the window would be 8 then, and 8 was measured on an H200 and an H100, for shared
+atomics and textures. `ex2.approx` announces its value by a scoreboard, as an access does, and takes long enough. Prediction: 3 to 4 for both,
+so that `dependent` less its window is within 1 cycle of the truth of a shared atomic (5.1 below it with `add.f32`, on an H100), and 2 to 3
+above that of a texture (2.3 below).
 
 Neither of the other fillers is empty. What overwrites a register of the two 16-byte stores of the record before has to wait until it has
 been read, and that may be the filler itself or the second clock read; beside the wait for a loaded value such waits do not show. A
@@ -163,11 +169,11 @@ def _fill(access: Instruction, filler: int, scope: Scope, start: str) -> Sequenc
         return ()
     value, base = _value_register(access.operands[0]), start or read(access)[-1 if access.opcode == "tex" else 0]
     bits = SCALAR_TYPES[scope.type_of(value)].bits
-    zero = "%filler_zero" if bits == 64 else "%filler_word"
     if filler == ONE_OPERATION:
-        return placed(f"xor.b{bits} {value}, {base}, {zero};", access.location)
+        return placed(f"xor.b{bits} {value}, {base}, {'%filler_zero' if bits == 64 else '%filler_word'};", access.location)
+    operation = "add.f64 {}, {}, %filler_zero;" if bits == 64 else "ex2.approx.ftz.f32 {}, {};"
     sources = [base, *[value] * (filler - 1)]
-    return placed("\n".join(f"add.f{bits} {value}, {source}, {zero};" for source in sources), access.location)
+    return placed("\n".join(operation.format(value, source) for source in sources), access.location)
 
 
 def _value_register(operand: Operand) -> str:
