@@ -9,9 +9,11 @@ import numpy.typing as npt
 import pytest
 
 from memlane.compile import cuda
+from memlane.launch import Layers
 from memlane.measure import check
 from memlane.ptx import Module
 from tests.emulate.running import emulator
+from tests.emulate.test_layers import counted, observe
 
 SOURCE = """
 #include <cuda_bf16.h>
@@ -99,3 +101,15 @@ def test_loads_are_checked() -> None:
     assert {(report.kind, report.who.op) for report in check(call, d, target.empty((16, 16), np.float16), a, c)} == {
         ("never written", "wmma.load.a.sync.aligned.row.m16n16k16.global.f16")
     }
+
+
+def test_a_fragment_is_one_request_of_the_warp() -> None:
+    """However many pieces of it a lane has. Each of 16 x 16 elements, of 2 or 4 bytes, moves once."""
+    target = emulator()
+    call = target.load(compiled("f16", (16, 16, 16)))["rows_by_columns"][1, 32]
+    factors, sums = target.zeros((16, 16), np.float16), target.zeros((16, 16))
+    seen = observe(call, target.zeros((16, 16)), factors, factors, sums, layers=Layers(counts=True))
+    rows = {name: counted(seen, f"wmma.{name}.")[0] for name in ("load.a", "load.b", "load.c", "store.d")}
+    assert {name: (row["requests"], row["lanes"], row["bytes"]) for name, row in rows.items()} == {
+        "load.a": (1, 32, 512), "load.b": (1, 32, 512), "load.c": (1, 32, 1024), "store.d": (1, 32, 1024)
+    }  # fmt: skip

@@ -38,8 +38,9 @@ def _digest_of(chip: Chip) -> str:
 
 
 @cache
-def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> Helper:
-    """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access.
+def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_request: bool = True) -> Helper:
+    """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access, or, where it
+    `is_request` no more, for one more part of it.
 
     Without the clock layer, cycles are 0.
     """
@@ -48,7 +49,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
         if layers.counts:
-            row = _count_request(e, warp, site, lanes, nbytes)
+            row = _count_request(e, warp, site, lanes, nbytes, is_request)
             if kind in _ATOMICS:
                 met = invoke(e, meeting, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
@@ -65,7 +66,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> He
                 latest.set(e.intrinsic("smax", [latest.get(), complete]))
         e.ret(latest.get())
 
-    return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+    return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}_{is_request:d}", I64, _ARGUMENTS, build)
 
 
 @cache
@@ -192,11 +193,12 @@ def _count_row(e: Emit, warp: Value, site: Value) -> Value:
     return e.at(e.get_pointer(context, CONTEXT, "counts"), e.mul(e.zext(site, I64), constant(I64, COUNT_BYTES)))
 
 
-def _count_request(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value) -> Value:
-    """Count a request of `lanes`, each with `nbytes`; the row of its counts."""
+def _count_request(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value, is_request: bool = True) -> Value:
+    """Count a request of `lanes`, each with `nbytes`, or the bytes of one more part of it; the row of its counts."""
     row, active = _count_row(e, warp, site), e.zext(e.popcount(lanes), I64)
-    _add(e, row, "requests", constant(I64, 1))
-    _add(e, row, "lanes", active)
+    if is_request:
+        _add(e, row, "requests", constant(I64, 1))
+        _add(e, row, "lanes", active)
     _add(e, row, "bytes", e.mul(active, e.zext(nbytes, I64)))
     return row
 

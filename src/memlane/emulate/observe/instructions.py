@@ -9,11 +9,12 @@ from memlane.emulate.observe.accounting import accounting, accounting_filled, ac
 from memlane.ptx.access import access_kind
 
 
-def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int) -> None:
-    """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none."""
+def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int, is_request: bool = True) -> None:
+    """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none. Of an
+    instruction that goes to memory several times the first time alone `is_request`."""
     if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
-    helper = accounting(k.chip, k.layers, space, access_kind(k.instruction, k.registers.read))
+    helper = accounting(k.chip, k.layers, space, access_kind(k.instruction, k.registers.read), is_request)
     complete = k.call(helper, k.warp, pointer, distance, k.active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
 

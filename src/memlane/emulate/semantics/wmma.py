@@ -143,11 +143,11 @@ def wmma_load(k: Lowering) -> None:
     width = max(32, bits)
     registers: list[Value] = []
     filled = 0
-    for piece in _pieces(k, matrix, bits):
+    for number, piece in enumerate(_pieces(k, matrix, bits)):
         pointer, words, size = _pointers(k, piece, matrix, bits), k.scratch("data"), bits * piece.count
         lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
         k.call(load(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
-        account(k, space, pointer, nothing, size // 8)
+        account(k, space, pointer, nothing, size // 8, is_request=number == 0)
         value = e.load_lanes(words, INTEGERS[size])
         value = value if size == width else e.zext(value, vector(INTEGERS[width]))
         if filled:
@@ -168,14 +168,14 @@ def wmma_store(k: Lowering) -> None:
     bits = _BITS[k.slot_of("type")]
     width = max(32, bits)
     registers = [k.bits_of(item, f"b{width}") for item in elements(k.instruction.operand("b"))]
-    for piece in _pieces(k, "d", bits):
+    for number, piece in enumerate(_pieces(k, "d", bits)):
         pointer, words, size = _pointers(k, piece, "d", bits), k.scratch("data"), bits * piece.count
         register, begin = divmod(piece.first * bits, width)
         value = e.lshr(registers[register], constant(registers[register].type, begin))
         e.store_lanes(value if size == width else e.trunc(value, vector(INTEGERS[size])), words)
         lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
         k.call(store(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
-        account(k, space, pointer, nothing, size // 8)
+        account(k, space, pointer, nothing, size // 8, is_request=number == 0)
 
 
 @semantics(_SECTION + "wmma-mma")

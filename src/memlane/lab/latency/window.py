@@ -28,9 +28,9 @@ chain of `add.f64` reaches the LOP3, in another pipe, two cycles later than it w
 
 A chain for 32 bits needs operations of some length too. Of `add.f32`, with its 4 cycles, the two SEL stand between the first and the second
 and are not done in its shadow: by the control words the window would be 8 then, and 8 was measured on an H200 and an H100, for shared
-atomics and textures. `ex2.approx` announces its value by a scoreboard, as an access does, and takes long enough. Prediction: 3 to 4 for both,
-so that `dependent` less its window is within 1 cycle of the truth of a shared atomic (5.1 below it with `add.f32`, on an H100), and 2 to 3
-above that of a texture (2.3 below).
+atomics and textures. `ex2.approx` announces its value by a scoreboard, as an access does, and takes long enough. Prediction: 3 to 4 for
+both, so that `dependent` less its window is within 1 cycle of the truth of a shared atomic (5.1 below it with `add.f32`, on an H100), and 2
+to 3 above that of a texture (2.3 below).
 
 Neither of the other fillers is empty. What overwrites a register of the two 16-byte stores of the record before has to wait until it has
 been read, and that may be the filler itself or the second clock read; beside the wait for a loaded value such waits do not show. A
