@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memlane.emulate import emulator as module_under_test
+from memlane.emulate.code.jit import writing
 from memlane.emulate.layers import SMALL_THREADS, layers_for
 from memlane.emulate.remembered import ByModule, once
 from memlane.launch import Layers
@@ -78,6 +79,19 @@ def test_small_launches_with_a_clock_take_what_is_compiled_sooner_and_large_ones
     quick, _, fast = (module_under_test.compiled_kernel(module, function, layers, target.chip) for layers in of_threads.values())
     assert (quick.layers.quick, fast.layers.quick) == (True, False)
     assert module_under_test.compiled_kernel(module, function, of_threads[32], target.chip) is fast  # it is there now, and no slower
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_python_looks_for_what_nobody_uses_as_before_once_code_is_written(looks: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if looks else gc.disable)()
+        with pytest.raises(RuntimeError, match="in between"), writing():  # noqa: PT012
+            assert not gc.isenabled()
+            raise RuntimeError("in between")
+        assert gc.isenabled() == looks
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_what_is_asked_for_once_is_computed_once_for_each_module() -> None:

@@ -6,7 +6,10 @@ gives the memory of code back with its engine only.
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import llvmlite
@@ -19,6 +22,19 @@ QUICK_ABOVE = 2_000_000
 thousands of blocks takes more than its square, and ten seconds of it are never won back."""
 LOCK = threading.RLock()
 """Held by whoever makes code: from the choice of what there is to compile until the others may know that it is there."""
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """While code is written, Python does not look for unreachable objects: the text of a kernel is some 100,000 objects that are all in
+    use, and looking through them again and again took a sixth of the time. The caller holds LOCK, so nobody else does this meanwhile."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
 
 
 def translated(text: str, quick: bool = False) -> bytes:

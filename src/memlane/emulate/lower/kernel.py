@@ -10,7 +10,7 @@ from memlane.chip import Chip
 from memlane.emulate.check.hooks import check_products
 from memlane.emulate.check.products import Products
 from memlane.emulate.code.build import I32, POINTER, Emit
-from memlane.emulate.code.jit import Code, fingerprint, translated
+from memlane.emulate.code.jit import Code, fingerprint, translated, writing
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
@@ -52,11 +52,13 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     """
     store = present_store()
     if store is None:
-        return _build(module, function, layers, chip)[0]
+        with writing():
+            return _build(module, function, layers, chip)[0]
     key = _key(module, function, layers, chip)
     kernel = _restored(store.get(key), module, function, layers)
     if kernel is None:
-        kernel, entry = _build(module, function, layers, chip)
+        with writing():
+            kernel, entry = _build(module, function, layers, chip)
         keep(key, entry)
     return kernel
 
