@@ -3,7 +3,8 @@
 The kernels are those of the examples and of the tests of the Numba and the Triton front end, all their sites traced by `dependent` and
 assembled for sm_90. A load counts as complete if the proof (`instrument/proof.py`) holds for every copy that the assembler made of it.
 What the proof is worth is asked by changing the assembled code: a wait cleared, an instruction moved or removed, another scoreboard.
-Every such change, one of each kind for each example, has to be caught.
+Every such change, one of each kind for each example, has to be caught. So do changes of atomics that one lane does for its warp: another
+lane, a hand-over that does not wait or is gone, each of each kind in kernels for each shape of them.
 
 The loads are also traced by `exposed`, which follows them to their consumers. Of each that it follows it is to be shown that nothing takes
 its value before the clock read that begins the wait. The assembler may well do that, for it knows nothing of our clock reads; then the
@@ -34,6 +35,7 @@ from memlane.sass import disassemble
 sys.path.insert(0, str(ROOT))
 from tests.compile.numba_cases import CASES as NUMBA
 from tests.compile.triton_cases import CASES as TRITON
+from tests.instrument import aggregates
 from tests.instrument.mutations import mutations
 from tests.sass.code import mutated
 
@@ -45,6 +47,7 @@ SOURCES = [
     "examples",
     "tests/compile",
     "tests/instrument/mutations.py",
+    "tests/instrument/aggregates.py",
     "benchmarks/proof.py",
 ]
 CAPABILITY = (9, 0)
@@ -173,7 +176,22 @@ def change_group() -> list[Row]:
                 note="; ".join(survived),
             )
         )
-    return rows
+    return [*rows, change_aggregates()]
+
+
+def change_aggregates() -> Row:
+    """Changes of atomics that one lane does for its warp."""
+    traced = trace(aggregates.module())
+    code = assembled(traced.module)
+    kernels = {site: kernel for kernel, positions in traced.positions.items() for site in positions if traced.sites[site].kind == "atomic"}
+    survived, made = [], 0
+    for names, changed in aggregates.changed(traced, code, set()):
+        found = {kernels[proof.site]: proof.completeness for proof in prove(traced, changed) if proof.site in kernels}
+        survived.extend(f"{kind} of {name}" for name, kind in names.items() if found[name] != ISSUE_ONLY)
+        made += len(names)
+    changes_made = {"changes": float(made)}
+    case = "changes of atomics that one lane does"
+    return Row(case, "not caught", float(len(survived)), "changes", 0.0, peer=changes_made, note="; ".join(survived))
 
 
 def _without_places(reason: str) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import gcd
 
+from memlane.instrument import Traced
+from memlane.instrument.aggregated import Aggregations
 from memlane.instrument.assembled import Assembled
-from memlane.instrument.windows import Window
+from memlane.instrument.probes import probes
+from memlane.instrument.windows import Window, Windows
 from memlane.ptx import Module, parse
-from memlane.sass import Instruction, Program, Register, effects, waits_for
-from tests.sass.code import with_write_scoreboard, without_wait
+from memlane.sass import Instruction, Program, Register, disassemble, effects, waits_for
+from tests.sass.code import mutated, nop_of, with_write_scoreboard, without_wait
 
 FRAME = """
 .visible .entry {name}(.param .u64 out, .param .u64 counter, .param .u32 n)
@@ -59,6 +63,41 @@ def module(names: tuple[str, ...] = tuple(BODIES), **more: str) -> Module:
     bodies = {name: BODIES[name] for name in names} | more
     kernels = "".join(FRAME.format(name=name, body=body) for name, body in bodies.items())
     return parse(f".version 8.0\n.target sm_90\n.address_size 64\n{kernels}", "aggregates.ptx")
+
+
+def leading(found: Traced, data: bytes) -> dict[str, tuple[Window, int]]:
+    """By kernel of `module`: the window of its atomic, and the node of the one that one lane does."""
+    code = Assembled(found.module, disassemble(data))
+    aggregations = Aggregations(code.flow, code.waiting)
+    result = {}
+    for name, of_kernel in probes(found).items():
+        (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
+        window = Windows(code, name).window(found.sites[site], of_kernel[site])
+        (leader,) = (one for one in window.accesses if aggregations.of(one, window.made).handed)
+        result[name] = window, leader
+    return result
+
+
+def changed(found: Traced, data: bytes, kinds: set[str]) -> Iterator[tuple[dict[str, str], bytes]]:
+    """Cubins with a change in each kernel, that of each by its name, until all were made in all kernels; `kinds` receives their names."""
+    code = Assembled(found.module, disassemble(data))
+    made: dict[str, dict[str, dict[int, int]]] = {}
+    for name, (window, leader) in leading(found, data).items():
+        first, nop = code.flow.entry(name), nop_of(code.program.functions[name])
+        of_kernel = changes(code, window, leader, nop)
+        made[name] = {kind: {node - first: encoding for node, encoding in nodes.items()} for kind, nodes in of_kernel}
+    kinds |= {kind for of_kernel in made.values() for kind in of_kernel}
+    # As many turns as have no factor in common with the number of kernels, so that each kernel has each kind once.
+    turns = next(count for count in range(len(kinds), 2 * len(kinds) + 1) if gcd(count, len(made)) == 1)
+    ordered = [*sorted(kinds), *[""] * (turns - len(kinds))]
+    for turn in range(turns):
+        together, names = data, {}
+        for place, (name, changes_of) in enumerate(made.items()):
+            kind = ordered[(turn * len(made) + place) % turns]
+            if kind in changes_of:
+                together = mutated(together, code.program.functions[name], changes_of[kind])
+                names[name] = kind
+        yield names, together
 
 
 def changes(code: Assembled, window: Window, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from memlane.compile import assemble
 from memlane.instrument import Traced, buffer_layout, changes, exactness, prove, trace
-from memlane.instrument.aggregated import Aggregations
 from memlane.instrument.assembled import Assembled
-from memlane.instrument.probes import probes
-from memlane.instrument.windows import Window, Windows
+from memlane.instrument.windows import Window
 from memlane.record import COMPLETE, HINT, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, effects
-from tests.instrument import aggregates
-from tests.instrument.aggregates import BESIDE, BODIES, hoisted, module
+from tests.instrument.aggregates import BESIDE, BODIES, changed, hoisted, leading, module
 from tests.instrument.running import Run
-from tests.sass.code import cubin_of, mutated, nop_of
+from tests.sass.code import cubin_of
 
 ROUNDS = 4
-"""Cubins with one change in each kernel; with eight kernels each kind of change is made at least once."""
+"""Cubins with one change in each kernel; in so many each kind of change is made at least once."""
 
 
 @cache
@@ -34,17 +32,7 @@ def traced(arch: str = "sm_90") -> tuple[Traced, bytes]:
 
 @cache
 def windows() -> dict[str, tuple[Window, int]]:
-    """By kernel: the window of its atomic, and the node of the one that one lane does."""
-    found, data = traced()
-    code = Assembled(found.module, disassemble(data))
-    aggregations = Aggregations(code.flow, code.waiting)
-    result = {}
-    for name, of_kernel in probes(found).items():
-        (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
-        window = Windows(code, name).window(found.sites[site], of_kernel[site])
-        (leading,) = (one for one in window.accesses if aggregations.of(one, window.made).handed)
-        result[name] = window, leading
-    return result
+    return leading(*traced())
 
 
 def verdicts(found: Traced, assembled: bytes | Program) -> dict[str, tuple[str, str]]:
@@ -84,37 +72,16 @@ def test_what_lanes_agree_with_is_named() -> None:
 # -- code that was changed --------------------------------------------------------------------------------------------------------
 
 
-@cache
-def changed() -> dict[str, dict[str, dict[int, int]]]:
-    """By kernel and kind: what a proof must not survive, by index of the instruction."""
-    found, data = traced()
-    code = Assembled(found.module, disassemble(data))
-    result: dict[str, dict[str, dict[int, int]]] = {}
-    for name, (window, leading) in windows().items():
-        first, nop = code.flow.entry(name), nop_of(code.program.functions[name])
-        made = aggregates.changes(code, window, leading, nop)
-        result[name] = {kind: {node - first: encoding for node, encoding in nodes.items()} for kind, nodes in made}
-    return result
-
-
 def test_changed_code_is_caught() -> None:
     found, data = traced()
-    functions = disassemble(data).functions
-    kinds = sorted({kind for of_kernel in changed().values() for kind in of_kernel})
-    caught: set[str] = set()
-    for turn in range(ROUNDS):
-        together, made = data, {}
-        for place, (name, of_kernel) in enumerate(changed().items()):
-            kind = kinds[(turn * len(BODIES) + place) % len(kinds)]
-            if kind in of_kernel:
-                together = mutated(together, functions[name], of_kernel[kind])
-                made[name] = kind
+    kinds, caught = set[str](), set[str]()
+    for made, together in islice(changed(found, data, kinds), ROUNDS):
         of_atomic = verdicts(found, together)
         for name, kind in made.items():
             assert of_atomic[name][0] == ISSUE_ONLY, f"{kind} of {name} survives"
             assert of_atomic[name][1]
         caught.update(made.values())
-    assert caught == set(kinds)
+    assert caught == kinds
     assert len(kinds) >= 20
 
 
