@@ -33,8 +33,10 @@ _BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", r
 
 TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy": ("h200/accuracy", docs_trace.accuracy),
+    "accuracy-h100": ("h100/accuracy", docs_trace.accuracy),
     "little": ("h200/accuracy", docs_trace.little),
     "counts": ("h200/counts", docs_trace.counts),
+    "counts-h100": ("h100/counts", docs_trace.counts_in_all),
     "shared-rule": ("h200/shared_rule", docs_trace.shared_rule),
     "perturbation": ("h200/perturbation", docs_trace.perturbation),
     "outputs-h200": ("h200/outputs", docs_trace.outputs),
@@ -43,6 +45,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "rates": ("cpu/emulator", docs_emulator.rates),
     "peers": ("cpu/emulator", docs_emulator.peers),
     "latency": ("h200/latency", docs_labs.latency),
+    "latency-h100": ("h100/latency", docs_labs.latency),
     "fences": ("h200/latency", docs_labs.fences),
     "proof": ("cpu/proof", docs_trace.proof),
     "stalls-h200": ("h200/stalls", docs_trace.stalls),

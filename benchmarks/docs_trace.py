@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from docs_cells import Document, ResultRow, cell, number, table, verdict
 
@@ -31,15 +31,30 @@ def little(document: Document) -> str:
 
 def counts(document: Document) -> str:
     """A line for each launch, the sum of all first."""
+    by_case, launches = _counted(document)
+    notes = {case: _once(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
+    lines = [[case, *(cell(one[name]) for name in LAUNCH_COLUMNS), notes.get(case, "")] for case, one in launches.items()]
+    columns = ["launch", *LAUNCH_COLUMNS, "what it is, and what differs"]
+    return table(columns, [["**all**", *_summed(launches), ""], *lines])
+
+
+def counts_in_all(document: Document) -> str:
+    """The sum of all launches alone."""
+    _, launches = _counted(document)
+    return table(["launches", *LAUNCH_COLUMNS], [[cell(float(len(launches))), *_summed(launches)]])
+
+
+def _counted(document: Document) -> tuple[dict[str, list[ResultRow]], dict[str, dict[str, float | None]]]:
+    """The rows by case, and of those that are launches what `LAUNCH_COLUMNS` names."""
     by_case: dict[str, list[ResultRow]] = {}
     for row in document["rows"]:
         by_case.setdefault(row["case"], []).append(row)
-    launches = {case: _launch(rows) for case, rows in by_case.items() if any(row["metric"] == ROADS for row in rows)}
+    return by_case, {case: _launch(rows) for case, rows in by_case.items() if any(row["metric"] == ROADS for row in rows)}
+
+
+def _summed(launches: Mapping[str, Mapping[str, float | None]]) -> list[str]:
     known = {name: [value for one in launches.values() if (value := one[name]) is not None] for name in LAUNCH_COLUMNS}
-    total = [cell(sum(values) if values else None) for values in known.values()]
-    notes = {case: _once(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
-    lines = [[case, *(cell(one[name]) for name in LAUNCH_COLUMNS), notes.get(case, "")] for case, one in launches.items()]
-    return table(["launch", *LAUNCH_COLUMNS, "what it is, and what differs"], [["**all**", *total, ""], *lines])
+    return [cell(sum(values) if values else None) for values in known.values()]
 
 
 def _once(notes: Iterable[str]) -> str:
