@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import mmap
 from pathlib import Path
@@ -321,3 +322,31 @@ def test_what_is_touched_here_and_there_takes_little_memory() -> None:
     sparse[:: 1 << 21] = 1
     assert resident() - before < 32 << 20
     assert (len(sparse), int(sparse[1]), int(sparse[1 << 21])) == (256 << 20, 0, 1)
+
+
+@pytest.mark.parametrize("name", ["trust", "table"])
+def test_memory_may_be_freed_wherever_the_garbage_collector_strikes(name: str) -> None:
+    """At each place of a method of the shadows where Python asks for memory, the last array of a ring of references is found to be free."""
+    target = emulator()
+    kept = [target.empty(4, np.uint8) for _ in range(40)]
+    thresholds, looks, freed = gc.get_threshold(), gc.isenabled(), 0
+    gc.collect()
+    gc.freeze()
+    try:
+        for later in range(60):
+            gc.collect()  # It forgets the tuples that Python keeps for reuse, which would not be asked for anew.
+            gc.disable()
+            ring: list[object] = [target.empty(4, np.uint8)]
+            ring.append(ring)
+            del ring
+            before = len(target.shadows.freed)
+            gc.set_threshold(gc.get_count()[0] + later, *thresholds[1:])
+            gc.enable()
+            getattr(target.shadows, name)()
+            freed += len(target.shadows.freed) > before
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        (gc.enable if looks else gc.disable)()
+    assert freed > 0
+    assert len(kept) == 40

@@ -87,6 +87,7 @@ class Shadows:
         self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
         """What was freed lately: addresses are never used twice."""
         self._shadows: dict[int, _Shadow] = {}
+        """To be copied before it is walked through: making a tuple or a list of what is in it may call the garbage collector halfway."""
         self._table: npt.NDArray[np.void] | None = None
 
     def add(self, allocation: Allocation, written: bool) -> None:
@@ -110,7 +111,7 @@ class Shadows:
     def trust(self) -> None:
         """A launch that was not checked may have written anywhere."""
         with self.lock:
-            for shadow in tuple(self._shadows.values()):
+            for shadow in self._shadows.copy().values():
                 if not shadow.complete:
                     shadow.trust()
                     self._table = None
@@ -119,7 +120,7 @@ class Shadows:
         """The allocations with their cells as generated code looks them up: by address, behind an empty first row."""
         with self.lock:
             while (table := self._table) is None:
-                shadows = sorted(self._shadows.items())
+                shadows = sorted(self._shadows.copy().items())
                 self._table = np.array([(0, 0, 0, 0), *(_row(shadow) for _, shadow in shadows)], REGION)
                 if len(shadows) != len(self._shadows):  # one was freed meanwhile
                     self._table = None
@@ -130,7 +131,7 @@ class Shadows:
         with self.lock:
             if self.stamp > _OLDEST:
                 self.stamp = 1
-                for shadow in tuple(self._shadows.values()):
+                for shadow in self._shadows.copy().values():
                     if shadow.cells is not None:
                         words = len(shadow.cells) // 3
                         shadow.cells[:words] &= np.uint64(UNWRITTEN_BITS)
