@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 
 import numpy as np
@@ -90,6 +91,22 @@ def test_python_looks_for_what_nobody_uses_as_before_once_code_is_written(looks:
             assert not gc.isenabled()
             raise RuntimeError("in between")
         assert gc.isenabled() == looks
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork where there are threads, which is what is tried
+def test_a_process_forked_while_code_is_written_looks_for_what_nobody_uses() -> None:
+    before = gc.isenabled()
+    gc.enable()
+    try:
+        with writing():
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if gc.isenabled() else 7)
+            assert not gc.isenabled()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         (gc.enable if before else gc.disable)()
 

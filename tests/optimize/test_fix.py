@@ -206,6 +206,21 @@ def test_rows_of_narrow_blocks_are_padded_until_they_do_not_meet() -> None:
     assert Padded(18, 18, 30) not in list(candidates(tile, [seen(lane * 18)], chip, room=4096))
 
 
+def test_padding_of_rows_that_meet_keeps_what_reads_their_columns_apart() -> None:
+    """A transpose by blocks of 16 x 16 of a tile of 32 x 32: pieces of two rows are written, and pieces of two columns are read."""
+    chip, lane = ml.target("emulator:h200").chip, np.arange(32)
+    written, read = seen(lane % 16 + 32 * (lane // 16), excess=1), seen(32 * (lane % 16) + lane // 16, excess=1)
+    (tile, *_) = geometries(32 * 32 * 4, 4, 1, [written, read], None, None)
+
+    def fullest(pitch: int) -> int:
+        """Wavefronts of both, by the fullest bank of each."""
+        places = ((lane % 16) + pitch * (lane // 16), pitch * (lane % 16) + lane // 16)
+        return sum(int(np.bincount(one % 32).max()) for one in places)
+
+    best = min(range(32, 64), key=fullest)
+    assert Padded(32, 32, best - 32) in list(candidates(tile, [written, read], chip, room=8192))
+
+
 def test_random_layouts_are_told_apart() -> None:
     target = kernel("turn").target
     arguments = target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))

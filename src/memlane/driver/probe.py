@@ -17,6 +17,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUBLIBRARY"}
 """What `cuInit` says where a driver is installed but there is nothing to drive."""
 _MODULE_VERSION = Path("/sys/module/nvidia/version")
+_ANSWERS_WITHIN_S = 10.0
 """Where Linux tells the version of the driver's module. The driver's library only tells the CUDA version that it supports."""
 
 
@@ -59,8 +60,8 @@ def module_version() -> str:
     except (OSError, ValueError):
         pass  # not Linux, or a container that does not show the modules of its host
     try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
+        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=_ANSWERS_WITHIN_S).stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
         return ""
 
 

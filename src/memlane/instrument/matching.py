@@ -137,10 +137,12 @@ def _program(assembled: bytes | Program) -> Program:
 
 
 def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
-    """What was made of an instruction: how many accesses of which width, and of an atomic who does them."""
+    """What was made of an instruction: how many accesses of which width, and of an atomic or a reduction who does them."""
     counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
     text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
-    return f"{text} by one lane for all" if site.kind == "atomic" and _is_combined(code, function, instruction) else text
+    if not (site.is_atomic and _is_combined(code, function, instruction)):
+        return text
+    return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, of which one by one lane for all"
 
 
 def _is_combined(code: Assembled, function: str, instruction: int) -> bool:

@@ -108,14 +108,14 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
 
 
 def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
-    """The least padding with which accesses to several rows at once, as those of blocks that are narrower than a warp, take the fewest
-    wavefronts; none where there are no such accesses."""
-    apart = [one for one in seen if _rows_apart(one)]
-    if not apart:
+    """The least padding with which the accesses of whole warps take the fewest wavefronts, where some of them reach several rows at once,
+    as those of blocks that are narrower than a warp do; none where there are no such accesses."""
+    whole = [one for one in seen if one.lanes == (1 << LANES) - 1]
+    if not any(map(_rows_apart, whole)):
         return []
 
     def taken(pad: int) -> int:
-        return sum(_wavefronts_padded(geometry, one, chip, pad) for one in apart)
+        return sum(_wavefronts_padded(geometry, one, chip, pad) for one in whole)
 
     most = chip.banks.banks * chip.banks.bank_bytes // geometry.element
     best = min(range(0, most, geometry.vector), key=taken)

@@ -7,6 +7,7 @@ gives the memory of code back with its engine only.
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,14 +28,33 @@ LOCK = threading.RLock()
 @contextmanager
 def writing() -> Iterator[None]:
     """While code is written, Python does not look for unreachable objects: the text of a kernel is some 100,000 objects that are all in
-    use, and looking through them again and again took a sixth of the time. The caller holds LOCK, so nobody else does this meanwhile."""
+    use, and looking through them again and again took a sixth of the time. The caller holds LOCK, so no other thread of memlane does this
+    meanwhile; what other code wishes of the collector in the same second is lost."""
     looks = gc.isenabled()
     gc.disable()
+    if looks:
+        _pauses.append(True)
     try:
         yield
     finally:
         if looks:
             gc.enable()
+            _pauses.clear()
+
+
+_pauses: list[bool] = []
+"""Something while the collector rests for the sake of `writing`."""
+
+
+def _go_on_looking() -> None:
+    """In a process that was made by a fork while another thread wrote code: nobody would ever turn its collector on again."""
+    if _pauses:
+        _pauses.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_looking)
 
 
 def translated(text: str, quick: bool = False) -> bytes:
