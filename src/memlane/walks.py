@@ -20,9 +20,9 @@ def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
-def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], without: Iterable[Node] = ()) -> list[Node]:
-    """The same nodes, each behind those that it leads to first: a walk in depth, without recursion."""
-    seen = set(without)
+def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[Node]:
+    """The nodes that are reachable, each behind those that it leads to first: a walk in depth, without recursion."""
+    seen: set[Node] = set()
     found: list[Node] = []
     for start in starts:
         if start in seen:

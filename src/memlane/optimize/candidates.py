@@ -36,6 +36,11 @@ class Seen:
     """Wavefronts beyond the least, of all accesses of this instruction."""
     nbytes: int
 
+    @property
+    def is_of_all(self) -> bool:
+        """Whether all lanes of the warp take part."""
+        return self.lanes == (1 << LANES) - 1
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -81,7 +86,7 @@ def _steps(seen: Seen) -> list[int]:
 
 def _rows_apart(seen: Seen) -> int:
     """Of an access whose lanes stand in several rows, those of a row side by side: how far the rows are apart; else 0."""
-    if seen.lanes != (1 << LANES) - 1:
+    if not seen.is_of_all:
         return 0
     lane, distances = np.arange(LANES), seen.distances
     for period in (16, 8, 4):
@@ -110,7 +115,7 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
 def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
     """The least padding with which the accesses of whole warps take the fewest wavefronts, where some of them reach several rows at once,
     as those of blocks that are narrower than a warp do; none where there are no such accesses."""
-    whole = [one for one in seen if one.lanes == (1 << LANES) - 1]
+    whole = [one for one in seen if one.is_of_all]
     if not any(map(_rows_apart, whole)):
         return []
 
@@ -151,7 +156,7 @@ def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[
 
 def pattern_of(seen: Seen) -> str | None:
     """The access as a formula that `memlane.layout.pattern` reads, if its lanes lie regularly: `(r * columns + c + 32 * (t % 8))`."""
-    if seen.lanes != (1 << LANES) - 1:
+    if not seen.is_of_all:
         return None
     element = seen.distances
     for period in (32, 16, 8, 4, 2):

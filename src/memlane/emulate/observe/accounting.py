@@ -84,8 +84,7 @@ def accounting_filled(chip: Chip, layers: Compiled, kind: AccessKind) -> Helper:
             _count_request(e, warp, site, lanes, nbytes)
         with e.if_then(e.icmp_unsigned("==", readers, constant(I32, 0)), likely=False):
             if layers.accesses:
-                origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
-                when, nothing = e.add(issue, origin), constant(I32, 0)
+                when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
                 invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
             e.ret(issue)
         part = accounting_part(chip, layers, "global", kind)
@@ -120,8 +119,7 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
         if layers.clock:
             complete = _complete(e, chip, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
         if layers.accesses:
-            # Rows tell the time of their multiprocessor, as `%clock64` does.
-            origin = e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
+            origin = _origin(e, layers, warp)
             if space in EXAMPLE_SLOTS:
                 packed = wavefronts if space == "shared" else sectors
                 numbers = (
@@ -186,6 +184,11 @@ def _complete(
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
     start = invoke(e, lsu, sm, issue, passes)
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
+
+
+def _origin(e: Emit, layers: Compiled, warp: Value) -> Value:
+    """What is added to cycles for rows: they tell the time of their multiprocessor, as `%clock64` does."""
+    return e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
 
 
 def _count_row(e: Emit, warp: Value, site: Value) -> Value:
