@@ -1,0 +1,47 @@
+"""Work as data: plans of launches, copies and host calls over several devices, without an address or a target.
+
+`buffers` and `actions` are the vocabulary, `plan` puts steps and repeats together, `builder` writes them, `order` says what waits for
+what and how long memory is needed, `races` finds what has no order, `json` keeps a plan, and `timeline` says when its steps ran.
+"""
+
+from memlane.plan.actions import Copy, HostCall, KernelRef, Launch, Scalar, Together, Touch
+from memlane.plan.buffers import Buffer, Home, View
+from memlane.plan.builder import PlanBuilder, StepRef, planned
+from memlane.plan.json import from_json, to_json
+from memlane.plan.order import Execution, Lifetime, Queue, ancestors, executions, lifetimes
+from memlane.plan.plan import Plan, Repeat, Step, all_steps
+from memlane.plan.races import Race, check, races
+from memlane.plan.timeline import Span, Timeline
+
+__all__ = [
+    "Buffer",
+    "Copy",
+    "Execution",
+    "Home",
+    "HostCall",
+    "KernelRef",
+    "Launch",
+    "Lifetime",
+    "Plan",
+    "PlanBuilder",
+    "Queue",
+    "Race",
+    "Repeat",
+    "Scalar",
+    "Span",
+    "Step",
+    "StepRef",
+    "Timeline",
+    "Together",
+    "Touch",
+    "View",
+    "all_steps",
+    "ancestors",
+    "check",
+    "executions",
+    "from_json",
+    "lifetimes",
+    "planned",
+    "races",
+    "to_json",
+]

@@ -1,0 +1,171 @@
+"""What the steps of a plan do: launches, copies, calls of host functions, and launches that run together on several devices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memlane.errors import BadPlan
+from memlane.plan.buffers import Buffer, View
+
+Dim3 = tuple[int, int, int]
+
+_IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRef:
+    """A kernel by reference: the digest of its module (`launch.LoadedModule` knows it) and its name there."""
+
+    module: str
+    name: str
+    title: str = ""
+    """The name that people call it by; the plain name where it is empty."""
+
+    def __str__(self) -> str:
+        return self.title or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number that changes from turn to turn of a repeat: `start`, `start + per_turn`, ..."""
+
+    start: int | float
+    per_turn: int | float
+    repeat: int = 0
+    """Which of the repeats around the step counts the turns: 0 is the innermost, 1 the one around it."""
+
+    def __str__(self) -> str:
+        return f"{self.start}+{self.per_turn}*turn"
+
+
+Value = View | Scalar | int | float
+"""An argument of a kernel or a host function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One view that a step reads, writes, or both."""
+
+    view: View
+    reads: bool
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a kernel. Without `reads` and `writes` it may read and write all of every buffer that it is given a view of."""
+
+    kernel: KernelRef
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[Value, ...] = ()
+    shared_bytes: int = 0
+    cluster: Dim3 | None = None
+    reads: tuple[View, ...] | None = None
+    writes: tuple[View, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_declared(str(self.kernel), self.reads, self.writes)
+
+    def __str__(self) -> str:
+        return f"{self.kernel} grid {_extents(self.grid)} block {_extents(self.block)}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return _touches(self.arguments, self.reads, self.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The elements of one view copied to another of the same shape and type, wherever either lives."""
+
+    destination: View
+    source: View
+
+    def __post_init__(self) -> None:
+        to, of = self.destination, self.source
+        if to.shape != of.shape or to.itemsize != of.itemsize:
+            raise BadPlan(f"a copy needs two views of one shape and element size, not {of} and {to}")
+        if to.overlaps(of):
+            raise BadPlan(f"a copy cannot read what it writes: {of} and {to} overlap")
+
+    def __str__(self) -> str:
+        return f"copy {self.destination.nbytes:,} B {self.source.buffer} -> {self.destination.buffer}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return Touch(self.source, True, False), Touch(self.destination, False, True)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A call of a Python function that can be imported, as `package.module:function`; views arrive as NumPy arrays."""
+
+    function: str
+    arguments: tuple[Value, ...] = ()
+    reads: tuple[View, ...] | None = None
+    writes: tuple[View, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not _IMPORTABLE.fullmatch(self.function):
+            raise BadPlan(f"a host function is named as package.module:function, which {self.function!r} is not")
+        _check_declared(self.function, self.reads, self.writes)
+        for touch in self.touches:
+            if not touch.view.buffer.is_on_host:
+                raise BadPlan(
+                    f"host function {self.function} cannot be given {touch.view}, which lives on device {touch.view.buffer.home}: "
+                    "copy it to a buffer on the host first"
+                )
+
+    def __str__(self) -> str:
+        return f"call {self.function}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return _touches(self.arguments, self.reads, self.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """One launch on each of several devices, all resident at the same time, so that they may signal each other through memory.
+
+    What they read and write of each other's is their own affair; towards other steps they count as one.
+    """
+
+    launches: tuple[tuple[int, Launch], ...]
+    """Each launch with the number of its device."""
+
+    def __post_init__(self) -> None:
+        devices = [device for device, _ in self.launches]
+        if len(set(devices)) != len(devices) or not devices:
+            raise BadPlan(f"kernels that run together need a device each; given were {devices}")
+
+    def __str__(self) -> str:
+        names = sorted({str(launch.kernel) for _, launch in self.launches})
+        return f"{', '.join(names)} together on devices {', '.join(str(device) for device, _ in self.launches)}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return tuple(touch for _, launch in self.launches for touch in launch.touches)
+
+
+Action = Launch | Copy | HostCall | Together
+
+
+def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> None:
+    if (reads is None) != (writes is None):
+        given, missing = ("reads", "writes") if writes is None else ("writes", "reads")
+        raise BadPlan(f"{name} declares what it {given} but not what it {missing}: give both, an empty tuple for none")
+
+
+def _touches(arguments: tuple[Value, ...], reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> tuple[Touch, ...]:
+    if reads is None or writes is None:
+        buffers: dict[Buffer, None] = {one.buffer: None for one in arguments if isinstance(one, View)}
+        return tuple(Touch(buffer.view(), True, True) for buffer in buffers)
+    return tuple(Touch(view, True, False) for view in reads) + tuple(Touch(view, False, True) for view in writes)
+
+
+def _extents(extents: Dim3) -> str:
+    axes = max((axis for axis in (1, 2) if extents[axis] > 1), default=0) + 1
+    return "x".join(map(str, extents[:axes]))

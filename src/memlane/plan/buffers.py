@@ -1,0 +1,157 @@
+"""Memory as a plan names it: buffers with a home, and strided views of them, without an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadPlan
+
+Home = int | Literal["host", "pinned"]
+"""Where a buffer lives: the number of a device of the plan, ordinary memory of the host, or pinned memory of the host."""
+
+_FAR = 1 << 60
+"""A pretended address for buffers, far from every real one; nothing is read there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of memory of a plan. Two buffers with equal fields are the same buffer; a plan has one buffer of each name."""
+
+    name: str
+    nbytes: int
+    home: Home = 0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise BadPlan("a buffer needs a name, by which memory is bound to it")
+        if self.nbytes < 0:
+            raise BadPlan(f"buffer {self.name!r} cannot have {self.nbytes} bytes")
+        if self.home not in ("host", "pinned") and not (isinstance(self.home, int) and self.home >= 0):
+            raise BadPlan(f"buffer {self.name!r} cannot live on {self.home!r}; give a device number, 'host' or 'pinned'")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_on_host(self) -> bool:
+        return isinstance(self.home, str)
+
+    def view(self, dtype: npt.DTypeLike = "u1", shape: int | tuple[int, ...] | None = None, offset: int = 0) -> View:
+        """Return a C-contiguous view; without a shape a one-dimensional view of all elements behind `offset` (in bytes)."""
+        element = np.dtype(dtype)
+        if shape is None:
+            shape = (self.nbytes - offset) // max(1, element.itemsize)
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        strides = tuple(element.itemsize * prod(extents[axis + 1 :]) for axis in range(len(extents)))
+        return View(self, element.str.lstrip("<|="), extents, strides, offset)
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of one buffer, strided as those of a NumPy array. Slices of a view are views: `view[8:16, ::2]`."""
+
+    buffer: Buffer
+    dtype: str
+    """NumPy's name for the type of the elements, such as `f4`."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Bytes from one element to the next along each axis; may be negative."""
+    offset: int = 0
+    """Bytes from the start of the buffer to the first element."""
+
+    def __post_init__(self) -> None:
+        element = np.dtype(self.dtype)
+        if element.hasobject or not element.itemsize:
+            raise BadPlan(f"a view of {self.buffer} cannot have elements of type {self.dtype}")
+        if len(self.shape) != len(self.strides):
+            raise BadPlan(f"a view of {self.buffer} has {len(self.shape)} axes and {len(self.strides)} strides")
+        if any(extent < 0 for extent in self.shape):
+            raise BadPlan(f"a view of {self.buffer} cannot have the shape {self.shape}")
+        low, high = self.bounds
+        if low < 0 or high > self.buffer.nbytes:
+            raise BadPlan(
+                f"{self} covers bytes {low} to {high} of buffer {self.buffer.name!r}, which has {self.buffer.nbytes}: "
+                "make the buffer larger or the view smaller"
+            )
+
+    def __str__(self) -> str:
+        extents = ", ".join(map(str, self.shape))
+        at = f" at {self.offset}" if self.offset else ""
+        strided = "" if self.is_contiguous else f" strides ({', '.join(map(str, self.strides))})"
+        return f"{self.buffer.name} {self.dtype}[{extents}]{at}{strided}"
+
+    def __getitem__(self, index: Any) -> View:
+        """Return the view of a basic slice, as NumPy would: whole numbers, slices, `...` and `None`."""
+        parts = index if isinstance(index, tuple) else (index,)
+        # An index by arrays would copy the elements, which are not there; with `...` a single element stays a view.
+        if not all(part is None or part is ... or isinstance(part, int | np.integer | slice) for part in parts):
+            raise BadPlan(f"a view of {self.buffer} is sliced by whole numbers and slices, not by {index!r}")
+        try:
+            part = self._pretended()[parts if ... in parts else (*parts, ...)]
+        except IndexError as error:
+            raise BadPlan(f"no such part of {self}: {error}") from None
+        offset = part.__array_interface__["data"][0] - _FAR
+        return View(self.buffer, self.dtype, part.shape, part.strides, offset if part.size else self.offset)
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements, without the gaps between them."""
+        return self.size * self.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie side by side in C order."""
+        return self.size <= 1 or self._pretended().flags.c_contiguous
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The first byte of the buffer that the view covers and the byte behind the last; equal for a view without elements."""
+        if not self.size:
+            return self.offset, self.offset
+        ends = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        low = self.offset + sum(end for end in ends if end < 0)
+        return low, self.offset + sum(end for end in ends if end > 0) + self.itemsize
+
+    def _pretended(self) -> npt.NDArray[Any]:
+        """Return a NumPy array of the same layout at an address where nothing is. Only its shape, strides and address may be used, and it
+        may not be kept: whoever copied it would read what is not there."""
+        return np.asarray(_Layout(self))
+
+    def overlaps(self, other: View) -> bool:
+        """Whether an element of this view has a byte in common with an element of the other. Exact also for strided views."""
+        if self.buffer != other.buffer:
+            return False
+        (low, high), (other_low, other_high) = self.bounds, other.bounds
+        if high <= other_low or other_high <= low:
+            return False
+        if self.is_contiguous and other.is_contiguous:
+            return True
+        return np.shares_memory(self._pretended(), other._pretended())
+
+
+class _Layout:
+    """What NumPy asks for to make an array of memory that exists already."""
+
+    def __init__(self, view: View) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (_FAR + view.offset, False),
+            "typestr": f"|V{view.itemsize}",
+            "shape": view.shape,
+            "strides": view.strides,
+        }

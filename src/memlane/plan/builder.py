@@ -1,0 +1,193 @@
+"""Plans written step by step: a builder hands out what later steps wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadPlan
+from memlane.plan.actions import Copy, Dim3, HostCall, KernelRef, Launch, Together, Value
+from memlane.plan.buffers import Buffer, Home, View
+from memlane.plan.plan import Plan, Repeat, Step
+
+Extents = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRef:
+    """A step that a builder has added, for others to wait for."""
+
+    builder: PlanBuilder
+    position: int
+
+
+class PlanBuilder:
+    """Collects the steps of a plan.
+
+    b = ml.PlanBuilder()
+    host, device = b.array("host", n, "f4", "pinned"), b.array("device", n, "f4", 0)
+    for chunk in range(8):
+        part = slice(chunk * n // 8, (chunk + 1) * n // 8)
+        arrived = b.copy(device[part], host[part], queue=1)
+        b.launch(kernel, grid, block, device[part], n // 8, after=[arrived], reads=[device[part]], writes=[device[part]])
+    plan = b.plan()
+    """
+
+    def __init__(self) -> None:
+        self._items: list[Step | Repeat] = []
+        self._open = False
+
+    def array(self, name: str, shape: Extents, dtype: npt.DTypeLike, home: Home = 0) -> View:
+        """Return a view of all of a new buffer, with the elements in C order."""
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        nbytes = prod(extents) * np.dtype(dtype).itemsize
+        return Buffer(name, nbytes, home).view(dtype, extents)
+
+    def launch(
+        self,
+        kernel: KernelRef,
+        grid: Extents,
+        block: Extents,
+        *arguments: Value,
+        device: int | None = None,
+        queue: int = 0,
+        after: Iterable[StepRef] = (),
+        reads: Sequence[View] | None = None,
+        writes: Sequence[View] | None = None,
+        shared_bytes: int = 0,
+        cluster: Extents | None = None,
+        label: str = "",
+    ) -> StepRef:
+        """Add a launch. Its device is that of the first argument that lives on one, unless it is given."""
+        launch = planned(kernel, grid, block, *arguments, reads=reads, writes=writes, shared_bytes=shared_bytes, cluster=cluster)
+        if device is None:
+            device = next((one.buffer.home for one in arguments if isinstance(one, View) and isinstance(one.buffer.home, int)), 0)
+        return self._add(Step(launch, device, queue, self._positions(after), label=label))
+
+    def copy(
+        self,
+        destination: View,
+        source: View,
+        *,
+        device: int | None = None,
+        queue: int = 0,
+        after: Iterable[StepRef] = (),
+        label: str = "",
+    ) -> StepRef:
+        """Add a copy. The device that does it is the source's or else the destination's, unless it is given."""
+        homes = (source.buffer.home, destination.buffer.home)
+        if device is None:
+            device = next((home for home in homes if isinstance(home, int)), None)
+        return self._add(Step(Copy(destination, source), device, queue, self._positions(after), label=label))
+
+    def call(
+        self,
+        function: str,
+        *arguments: Value,
+        queue: int = 0,
+        after: Iterable[StepRef] = (),
+        reads: Sequence[View] | None = None,
+        writes: Sequence[View] | None = None,
+        label: str = "",
+    ) -> StepRef:
+        """Add a call of a host function, named as `package.module:function`."""
+        call = HostCall(function, arguments, _tuple(reads), _tuple(writes))
+        return self._add(Step(call, None, queue, self._positions(after), label=label))
+
+    def together(
+        self,
+        launches: Iterable[tuple[int, Launch]],
+        *,
+        queue: int = 0,
+        after: Iterable[StepRef] = (),
+        label: str = "",
+    ) -> StepRef:
+        """Add launches (`planned` makes one) that run at the same time on a device each, and may signal each other."""
+        step = Step(Together(tuple(launches)), None, queue, self._positions(after), label=label)
+        return self._add(step)
+
+    def carry(self, step: StepRef, to: Iterable[StepRef]) -> None:
+        """Let steps of the next turn wait for `step` of this one; only in a repeat."""
+        (waited,) = self._positions([step])
+        for position in self._positions(to):
+            item = self._items[position]
+            if isinstance(item, Repeat):
+                raise BadPlan(
+                    f"{item.name!r} cannot wait for a step of the turn before: let its first steps wait for a step behind which it stands"
+                )
+            self._items[position] = replace(item, after_last_turn=(*item.after_last_turn, waited))
+
+    @contextmanager
+    def repeat(
+        self,
+        count: int,
+        *,
+        rotate: Sequence[Sequence[View]] = (),
+        until: View | None = None,
+        every: int = 1,
+        after: Iterable[StepRef] = (),
+        label: str = "",
+    ) -> Iterator[PlanBuilder]:
+        """Collect in the `with` block the steps of a repeat, through the builder that it gives."""
+        waits = self._positions(after)
+        inner = PlanBuilder()
+        self._open = True
+        try:
+            yield inner
+        finally:
+            self._open = False
+        groups = tuple(tuple(view.buffer for view in group) for group in rotate)
+        self._items.append(Repeat(tuple(inner._items), count, groups, until, every, waits, label))
+
+    def plan(self) -> Plan:
+        """Return the plan of all steps so far. Raises BadPlan for one that cannot be."""
+        return Plan(tuple(self._items))
+
+    def _add(self, step: Step) -> StepRef:
+        if self._open:
+            raise BadPlan(f"{step.name} was added around an open repeat: add it through the builder of the repeat, or behind its block")
+        self._items.append(step)
+        return StepRef(self, len(self._items) - 1)
+
+    def _positions(self, steps: Iterable[StepRef]) -> tuple[int, ...]:
+        found = []
+        for step in steps:
+            if step.builder is not self:
+                raise BadPlan(
+                    "a step cannot wait for one on the other side of a repeat's border: let the repeat wait, by `after` of `repeat`, "
+                    "or wait for the whole repeat by putting the step in a queue that the repeat uses"
+                )
+            found.append(step.position)
+        return tuple(found)
+
+
+def planned(
+    kernel: KernelRef,
+    grid: Extents,
+    block: Extents,
+    *arguments: Value,
+    reads: Sequence[View] | None = None,
+    writes: Sequence[View] | None = None,
+    shared_bytes: int = 0,
+    cluster: Extents | None = None,
+) -> Launch:
+    """Return a launch as a plan holds it."""
+    clusters = None if cluster is None else _dim3(cluster)
+    return Launch(kernel, _dim3(grid), _dim3(block), arguments, shared_bytes, clusters, _tuple(reads), _tuple(writes))
+
+
+def _dim3(extents: Extents) -> Dim3:
+    given = (extents,) if isinstance(extents, int) else tuple(extents)
+    if not 1 <= len(given) <= 3 or any(extent < 1 for extent in given):
+        raise BadPlan(f"a grid, block or cluster has one to three extents of at least 1, not {given}")
+    x, y, z = (*given, 1, 1)[:3]
+    return x, y, z
+
+
+def _tuple(views: Sequence[View] | None) -> tuple[View, ...] | None:
+    return None if views is None else tuple(views)

@@ -1,0 +1,214 @@
+"""The order of a plan: every execution of its steps, what each waits for, and how long each buffer is needed.
+
+All targets take their order from here, so that a plan means the same on each. Executions are numbered in an order in which they may run
+one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlane.plan.actions import Action, Copy, Launch, Scalar, Together, Value
+from memlane.plan.buffers import Buffer, View
+from memlane.plan.plan import Plan, Repeat, Step
+
+Queue = tuple[int | None, int]
+"""A device (None: the host) and the number of one of its queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a step: in a repeat there is one for each turn, with the buffers in their places."""
+
+    action: Action
+    """With the buffers that stand for the named ones in this turn, and plain numbers for scalars that count turns."""
+    step: Step
+    path: tuple[int, ...]
+    """Positions of the step: in the plan, and in each repeat around it."""
+    turns: tuple[int, ...]
+    """The turn of each repeat around it, the outermost first."""
+    waits: tuple[int, ...]
+    """Numbers of the executions that have to end first, without those that are implied by others on the same queue."""
+
+    def __str__(self) -> str:
+        turn = f" in turn {', '.join(map(str, self.turns))}" if self.turns else ""
+        label = f" ({self.step.label})" if self.step.label else ""
+        return f"step {'.'.join(map(str, self.path))}{label}{turn}"
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        return self.step.queues
+
+
+Turns = Callable[[Repeat], int]
+"""How many turns of a repeat are executed."""
+
+
+def executions(plan: Plan, turns: Turns = lambda repeat: repeat.count) -> list[Execution]:
+    """Return every execution of every step, each behind all that it waits for. A repeat with `until` has as many turns as it may have."""
+    unroller = _Unroller(turns)
+    unroller.run(plan.steps, (), ())
+    return unroller.done
+
+
+def ancestors(order: Sequence[Execution]) -> list[int]:
+    """Return for each execution the set of those that have ended before it starts, as the bits of a number."""
+    before: list[int] = []
+    for execution in order:
+        found = 0
+        for other in execution.waits:
+            found |= before[other] | 1 << other
+        before.append(found)
+    return before
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long a buffer is needed. Memory for it may be given to others before `first` and behind every step that can follow `last`."""
+
+    buffer: Buffer
+    first: int
+    """Number of the first execution that touches it, in the order of `executions`."""
+    last: int
+    is_input: bool
+    """Whether the first execution that touches it reads it, so that something must lie there before the plan runs."""
+    is_written: bool
+
+
+def lifetimes(order: Sequence[Execution]) -> dict[Buffer, Lifetime]:
+    """Return the lifetime of each buffer, in the order of their first use."""
+    found: dict[Buffer, Lifetime] = {}
+    for number, execution in enumerate(order):
+        for touch in execution.action.touches:
+            buffer = touch.view.buffer
+            known = found.get(buffer) or Lifetime(buffer, number, number, touch.reads, False)
+            found[buffer] = replace(known, last=number, is_written=known.is_written or touch.writes)
+    return found
+
+
+Ends = tuple[int, ...]
+
+
+@dataclass
+class _Gate:
+    """Executions that each queue waits for once, when it comes to a repeat or behind a look at whether the repeat ends."""
+
+    waits: set[int]
+    passed: set[Queue] = field(default_factory=set)
+
+    def entering(self, queues: Sequence[Queue]) -> set[int]:
+        """Return what an execution on these queues has to wait for; those behind it on the same queues need not."""
+        if self.passed.issuperset(queues):
+            return set()
+        self.passed.update(queues)
+        return self.waits
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One turn of a repeat."""
+
+    repeat: Repeat
+    number: int
+    before: Sequence[Ends]
+    """For each step the executions that ended it in the turn before; empty in the first."""
+    gate: _Gate
+
+
+class _Unroller:
+    """Writes down the executions of a plan, repeat by repeat."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.done: list[Execution] = []
+        self._last: dict[Queue, int] = {}
+        """By queue its last execution so far."""
+        self._in_place: dict[tuple[tuple[int, ...], tuple[int, ...]], Action] = {}
+        """Actions by the path of their step and the phases in which the buffers of the repeats around it stand."""
+
+    def run(self, items: Sequence[Step | Repeat], path: tuple[int, ...], around: tuple[_Turn, ...]) -> list[Ends]:
+        """Execute a list of steps once; return for each of them the executions that end it."""
+        ends: list[Ends] = []
+        for position, item in enumerate(items):
+            here = (*path, position)
+            waits = {number for other in item.after for number in ends[other]}
+            if isinstance(item, Repeat):
+                ends.append(self._repeat(item, waits, here, around))
+                continue
+            if around and around[-1].before:
+                waits.update(number for other in item.after_last_turn for number in around[-1].before[other])
+            ends.append((self._execute(item, waits, here, around),))
+        return ends
+
+    def _execute(self, step: Step, waits: set[int], path: tuple[int, ...], around: tuple[_Turn, ...]) -> int:
+        queues = step.queues
+        for turn in around:
+            waits |= turn.gate.entering(queues)
+        before = {self._last[queue] for queue in queues if queue in self._last}
+        # What stands in the same queues has ended before the last of them has.
+        needed = {number for number in waits if not any(queue in queues for queue in self.done[number].queues)} | before
+        number = len(self.done)
+        turns = tuple(turn.number for turn in around)
+        self.done.append(Execution(self._placed(step, path, around), step, path, turns, tuple(sorted(needed))))
+        self._last.update(dict.fromkeys(queues, number))
+        return number
+
+    def _repeat(self, repeat: Repeat, waits: set[int], path: tuple[int, ...], around: tuple[_Turn, ...]) -> Ends:
+        begun = len(self.done)
+        gate = _Gate(waits)
+        ends: list[Ends] = []
+        for number in range(self.turns(repeat)):
+            if repeat.until is not None and number and number % repeat.every == 0:
+                gate = _Gate(set(self._ends_since(begun)))
+            ends = self.run(repeat.steps, path, (*around, _Turn(repeat, number, ends, gate)))
+        return self._ends_since(begun) or tuple(sorted(waits))
+
+    def _ends_since(self, begun: int) -> Ends:
+        return tuple(sorted({number for number in self._last.values() if number >= begun}))
+
+    def _placed(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
+        if not around:
+            return step.action
+        if _counts_turns(step.action):
+            return _in_place(step.action, around)
+        key = path, tuple(turn.number % turn.repeat.period for turn in around)
+        if key not in self._in_place:
+            self._in_place[key] = _in_place(step.action, around)
+        return self._in_place[key]
+
+
+def _counts_turns(action: Action) -> bool:
+    if isinstance(action, Together):
+        return any(_counts_turns(launch) for _, launch in action.launches)
+    return not isinstance(action, Copy) and any(isinstance(one, Scalar) for one in action.arguments)
+
+
+def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
+    """Return the action with the buffers and the numbers of the present turns."""
+
+    def view(one: View) -> View:
+        holder = one.buffer
+        for turn in reversed(around):
+            holder = turn.repeat.holder(holder, turn.number)
+        return one if holder is one.buffer else replace(one, buffer=holder)
+
+    def views(many: tuple[View, ...] | None) -> tuple[View, ...] | None:
+        return None if many is None else tuple(map(view, many))
+
+    def value(one: Value) -> Value:
+        if isinstance(one, Scalar):
+            return one.start + one.per_turn * around[-1 - one.repeat].number
+        return view(one) if isinstance(one, View) else one
+
+    if isinstance(action, Copy):
+        return Copy(view(action.destination), view(action.source))
+    if isinstance(action, Together):
+        return Together(tuple((device, _launch_in_place(launch, around)) for device, launch in action.launches))
+    return replace(action, arguments=tuple(map(value, action.arguments)), reads=views(action.reads), writes=views(action.writes))
+
+
+def _launch_in_place(launch: Launch, around: Sequence[_Turn]) -> Launch:
+    placed = _in_place(launch, around)
+    assert isinstance(placed, Launch)
+    return placed

@@ -1,0 +1,248 @@
+"""A plan: steps on the queues of several devices, with repeats, as data that no device is needed to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from memlane.errors import BadPlan
+from memlane.plan.actions import Action, Copy, HostCall, Launch, Together, Touch
+from memlane.plan.buffers import Buffer, View
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action on a queue of a device. It starts when the step before it on that queue has ended, and every step that it waits for."""
+
+    action: Action
+    device: int | None = None
+    """The device whose queue it stands in; None is the host. Launches that run together stand in the queue of each of their devices."""
+    queue: int = 0
+    after: tuple[int, ...] = ()
+    """Positions of other steps in the same list (that of the plan, or of the repeat) which have to end first."""
+    after_last_turn: tuple[int, ...] = ()
+    """In a repeat: positions of steps whose execution in the turn before has to end first."""
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.action, Launch) and self.device is None:
+            raise BadPlan(f"the launch of {self.action} needs a device")
+        if isinstance(self.action, HostCall | Together) and self.device is not None:
+            raise BadPlan(f"{self.action} does not run on device {self.device} alone: leave the device out")
+        if (
+            isinstance(self.action, Copy)
+            and self.device is None
+            and not (_on_host(self.action.source) and _on_host(self.action.destination))
+        ):
+            raise BadPlan(f"{self.action} needs the device that does it")
+        for touch in _device_touches(self):
+            if touch.view.buffer.home == "host":
+                raise BadPlan(
+                    f"{self.action} cannot reach {touch.view}, which lies in ordinary memory of the host: make it pinned, or copy it"
+                )
+
+    @property
+    def queues(self) -> tuple[tuple[int | None, int], ...]:
+        """The queues that the step stands in, as (device, queue)."""
+        if isinstance(self.action, Together):
+            return tuple((device, self.queue) for device, _ in self.action.launches)
+        return ((self.device, self.queue),)
+
+    @property
+    def name(self) -> str:
+        return self.label or str(self.action)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Steps that run `count` times. Queues go on from turn to turn, so turns overlap as far as queues and dependencies let them."""
+
+    steps: tuple[Step | Repeat, ...]
+    count: int
+    """How often; with `until` how often at most."""
+    rotate: tuple[tuple[Buffer, ...], ...] = ()
+    """Buffers that take the place of the next one after each turn: with (a, b), what is called a in the even turns is b in the odd ones.
+    Outside the repeat each name is its own buffer again; `Repeat.holder` says where a result lies."""
+    until: View | None = None
+    """A single element on the host: the repeat ends when it is not zero, which is looked at after each `every` turns."""
+    every: int = 1
+    after: tuple[int, ...] = ()
+    """Positions of other steps in the list around the repeat which have to end before any of its steps begins."""
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or self.every < 1:
+            raise BadPlan(f"a repeat cannot run {self.count} times, looking at its end every {self.every} turns")
+        for group in self.rotate:
+            if len(set(group)) != len(group) or len(group) < 2:
+                raise BadPlan(f"buffers that rotate are two or more different ones, not ({', '.join(map(str, group))})")
+            if len({(buffer.nbytes, buffer.home) for buffer in group}) > 1:
+                raise BadPlan(f"buffers that rotate have one size and one home, unlike {', '.join(map(str, group))}")
+        rotating = [buffer for group in self.rotate for buffer in group]
+        if len(set(rotating)) != len(rotating):
+            raise BadPlan("a buffer can rotate in one group only")
+        if self.until is not None:
+            if self.until.size != 1 or not self.until.buffer.is_on_host:
+                raise BadPlan(f"a repeat ends by a single element on the host, which {self.until} is not")
+            if self.every % self.period:
+                raise BadPlan(
+                    f"a repeat that may end after any {self.every} turns does not say which of {self.period} rotating buffers holds the "
+                    f"result: let `every` be a multiple of {self.period}"
+                )
+
+    @property
+    def period(self) -> int:
+        """After how many turns the rotating buffers are in their first places again."""
+        return lcm(*(len(group) for group in self.rotate))
+
+    def holder(self, buffer: Buffer, turn: int | None = None) -> Buffer:
+        """Return the buffer that stands for `buffer` in a turn, or behind the last one: where the next turn would find it."""
+        at = self.count if turn is None else turn
+        for group in self.rotate:
+            if buffer in group:
+                return group[(group.index(buffer) + at) % len(group)]
+        return buffer
+
+    @property
+    def name(self) -> str:
+        return self.label or f"repeat {self.count} times"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Launches, copies and host calls on several devices, as data: without an address, a loaded module or a target.
+
+    It can be printed, compared, pickled, sent as JSON, checked (`check`), drawn and predicted before anything runs. `PlanBuilder` makes
+    one.
+    """
+
+    steps: tuple[Step | Repeat, ...]
+
+    def __post_init__(self) -> None:
+        _check_positions(self.steps, "the plan", repeats=False)
+        by_name: dict[str, Buffer] = {}
+        for buffer in _buffers(self.steps):
+            if by_name.setdefault(buffer.name, buffer) != buffer:
+                raise BadPlan(f"the plan has two buffers with the name {buffer.name!r}: {by_name[buffer.name]!r} and {buffer!r}")
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers of all steps, in the order in which they are first named."""
+        return tuple(dict.fromkeys(_buffers(self.steps)))
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The numbers of the devices that work or hold a buffer."""
+        working = {device for step in all_steps(self.steps) for device, _ in step.queues if device is not None}
+        return tuple(sorted(working | {buffer.home for buffer in self.buffers if isinstance(buffer.home, int)}))
+
+    @property
+    def peers(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of devices of which the first reaches memory of the second, and so must be its peer."""
+        pairs = set()
+        for step in all_steps(self.steps):
+            for device, _ in step.queues:
+                homes = {touch.view.buffer.home for touch in _device_touches(step, device)}
+                pairs |= {(device, home) for home in homes if device is not None and isinstance(home, int) and home != device}
+        return tuple(sorted(pairs))
+
+    def __str__(self) -> str:
+        return "\n".join(_table(self.steps, ""))
+
+
+def all_steps(steps: Sequence[Step | Repeat]) -> Iterator[Step]:
+    """Yield the steps of a list, those of its repeats among them, each once."""
+    for item in steps:
+        if isinstance(item, Repeat):
+            yield from all_steps(item.steps)
+        else:
+            yield item
+
+
+def _buffers(steps: Sequence[Step | Repeat]) -> Iterator[Buffer]:
+    for item in steps:
+        if isinstance(item, Repeat):
+            yield from _buffers(item.steps)
+            yield from (buffer for group in item.rotate for buffer in group)
+            if item.until is not None:
+                yield item.until.buffer
+            continue
+        action = item.action
+        launches = [launch for _, launch in action.launches] if isinstance(action, Together) else [action]
+        for one in launches:
+            if not isinstance(one, Copy | Together):
+                yield from (value.buffer for value in one.arguments if isinstance(value, View))
+            yield from (touch.view.buffer for touch in one.touches)
+
+
+def _device_touches(step: Step, device: int | None = None) -> Iterator[Touch]:
+    """Yield what the kernels of a step reach, on one device where several run together. Copies are the driver's, which reaches all."""
+    if isinstance(step.action, Launch):
+        yield from step.action.touches
+    elif isinstance(step.action, Together):
+        for where, launch in step.action.launches:
+            if device is None or where == device:
+                yield from launch.touches
+
+
+def _on_host(view: View) -> bool:
+    return view.buffer.is_on_host
+
+
+def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) -> None:
+    for number, item in enumerate(items):
+        for other in item.after:
+            if not 0 <= other < len(items):
+                raise BadPlan(f"step {number} of {where} waits for step {other}, which does not exist")
+            if other >= number:
+                raise BadPlan(_forward(items, number, other, where))
+        if isinstance(item, Repeat):
+            _check_positions(item.steps, f"{item.name!r}", repeats=True)
+            continue
+        for other in item.after_last_turn:
+            if not repeats:
+                raise BadPlan(f"step {number} of {where} waits for a turn before, but does not stand in a repeat")
+            if not 0 <= other < len(items):
+                raise BadPlan(f"step {number} of {where} waits for step {other} of the turn before, which does not exist")
+
+
+def _forward(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
+    """Say what is wrong with a step that waits for one which does not stand before it."""
+    if other == number:
+        return f"step {number} of {where} waits for itself"
+    came_from = {other: number}
+    work = [other]
+    while work and number not in came_from:
+        one = work.pop()
+        for waited in items[one].after:
+            if 0 <= waited < len(items) and waited not in came_from:
+                came_from[waited] = one
+                work.append(waited)
+    if number not in came_from:
+        return f"step {number} of {where} waits for step {other}, which stands behind it: put step {other} first"
+    circle = {number}
+    one = came_from[number]
+    while one not in circle:
+        circle.add(one)
+        one = came_from[one]
+    *others, last = map(str, sorted(circle))
+    return f"steps {', '.join(others)} and {last} of {where} wait for each other in a circle, so none of them can start"
+
+
+def _table(items: Sequence[Step | Repeat], indent: str) -> Iterator[str]:
+    for number, item in enumerate(items):
+        after = f"  after {', '.join(map(str, item.after))}" if item.after else ""
+        if isinstance(item, Repeat):
+            turning = "".join(f", rotating {' <- '.join(map(str, group))}" for group in item.rotate)
+            until = f", until {item.until} is not zero (every {item.every})" if item.until is not None else ""
+            named = f"{item.label}: " if item.label else ""
+            yield f"{indent}{number:>3}  {named}repeat {item.count} times{turning}{until}{after}"
+            yield from _table(item.steps, indent + "     ")
+            continue
+        where = "host" if item.device is None else f"device {item.device}"
+        where = f"{len(item.queues)} devices" if isinstance(item.action, Together) else where
+        if item.after_last_turn:
+            after += f"  after {', '.join(map(str, item.after_last_turn))} of the turn before"
+        what = f"{item.label}: {item.action}" if item.label else str(item.action)
+        yield f"{indent}{number:>3}  {where:<9} queue {item.queue}  {what}{after}"

@@ -1,0 +1,65 @@
+"""When each step of a plan ran, measured or modelled, and what its end waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlane.plan.order import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time of one execution of a step."""
+
+    name: str
+    kind: str
+    """`launch`, `copy`, `call` or `together`."""
+    queues: tuple[Queue, ...]
+    start_ns: float
+    end_ns: float
+    waits: tuple[int, ...] = ()
+    """Numbers of the spans that had to end before this one could start."""
+    held_by: int | None = None
+    """The span that last used what this one needed next: a copy engine, a link, a multiprocessor."""
+    path: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
+
+    @property
+    def elapsed_ns(self) -> float:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The spans of all executions of a plan, in the plan's order, in ns from the start of the first."""
+
+    spans: tuple[Span, ...]
+    is_modelled: bool
+    """True for a prediction, False for times measured on a device."""
+
+    @property
+    def elapsed_ns(self) -> float:
+        """From the first start to the last end."""
+        return max((span.end_ns for span in self.spans), default=0.0) - min((span.start_ns for span in self.spans), default=0.0)
+
+    def critical_path(self) -> tuple[int, ...]:
+        """Return the numbers of the spans that decide when the plan ends: the last to end, what it waited for longest, and so on back."""
+        if not self.spans:
+            return ()
+        path = [max(range(len(self.spans)), key=lambda number: (self.spans[number].end_ns, -number))]
+        while True:
+            span = self.spans[path[-1]]
+            before = [*span.waits, *(() if span.held_by is None else (span.held_by,))]
+            if not before:
+                return tuple(reversed(path))
+            path.append(max(before, key=lambda number: self.spans[number].end_ns))
+
+    def __str__(self) -> str:
+        path = set(self.critical_path())
+        lines = [f"{'start':>12} {'end':>12}  on the critical path *"]
+        for number, span in enumerate(self.spans):
+            where = ", ".join(("host" if device is None else f"device {device}") + f" queue {queue}" for device, queue in span.queues)
+            star = "*" if number in path else " "
+            lines.append(f"{span.start_ns / 1000:>9.2f} us {span.end_ns / 1000:>9.2f} us {star} {where}: {span.name}")
+        kind = "modelled" if self.is_modelled else "measured"
+        return "\n".join([*lines, f"{self.elapsed_ns / 1000:.2f} us in all, {kind}"])
