@@ -1,0 +1,186 @@
+"""How many sectors and wavefronts move in a clock: between L2 and one, some and all multiprocessors, to and from DRAM, in the load-store
+unit?
+
+Each stream consists of accesses of one kind with one pattern of addresses, in blocks of 1024 threads that stay from begin to end, with
+eight accesses of each thread under way. For L2 the addresses stay within 16 MiB; for DRAM they go once through 4 GiB. A rate is what all
+blocks moved over the cycles of the slowest block, so that what a launch costs drops out. The numbers are those of `[bandwidth]` in the
+files of chips.
+
+The patterns: `lines` are 32 lanes side by side, 4 whole sectors of one line; `whole sectors` 4 of them in 4 lines; `parts of sectors` 32
+sectors in 8 lines, of which each lane has 4 bytes; `columns` the same in 32 lines that lie 16 KiB apart, as in the column of a matrix of
+4096 x 4096 floats: 8 requests, mostly those of 8 warps of a block, share each sector.
+
+Prediction (written before the first run), for an H200. L2 reads: 140 sectors a clock for all multiprocessors, of the 160 that are
+published for this generation; one multiprocessor 2 a clock (64 bytes). L2 writes of lines: 80 to 130 a clock, one multiprocessor 1 to 2.
+Parts of sectors: the transposition that writes columns of 4096 x 4096 floats takes 256 us, in which 16.8 million parts of sectors are
+written: 33 a clock if nothing but that limits it, one quarter of a sector a clock and multiprocessor. So 30 to 40 a clock for `columns`;
+the same for `parts of sectors` if L2 is what limits, 60 and more if the number of lines is. Whether the limit is that of each
+multiprocessor shows with 33 of them. Atomics: as parts of sectors, or half of that. DRAM: 4.4 TB/s read, 3.9 written, 4.2 copied; half of
+it where one sector of two is read, if DRAM gives 64 bytes at once, all of it if 32. Wavefronts: one a clock for shared memory and for
+lines in L1; 32 lines in L1 take 8 to 16 clocks.
+
+    python benchmarks/bandwidth.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from harness import Row
+from running import measure, parser
+
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, KernelCall, LoadedModule, Schedule, Step, Target
+from memlane.targets import target as named_target
+
+SOURCES = ["benchmarks/bandwidth.py", "benchmarks/kernels/bandwidth.cu"]
+
+SOURCE = Path(__file__).parent / "kernels" / "bandwidth.cu"
+THREADS, WARPS = 1024, 32
+UNROLL = 8
+"""Accesses of a thread that stand in a row in the kernels: how many requests a warp makes is a multiple."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Where the lanes of a request are, and the requests; the numbers of `stream` in the kernels, in words."""
+
+    group: int
+    apart: int
+    footprint: int
+    period: int = 0
+    step: int = 0
+    sectors: int = 4
+    """That a request touches."""
+
+
+LINES = Pattern(group=32, apart=32, footprint=32)
+WHOLE = Pattern(group=8, apart=32, footprint=128, period=2, step=8)
+PARTS = Pattern(group=1, apart=8, footprint=256, period=3, step=1, sectors=32)
+COLUMNS = Pattern(group=1, apart=4096, footprint=32 * 4096, period=12, step=1, sectors=32)
+ONE_OF_TWO = Pattern(group=8, apart=16, footprint=64)
+ONE_OF_FOUR = Pattern(group=8, apart=32, footprint=128)
+ONE_WORD = Pattern(group=1, apart=0, footprint=0, sectors=1)
+PATTERNS = {"lines": LINES, "whole sectors": WHOLE, "parts of sectors": PARTS, "columns": COLUMNS}
+
+KINDS = {"L2 reads": "stream<Read>", "L2 writes": "stream<Write>", "L2 atomics": "stream<Add>"}
+DRAM = {
+    "read": ("stream<Read>", LINES),
+    "written": ("stream<Write>", LINES),
+    "copied, read and written": ("stream<Copy>", LINES),
+    "read, one sector of two": ("stream<Read>", ONE_OF_TWO),
+    "read, one sector of four": ("stream<Read>", ONE_OF_FOUR),
+    "written, one sector of two": ("stream<Write>", ONE_OF_TWO),
+    "written, parts of sectors": ("stream<Write>", Pattern(group=1, apart=8, footprint=256, sectors=32)),
+}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a stream took."""
+
+    cycles: float
+    us: float
+
+
+class Bench:
+    """The kernels on a target."""
+
+    def __init__(self, name: str, quick: bool) -> None:
+        self.target: Target = named_target(name)
+        self.quick = quick
+        self.sms = 2 if quick else self.target.chip.sm_count
+        major, minor = self.target.chip.compute_capability
+        self.loaded: LoadedModule = self.target.load(cuda(SOURCE, arch=f"sm_{major}{minor}"))
+        self.cycles = self.target.zeros(2 * self.target.chip.sm_count, np.int64)
+        self.sink = self.target.zeros(1, np.uint32)
+
+    def grids(self) -> list[tuple[int, int]]:
+        """How many multiprocessors, and in how many blocks: all have two each, fewer of them one."""
+        some = [1, 2] if self.quick else [1, 2, 8, 33, self.sms // 2]
+        return [*((sms, sms) for sms in some), (self.sms, 2 * self.sms)]
+
+    def taken(self, call: KernelCall, blocks: int, *arguments: object) -> Taken:
+        """The medians of some launches."""
+        launch = call.bind(*arguments)
+        found = []
+        for turn in range(1 if self.quick else 7):
+            line = self.target.run_steps(Schedule((Step(launch),)))
+            if self.quick or turn > 1:
+                found.append((float(self.cycles.numpy()[:blocks].max()), line.elapsed_ns / 1e3))
+        return Taken(*(statistics.median(column) for column in zip(*found, strict=True)))
+
+    def stream(self, kernel: str, data: DeviceArray, words: int, pattern: Pattern, blocks: int, requests: int) -> Taken:
+        numbers = (words - 1, pattern.period, pattern.step, pattern.footprint, pattern.group, pattern.apart)
+        return self.taken(self.loaded[kernel][blocks, THREADS], blocks, data, self.cycles, self.sink, *numbers, requests)
+
+
+def of_l2(bench: Bench, kind: str) -> Iterator[Row]:
+    words = 1 << (14 if bench.quick else 22)
+    data = bench.target.zeros(words, np.uint32)
+    chosen = {**PATTERNS, "one word of all": ONE_WORD} if kind == "L2 atomics" else PATTERNS
+    for name, pattern in chosen.items():
+        for sms, blocks in bench.grids():
+            requests = UNROLL if bench.quick else 128 if pattern.sectors == 32 else 512
+            taken = bench.stream(KINDS[kind], data, words, pattern, blocks, requests)
+            yield _rate(f"{kind}, {name}, {sms} SMs", "sectors a clock", blocks * WARPS * requests * pattern.sectors, taken)
+
+
+def _rate(case: str, unit: str, amount: int, taken: Taken) -> Row:
+    nbytes = {"GB/s": amount * 32 / taken.us / 1e3} if unit.startswith("sectors") else {}
+    peer = {"amount": float(amount), "cycles": taken.cycles, "us": taken.us, **nbytes, "MHz": taken.cycles / taken.us}
+    return Row(case, "rate", round(amount / taken.cycles, 3), unit, better="higher", peer=peer)
+
+
+def of_dram(bench: Bench, kind: str) -> Iterator[Row]:
+    words = 1 << (18 if bench.quick else 30)
+    data = bench.target.empty(words, np.uint32)
+    blocks = 2 * bench.sms
+    for name, (kernel, pattern) in DRAM.items():
+        span = words // 2 if kernel == "stream<Copy>" else words
+        requests = -(-span // pattern.footprint // (blocks * WARPS) // UNROLL) * UNROLL
+        taken = bench.stream(kernel, data, span, pattern, blocks, requests)
+        moved = blocks * WARPS * requests * pattern.sectors * 32 * (2 if kernel == "stream<Copy>" else 1)
+        peer = {"bytes": float(moved), "us": taken.us, "GB/s by cycles": moved / taken.cycles * bench.target.chip.clock_mhz / 1e3}
+        yield Row(f"DRAM, {name}", "rate", round(moved / taken.us / 1e3, 1), "GB/s", better="higher", peer=peer)
+
+
+def of_lsu(bench: Bench, kind: str) -> Iterator[Row]:
+    words, requests = (1024, UNROLL) if bench.quick else (4096, 512)
+    blocks = bench.sms
+    data = bench.target.zeros(words * blocks, np.uint32)
+    for name, group, apart in (("lines", 32, 32), ("8 lines", 1, 8), ("32 lines", 1, 32)):
+        kernel = bench.loaded["resident<ReadNear>"][blocks, THREADS]
+        taken = bench.taken(kernel, blocks, data, bench.cycles, bench.sink, words, group, apart, requests)
+        yield _requests(f"loads that L1 has, {name}", requests, taken)
+    for apart in (1, 2, 32):
+        taken = bench.taken(bench.loaded["banks"][blocks, THREADS], blocks, bench.cycles, bench.sink, apart, requests)
+        yield _requests(f"shared memory, {apart} lanes in a bank", requests, taken)
+
+
+def _requests(case: str, requests: int, taken: Taken) -> Row:
+    """Of each multiprocessor, which has one block."""
+    return Row(
+        case, "cycles a request", round(taken.cycles / (requests * WARPS), 3), "cycles", peer={"cycles": taken.cycles, "us": taken.us}
+    )
+
+
+CASES = {**dict.fromkeys(KINDS, of_l2), "DRAM": of_dram, "load-store unit": of_lsu}
+
+
+def run_case(name: str, options: argparse.Namespace) -> list[Row]:
+    return list(CASES[name](Bench(options.target, options.quick), name))
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    measure("bandwidth", list(CASES), run_case, options)
+
+
+if __name__ == "__main__":
+    main()
