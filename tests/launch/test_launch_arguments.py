@@ -103,7 +103,12 @@ Call = Callable[[LoadedModule, FakeTarget], object]
         (lambda k, t: bound(k, "scale", "text", 1, 1.0), "argument 1 of scale is a str; the parameter is u64: pass a number, or copy"),
         (
             lambda k, t: bound(k, "scale", FakeTarget(name="other").zeros(1), 1, 1.0),
-            "argument 1 of scale lives on other, the kernel on fake; copy it with target.array(x.numpy())",
+            "argument 1 of scale lives on other, the kernel on fake; copy it with target.array(x.numpy()), or let the kernel "
+            "reach it with target.enable_peer(x.target)",
+        ),
+        (
+            lambda k, t: bound(k, "scale", FakeTarget().zeros(1), 1, 1.0),
+            "argument 1 of scale lives on another fake, the kernel on fake; copy it",
         ),
         (lambda k, t: bound(k, "scale", 0, t.zeros(1), 1.0), "argument 2 of scale is an array, but the parameter is u32, a number"),
         (

@@ -89,7 +89,7 @@ def test_the_array_must_lie_on_the_target_at_a_multiple_of_16(target: Emulator) 
     with pytest.raises(BadLaunch, match=r"this one lies on the host: copy it with target.array\(x\)"):
         target.tensor_map(FLAT, (8, 8))
     other = Emulator(load("h200"))
-    with pytest.raises(BadLaunch, match=r"the array lives on emulator:h200, the tensor map would on emulator:h200"):
+    with pytest.raises(BadLaunch, match=r"the array lives on another emulator:h200, the tensor map would on emulator:h200"):
         target.tensor_map(other.array(FLAT), (8, 8))
     whole = target.array(FLAT)
     late = DeviceArray(target, whole.address + 8, (32,), whole.dtype, whole)
@@ -122,7 +122,7 @@ def test_a_kernel_takes_one_where_it_has_128_bytes_for_it(target: Emulator) -> N
     with pytest.raises(BadLaunch, match=rf"but the parameter is u64: {remedy}"):
         kernels["pointer"][1, 1].bind(tiles)
     other = Emulator(load("h200"))
-    with pytest.raises(BadLaunch, match=r"is a tensor map of emulator:h200, the kernel runs on emulator:h200; make it there"):
+    with pytest.raises(BadLaunch, match=r"is a tensor map of another emulator:h200, the kernel runs on emulator:h200; make it there"):
         other.load(parse(KERNELS, "k.ptx"))["boxes"][1, 1].bind(tiles)
     with pytest.raises(BadLaunch, match=r"argument 1 of scale is a tensor map"):
         FakeTarget().load(parse(PTX, "k.ptx"))["scale"][1, 1].bind(tiles, 1, 1.0)

@@ -75,6 +75,7 @@ class Device(Target):
         self._running: dict[str, None] = {}
         self._foreign: deque[tuple[core.Event, tuple[object, ...]]] = deque()
         self._stream_numbers = itertools.count(1)
+        self._peers: set[Target] = set()
         self._open(index)
         self.default_stream = Stream(0, _Queue(self, core.LEGACY_DEFAULT_STREAM))
 
@@ -260,6 +261,20 @@ class Device(Target):
             done(driver.cuEventRecord(last, stream))
             end.sync()
             return float(end - begin) * 1e6
+
+    def enable_peer(self, other: Target) -> None:
+        if not isinstance(other, Device):
+            raise DeviceError(f"{self.name} and {other.name} are no peers: a GPU reaches the memory of other GPUs only")
+        if self.reaches(other):
+            return
+        with self._current(f"to reach memory of {other.name}"):
+            if not self._device.can_access_peer(other._device):
+                raise DeviceError(f"{self.name} and {other.name} are no peers: this machine has no link by which kernels reach across")
+            other._device.memory_resource.peer_accessible_by.add(self._device)
+        self._peers.add(other)
+
+    def reaches(self, other: Target) -> bool:
+        return other is self or other in self._peers
 
     def stream(self) -> Stream:
         with self._current("a stream"):

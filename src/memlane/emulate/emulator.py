@@ -24,7 +24,7 @@ from memlane.emulate.run.memory import Buffer, Memory
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import Textures
-from memlane.errors import BadLaunch, LaunchError, SourceError
+from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
 from memlane.ptx import Function, Module
 from memlane.source import Source
@@ -58,12 +58,14 @@ class Emulator(Target):
     modelled = True
     observes = True
 
-    def __init__(self, chip: Chip, *, patience: int = 1 << 16, threads: int | None = None) -> None:
-        """`threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
+    def __init__(self, chip: Chip, *, patience: int = 1 << 16, threads: int | None = None, device: int = 0, name: str = "") -> None:
+        """`device`: its number among emulated devices that are to be peers; each has addresses of its own. `name`: what messages call it.
+        `threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
         `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
         memory) before, with no thread passing a barrier or ending in between, the launch counts as endless."""
         self.chip = chip
-        self.name = f"emulator:{chip.name}"
+        self.name = name or f"emulator:{chip.name}" + (f":{device}" if device else "")
+        self.device = device
         self.default_stream = Stream(0)
         if threads is not None and threads < 1:
             raise BadLaunch(f"an emulator of {threads} threads runs nothing: give 1 or more, or leave them out")
@@ -71,7 +73,7 @@ class Emulator(Target):
         self.threads = threads
         self.shadows = Shadows()
         """What the checker knows of the memory between launches."""
-        self.memory = Memory(self.shadows)
+        self.memory = Memory(self.shadows, device)
         self.textures = Textures()
         self.cycles = 0
         """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
@@ -162,6 +164,9 @@ class Emulator(Target):
     # -- running -----------------------------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
+        if launch.kernel.target is not self:
+            where = launch.kernel.target.name_beside(self)
+            raise BadLaunch(f"{launch.kernel.title} was loaded on {where}: load its module on {self.name} to launch it there")
         module, function = launch.kernel.module, launch.kernel.function
         layers = layers_for(launch.layers, module, function, launch.blocks * launch.threads_per_block)
         if layers.counts:
@@ -197,6 +202,22 @@ class Emulator(Target):
     def empty_caches(self) -> None:
         """Let the next launch with a clock find nothing in L2."""
         self._l2 = None
+
+    def enable_peer(self, other: Target) -> None:
+        if not isinstance(other, Emulator):
+            raise DeviceError(f"{self.name} and {other.name} are no peers: an emulated device reaches the memory of emulated ones only")
+        if other is self or other.memory in self.memory.peers:
+            return
+        if other.device == self.device:
+            raise DeviceError(
+                f"{other.name_beside(self)} and {self.name} are no peers, for both have the addresses of device {self.device}: "
+                "name emulated devices with numbers, as emulator:h200:1, or take them from ml.devices"
+            )
+        self.memory.peers = (*self.memory.peers, other.memory)
+        self.shadows.join(other.shadows)
+
+    def reaches(self, other: Target) -> bool:
+        return other is self or (isinstance(other, Emulator) and other.memory in self.memory.peers)
 
     def stream(self) -> Stream:
         self._streams += 1

@@ -41,6 +41,8 @@ TEXTURE_WINDOW = 0x7A00_0000_0000
 """Where the handles of textures and surfaces begin; one is as far from the next as their records (`TEXTURE`) are."""
 FIRST_ADDRESS = 0x7000_0000_0000
 """The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
+DEVICE_BYTES, MOST_DEVICES = 1 << 38, 32
+"""The addresses of one emulated device, and how many devices have some: their ranges follow each other from `FIRST_ADDRESS`."""
 
 # What a step of a warp, and what the scheduler, report.
 RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)

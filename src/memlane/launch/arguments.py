@@ -136,8 +136,12 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
         return _by_value(where, param, value)
     kind = SCALAR_TYPES[param.type]
     if isinstance(value, DeviceArray):
-        if value.target is not target:
-            raise BadLaunch(f"{where} lives on {value.target.name}, the kernel on {target.name}; copy it with target.array(x.numpy())")
+        if not target.reaches(value.target):
+            home = value.target.name_beside(target)
+            raise BadLaunch(
+                f"{where} lives on {home}, the kernel on {target.name}; copy it with target.array(x.numpy()), or let the kernel reach it "
+                "with target.enable_peer(x.target)"
+            )
         text = f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]"
         return _pointer(where, param, (value.address, value.nbytes), text, value.owner)
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
@@ -155,7 +159,7 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
 def _handle(where: str, param: Variable, value: Texture | Surface, target: Target) -> Argument:
     what = type(value).__name__.lower()
     if value.target is not target:
-        raise BadLaunch(f"{where} is a {what} of {value.target.name}, the kernel runs on {target.name}; make it there")
+        raise BadLaunch(f"{where} is a {what} of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
     if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f" or ".ptr" in param.attributes:
         raise BadLaunch(f"{where} is a {what}, a handle of 64 bits, but the parameter is {_describe(param)}")
     return Argument(struct.pack("<Q", value.handle), f"{what}: {value.texels}", value)
@@ -163,7 +167,7 @@ def _handle(where: str, param: Variable, value: Texture | Surface, target: Targe
 
 def _tensor_map(where: str, param: Variable, value: TensorMap, target: Target) -> Argument:
     if value.target is not target:
-        raise BadLaunch(f"{where} is a tensor map of {value.target.name}, the kernel runs on {target.name}; make it there")
+        raise BadLaunch(f"{where} is a tensor map of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
     if param.nbytes != TENSOR_MAP_BYTES or param.shape is None or (param.align or 1) % TENSOR_MAP_ALIGNMENT:
         raise BadLaunch(
             f"{where} is a tensor map, {TENSOR_MAP_BYTES} bytes at a multiple of {TENSOR_MAP_ALIGNMENT}, but the parameter is "

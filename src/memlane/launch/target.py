@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip
-from memlane.errors import BadLaunch
+from memlane.errors import BadLaunch, DeviceError
 from memlane.launch.array import DeviceArray
 from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
@@ -56,6 +56,10 @@ class Target(ABC):
 
     def __repr__(self) -> str:
         return f"<Target: {self.name}>"
+
+    def name_beside(self, other: Target) -> str:
+        """Return what to call this target in a message that names `other` too: two emulators may have one name."""
+        return f"another {self.name}" if self.name == other.name and self is not other else self.name
 
     # -- primitives ----------------------------------------------------------------------------------------------------------
 
@@ -110,6 +114,14 @@ class Target(ABC):
     @abstractmethod
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
+
+    def enable_peer(self, other: Target) -> None:
+        """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""
+        raise DeviceError(f"{self.name} and {other.name} are no peers: kernels of the one cannot reach memory of the other")
+
+    def reaches(self, other: Target) -> bool:
+        """Whether kernels of this target can use memory of `other`: its own, or that of a peer that was enabled."""
+        return other is self
 
     # -- images: a target without textures keeps these --------------------------------------------------------------------------
 

@@ -109,7 +109,9 @@ def make_tensor_map(
         raise BadLaunch("a tensor map is of an array on the target, and this one lies on the host: copy it with target.array(x)")
     array = source if isinstance(source, DeviceArray) else target.adopt(source)
     if array.target is not target:
-        raise BadLaunch(f"the array lives on {array.target.name}, the tensor map would on {target.name}; copy it there with x.numpy()")
+        raise BadLaunch(
+            f"the array lives on {array.target.name_beside(target)}, the tensor map would on {target.name}; copy it there with x.numpy()"
+        )
     extents = array.shape if shape is None else tuple(int(extent) for extent in shape)
     kind = _element_of(array, element)
     tiling = Tiling(

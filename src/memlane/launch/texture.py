@@ -196,7 +196,9 @@ def make_texture(
     if memory not in MEMORIES:
         raise BadLaunch(f"memory of a texture is one of {', '.join(MEMORIES)}; got {memory!r}")
     if isinstance(source, Surface | DeviceArray) and source.target is not target:
-        raise BadLaunch(f"the image lives on {source.target.name}, the texture would on {target.name}; copy it there with x.numpy()")
+        raise BadLaunch(
+            f"the image lives on {source.target.name_beside(target)}, the texture would on {target.name}; copy it there with x.numpy()"
+        )
     if isinstance(source, Surface):
         if memory == "linear":
             raise BadLaunch("a surface does not lie in linear memory; make its texture with memory='array'")

@@ -4,6 +4,6 @@ Order inside: names <- doctor.
 """
 
 from memlane.targets.doctor import Condition, describe
-from memlane.targets.names import ENVIRONMENT, override, target
+from memlane.targets.names import ENVIRONMENT, devices, override, target
 
-__all__ = ["ENVIRONMENT", "Condition", "describe", "override", "target"]
+__all__ = ["ENVIRONMENT", "Condition", "describe", "devices", "override", "target"]

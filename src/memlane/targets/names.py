@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -50,6 +50,7 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
         emulator                the emulator, as an H200
         emulator:a100           the emulator, as another chip
         emulator:./chip.toml    the emulator, as the chip of a data file
+        emulator:h200:1         one more emulated device; `devices` gives several that reach each other
 
     Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator: `Target.name` tells. Inside `override` it
     is what was given there, whatever `name` says.
@@ -64,6 +65,27 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
     asked = [_override.get(), *_override_everywhere[-1:]]
     named = next((one.name for one in asked if one.name), name)
     return _resolve(named or os.environ.get(ENVIRONMENT) or _first(), deterministic or any(one.deterministic for one in asked))
+
+
+def devices(name: str | None = None, count: int | None = None) -> tuple[Target, ...]:
+    """Several targets that reach each other's memory, where they can: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
+
+    `name` is that of a target without a number; without one it is that of the target `ml.target()` gives. `count` is how many; without one
+    all GPUs of the machine, or one emulated device. Pairs of GPUs without peer access are no error: plans say so when they need it.
+    Raises DeviceError where there are fewer, and for a count below 1.
+    """
+    first = target(name)
+    family = re.sub(r":0$", "", first.name) if first.name.startswith("cuda") else first.name
+    most = len(driver.probe().devices) if family == "cuda" else None
+    count = (1 if most is None else most) if count is None else count
+    if count < 1:
+        raise DeviceError(f"{count} devices run nothing: ask for 1 or more")
+    found = (first, *(_resolve(f"{family}:{number}", False) for number in range(1, count)))
+    for one in found:
+        for other in found:
+            with suppress(DeviceError):
+                one.enable_peer(other)
+    return found
 
 
 @contextmanager
@@ -106,13 +128,24 @@ def _resolve(name: str, deterministic: bool) -> Target:
     kind, _, chip = name.partition(":")
     if kind != "emulator":
         raise DeviceError(f"no target {name!r}; {available()}")
+    if match := re.fullmatch(r"(.*):(\d+)", chip):
+        chip, number = match[1], int(match[2])
+    else:
+        number = 0
     chip = chip or DEFAULT_CHIP
     with _making:
         if chip in names():
-            return _emulator(chip, deterministic)
+            return _emulator(chip, number, deterministic)
         if chip.endswith(".toml") or os.sep in chip:
-            return _emulator_of_file(Path(chip).expanduser().resolve(), deterministic)
+            return _emulator_of_file(_chip_file(chip), number, deterministic)
     raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
+
+
+def _chip_file(text: str) -> Path:
+    try:
+        return Path(text).expanduser().resolve()
+    except (OSError, RuntimeError) as error:  # no home, no working directory, links in a circle
+        raise DeviceError(f"no chip file {text}: {str(error).rstrip('.')}") from None
 
 
 def available() -> str:
@@ -128,10 +161,10 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str, deterministic: bool) -> Target:
-    return Emulator(load(chip), threads=1 if deterministic else None)
+def _emulator(chip: str, device: int, deterministic: bool) -> Target:
+    return Emulator(load(chip), threads=1 if deterministic else None, device=device)
 
 
 @cache
-def _emulator_of_file(path: Path, deterministic: bool) -> Target:
-    return Emulator(from_file(path), threads=1 if deterministic else None)
+def _emulator_of_file(path: Path, device: int, deterministic: bool) -> Target:
+    return Emulator(from_file(path), threads=1 if deterministic else None, device=device)

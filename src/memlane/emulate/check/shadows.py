@@ -72,6 +72,14 @@ def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
         cells[byte // WORD_BYTES] &= np.uint64(~(1 << byte % WORD_BYTES) & (1 << 64) - 1)
 
 
+@dataclass
+class _Peers:
+    """Devices that reach each other's memory: one sequence of stamps orders what their launches did to it."""
+
+    members: list[Shadows]
+    stamp: int = 1
+
+
 class Shadows:
     """The shadows of all allocations of one emulated device.
 
@@ -82,13 +90,28 @@ class Shadows:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held by the memory too when it tells of allocations: were there two locks, two threads could hold one each."""
-        self.stamp = 1
-        """The present of the checker; see `stamps`."""
+        self._peers = _Peers([self])
         self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
         """What was freed lately: addresses are never used twice."""
         self._shadows: dict[int, _Shadow] = {}
         """To be copied before it is walked through: making a tuple or a list of what is in it may call the garbage collector halfway."""
         self._table: npt.NDArray[np.void] | None = None
+
+    @property
+    def stamp(self) -> int:
+        """The present of the checker; see `stamps`."""
+        return self._peers.stamp
+
+    @stamp.setter
+    def stamp(self, stamp: int) -> None:
+        self._peers.stamp = max(stamp, self._peers.stamp)
+
+    def join(self, other: Shadows) -> None:
+        """Make two devices peers, and so all that are peers of theirs."""
+        if self._peers is not other._peers:
+            joined = _Peers([*self._peers.members, *other._peers.members], max(self.stamp, other.stamp))
+            for member in joined.members:
+                member._peers, member._table = joined, None
 
     def add(self, allocation: Allocation, written: bool) -> None:
         """There is a new allocation."""
@@ -117,7 +140,12 @@ class Shadows:
                     self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
-        """The allocations with their cells as generated code looks them up: by address, behind an empty first row."""
+        """The allocations with their cells as generated code looks them up, those of peers too: by address, behind an empty first row."""
+        if len(self._peers.members) == 1:
+            return self._own_table()
+        return np.sort(np.concatenate([member._own_table()[1 if number else 0 :] for number, member in enumerate(self._peers.members)]))
+
+    def _own_table(self) -> npt.NDArray[np.void]:
         with self.lock:
             while (table := self._table) is None:
                 shadows = sorted(self._shadows.copy().items())
@@ -130,8 +158,8 @@ class Shadows:
         """The first stamp of a launch."""
         with self.lock:
             if self.stamp > _OLDEST:
-                self.stamp = 1
-                for shadow in self._shadows.copy().values():
+                self._peers.stamp = 1
+                for shadow in [shadow for member in self._peers.members for shadow in member._shadows.copy().values()]:
                     if shadow.cells is not None:
                         words = len(shadow.cells) // 3
                         shadow.cells[:words] &= np.uint64(UNWRITTEN_BITS)

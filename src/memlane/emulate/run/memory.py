@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from memlane.emulate.layout import ALLOCATION, FIRST_ADDRESS
+from memlane.emulate.layout import ALLOCATION, DEVICE_BYTES, FIRST_ADDRESS, MOST_DEVICES
 from memlane.emulate.runtime.schedule import POISON
 from memlane.errors import DeviceError
 
@@ -84,25 +84,38 @@ class Watcher(Protocol):
 
 
 class Memory:
-    """The allocations of one emulated device, in the order of their addresses. Several threads may use it."""
+    """The allocations of one emulated device, in the order of their addresses. Several threads may use it.
 
-    def __init__(self, watcher: Watcher) -> None:
+    Each device has a range of addresses of its own, so an address tells its device. Kernels reach what lies here, and in the memory of
+    `peers`.
+    """
+
+    def __init__(self, watcher: Watcher, device: int = 0) -> None:
+        if not 0 <= device < MOST_DEVICES:
+            raise DeviceError(f"there is no emulated device {device}: their numbers are 0 to {MOST_DEVICES - 1}")
         self._watcher = watcher
         self._lock = watcher.lock
         self._allocations: list[Allocation] = []
-        self._next = FIRST_ADDRESS
-        self._table: npt.NDArray[np.void] | None = None
+        self._next = FIRST_ADDRESS + device * DEVICE_BYTES
+        self._end = self._next + DEVICE_BYTES
+        self._version = 0
+        """How often allocations were made or freed."""
+        self._table: tuple[tuple[int, ...], npt.NDArray[np.void]] | None = None
+        """The table that generated code looks addresses up in, and the versions of this memory and of its peers that it shows."""
+        self.peers: tuple[Memory, ...] = ()
 
     def allocate(self, nbytes: int, label: str = "", cleared: bool = False) -> tuple[int, Buffer]:
         """Fresh memory filled with a fixed pattern, or with zeros: its device address, and what keeps it alive."""
         buffer = Buffer(nbytes, cleared)
         with self._lock:
             low = self._next
+            if low + nbytes > self._end:
+                raise DeviceError(f"no addresses for {nbytes} bytes: an emulated device has addresses for {DEVICE_BYTES >> 30} GiB in all")
             self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
             allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
             self._allocations.append(allocation)
             self._watcher.add(allocation, cleared)
-            self._table = None
+            self._version += 1
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
 
@@ -111,18 +124,18 @@ class Memory:
         with self._lock:
             self._allocations = [other for other in self._allocations if other is not allocation]
             self._watcher.remove(allocation)
-            self._table = None
+            self._version += 1
 
     def table(self) -> npt.NDArray[np.void]:
-        """The allocations as generated code looks them up: sorted, behind an empty first row."""
+        """The allocations as generated code looks them up, those of peers too: sorted, behind an empty first row."""
         with self._lock:
-            if (table := self._table) is None:
-                allocations = self._allocations
+            memories = (self, *self.peers)
+            versions = tuple(memory._version for memory in memories)  # read first: one may be freed meanwhile
+            if self._table is None or self._table[0] != versions:
+                allocations = sorted(allocation for memory in memories for allocation in memory._allocations)
                 rows = [(0, 0, 0), *((a.low, a.high, (a.host - a.low) % (1 << 64)) for a in allocations)]
-                table = self._table = np.array(rows, ALLOCATION)
-                if allocations is not self._allocations:  # one was freed meanwhile
-                    self._table = None
-            return table
+                self._table = versions, np.array(rows, ALLOCATION)
+            return self._table[1]
 
     def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
         """The host bytes behind device addresses; DeviceError outside an allocation."""
@@ -132,18 +145,20 @@ class Memory:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
 
     def wrote(self, address: int, nbytes: int) -> None:
-        """The host has written to an allocation."""
+        """The host has written to an allocation of this device."""
         with self._lock:
             found = self.at(address)
             assert found is not None
             self._watcher.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
-        """The allocation that holds an address."""
-        allocations = self._allocations
-        index = bisect_right(allocations, address, key=lambda allocation: allocation.low)
-        found = allocations[index - 1] if index else None
-        return found if found is not None and address < found.high else None
+        """The allocation that holds an address, also one of a peer."""
+        for memory in (self, *self.peers):
+            allocations = memory._allocations
+            index = bisect_right(allocations, address, key=lambda allocation: allocation.low)
+            if index and address < allocations[index - 1].high:
+                return allocations[index - 1]
+        return None
 
     def neighbour(self, address: int) -> Allocation | None:
         """The allocation nearest to an address."""
