@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memlane.walks import post_order, reachable
+from memlane.walks import Chains, Reachability, components, post_order, reachable
 
 GRAPHS = [(nodes, edges, seed) for nodes in (1, 2, 7, 20) for edges in (0, nodes, 3 * nodes) for seed in range(5)]
 
@@ -58,3 +62,50 @@ def test_in_post_order_what_a_node_leads_to_stands_before_it_unless_it_leads_bac
 def test_targets_are_walked_in_their_order() -> None:
     assert post_order("a", {"a": "bc", "b": "d", "c": "d", "d": ""}.__getitem__) == ["d", "b", "c", "a"]
     assert post_order("a", {"a": "cb", "b": "d", "c": "d", "d": ""}.__getitem__) == ["d", "c", "b", "a"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[list[int]]:
+    """Graphs of up to 12 nodes, many of which have one successor only."""
+    nodes = draw(st.integers(1, 12))
+    target = st.integers(0, nodes - 1)
+    following = st.one_of(st.just([]), target.map(lambda one: [one]), st.lists(target, max_size=3))
+    return [[(node + 1) % nodes] if draw(st.booleans()) else draw(following) for node in range(nodes)]
+
+
+@given(graphs(), st.sets(st.integers(0, 11)))
+def test_reachability_worked_out_once_is_that_of_plain_walks(successors: list[list[int]], without: set[int]) -> None:
+    nodes = range(len(successors))
+    paths = Reachability(nodes, successors.__getitem__)
+    for start, targets in enumerate(successors):
+        expected = reachable((start,), successors.__getitem__)
+        assert {end for end in nodes if paths.leads(start, end)} == expected
+        assert {end for end in nodes if paths.bit(end) & paths.reached(start)} == expected
+        assert paths.comes_back(start) == (start in reachable(targets, successors.__getitem__))
+        avoiding = start not in without and start in reachable(targets, successors.__getitem__, without)
+        assert paths.comes_back(start, frozenset(without)) == avoiding
+
+
+@given(graphs(), st.sets(st.integers(0, 11)))
+def test_chains_lead_where_plain_walks_lead(successors: list[list[int]], without: set[int]) -> None:
+    nodes = range(len(successors))
+    chains = Chains(nodes, successors.__getitem__)
+    avoided = chains.of(without.intersection(nodes))
+    for start, targets in enumerate(successors):
+        assert {end for end in nodes if chains.leads(start, end)} == reachable((start,), successors.__getitem__)
+        assert chains.comes_back(start) == (start in reachable(targets, successors.__getitem__))
+        if start not in without:
+            (chain,) = chains.of((start,))
+            avoiding = start in reachable(targets, successors.__getitem__, without)
+            assert chains.paths.comes_back(chain, without=avoided) == avoiding
+
+
+@given(graphs())
+def test_components_lead_to_each_other_and_come_before_what_they_lead_to(successors: list[list[int]]) -> None:
+    reached = [reachable((node,), successors.__getitem__) for node in range(len(successors))]
+    found = components(range(len(successors)), successors.__getitem__)
+    assert sorted(node for one in found for node in one) == list(range(len(successors)))
+    for one in found:
+        assert all({other for other in reached[node] if node in reached[other]} == one for node in one)
+    for before, after in combinations(found, 2):
+        assert not reached[min(after)] & before

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -39,3 +40,130 @@ def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]
                 seen.add(target)
                 stack.append((target, iter(leads_to(target))))
     return found
+
+
+def components(nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[set[Node]]:
+    """The sets of nodes that lead to each other, each set before those that it leads to (Kosaraju, as in Aho, Hopcroft and Ullman, "Data
+    Structures and Algorithms", 1983)."""
+    order = post_order(nodes, leads_to)
+    against: dict[Node, list[Node]] = {node: [] for node in order}
+    for node in order:
+        for target in leads_to(node):
+            against[target].append(node)
+    taken: set[Node] = set()
+    found = []
+    for node in reversed(order):
+        if node not in taken:
+            component = reachable((node,), against.__getitem__, taken)
+            taken |= component
+            found.append(component)
+    return found
+
+
+class Reachability(Generic[Node]):
+    """Which nodes of a graph lead to which, worked out once for the whole graph.
+
+    Nodes that lead to each other form a component. Each component has the set of those that it leads to as the bits of one integer, so a
+    question costs a shift.
+    """
+
+    def __init__(self, nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> None:
+        """`leads_to` gives only nodes that are among `nodes`."""
+        self._leads_to = leads_to
+        self._component_of: dict[Node, int] = {}
+        self._members: list[set[Node]] = []
+        """By component its nodes; each component is numbered behind those that it leads to."""
+        self._reached: list[int] = []
+        self._around: dict[tuple[frozenset[Node], int], frozenset[Node]] = {}
+        for component in reversed(components(nodes, leads_to)):
+            number = len(self._members)
+            self._members.append(component)
+            self._component_of.update(dict.fromkeys(component, number))
+            reached = 1 << number
+            for below in {self._component_of[to] for node in component for to in leads_to(node)} - {number}:
+                reached |= self._reached[below]
+            self._reached.append(reached)
+
+    def leads(self, start: Node, end: Node) -> bool:
+        """Whether a walk from `start`, which may have no step, comes to `end`."""
+        return bool(self._reached[self._component_of[start]] >> self._component_of[end] & 1)
+
+    def bit(self, node: Node) -> int:
+        """The bit of a node in sets of nodes. Those have it too that it leads to and that lead to it."""
+        return 1 << self._component_of[node]
+
+    def reached(self, start: Node) -> int:
+        """The nodes that a walk from `start` comes to, this one included, as a set of bits."""
+        return self._reached[self._component_of[start]]
+
+    def comes_back(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
+        """Whether a walk of one step or more leads from a node to itself and enters none of `without`."""
+        component = self._component_of[node]
+        members = self._members[component]
+        if node in without or (len(members) == 1 and node not in self._leads_to(node)):
+            return False
+        inside = without & members if without else without
+        return not inside or node in self._cycles(component, inside)
+
+    def _cycles(self, component: int, without: frozenset[Node]) -> frozenset[Node]:
+        """The nodes of a component that lead to themselves with some left out."""
+        if (without, component) not in self._around:
+            left = self._members[component] - without
+
+            def leads_to(node: Node) -> list[Node]:
+                return [to for to in self._leads_to(node) if to in left]
+
+            found = components(left, leads_to)
+            cycles = (cycle for cycle in found if len(cycle) > 1 or any(node in leads_to(node) for node in cycle))
+            self._around[without, component] = frozenset[Node]().union(*cycles)
+        return self._around[without, component]
+
+
+class Chains(Generic[Node]):
+    """The nodes of a graph in chains, which are entered at the front and left at the end only, and which of them lead to which.
+
+    Instructions are many, and most of them have one that follows; so questions about them are put to their chains.
+    """
+
+    def __init__(self, nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> None:
+        """`leads_to` gives only nodes that are among `nodes`."""
+        behind = {node: tuple(dict.fromkeys(leads_to(node))) for node in nodes}
+        entered = Counter(to for targets in behind.values() for to in targets)
+        self._follower = {node: to[0] for node, to in behind.items() if len(to) == 1 and entered[to[0]] == 1}
+        self._place: dict[Node, tuple[int, int]] = {}
+        """By node its chain, and its place in that."""
+        followers = set(self._follower.values())
+        fronts = [node for node in behind if node not in followers]
+        # What is left has no front: rings that nothing leads into.
+        ends = [self._chained(front, number) for number, front in enumerate(fronts)]
+        for node in behind:
+            if node not in self._place:
+                ends.append(self._chained(node, len(ends)))
+        next_chains = [tuple(self._place[to][0] for to in behind[end]) for end in ends]
+        self.paths: Reachability[int] = Reachability(range(len(ends)), next_chains.__getitem__)
+        """Which chains lead to which."""
+
+    def _chained(self, front: Node, number: int) -> Node:
+        """Put a node and what follows it into the chain of a number; the end of that."""
+        node: Node | None = front
+        place = 0
+        while node is not None and node not in self._place:
+            self._place[node] = number, place
+            end, place = node, place + 1
+            node = self._follower.get(node)
+        return end
+
+    def leads(self, start: Node, end: Node) -> bool:
+        """Whether a walk from `start`, which may have no step, comes to `end`."""
+        (first, place), (last, there) = self._place[start], self._place[end]
+        if first == last:
+            return place <= there or self.paths.comes_back(first)
+        return self.paths.leads(first, last)
+
+    def comes_back(self, node: Node) -> bool:
+        """Whether a walk of one step or more leads from a node to itself."""
+        return self.paths.comes_back(self._place[node][0])
+
+    def of(self, nodes: Iterable[Node]) -> frozenset[int]:
+        """The chains that some nodes lie in. A walk that passes one node of a chain on its way back to it passes them all."""
+        return frozenset(self._place[node][0] for node in nodes)

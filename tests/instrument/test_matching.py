@@ -8,7 +8,8 @@ import pytest
 
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
-from memlane.instrument.matching import EXACT, HINT, MERGED, SiteExactness, changes, exactness
+from memlane.instrument.altered_accesses import changes
+from memlane.instrument.matching import EXACT, HINT, MERGED, SiteExactness, exactness
 from memlane.instrument.proof import prove
 from memlane.instrument.sites import site_table
 from memlane.ptx import parse

@@ -10,8 +10,8 @@ import pytest
 from memlane.compile import assemble
 from memlane.emulate import Emulator
 from memlane.instrument import Selection, TraceOptions, prove, site_table, trace
+from memlane.instrument.altered_accesses import changes
 from memlane.instrument.consumers import TAKEN
-from memlane.instrument.matching import changes
 from memlane.measure import count
 from memlane.measure import trace as trace_call
 from memlane.ptx import parse

@@ -23,9 +23,11 @@ probes          where the probes of a traced module are
 windows         what can be shown of the code between two clock reads
 aggregated      atomics that one lane does for its warp
 proof           the verdict for each timed site: `prove`, `proved`
-matching        whether the hardware accesses memory as the PTX says: `exactness`, `changes`
+matching        whether the hardware accesses memory as the PTX says: `exactness`
+altered_accesses which accesses tracing changed: `changes`
 """
 
+from memlane.instrument.altered_accesses import SiteChange, changes
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
@@ -41,7 +43,7 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
-from memlane.instrument.matching import SiteChange, SiteExactness, changes, exactness
+from memlane.instrument.matching import SiteExactness, exactness
 from memlane.instrument.options import STAGINGS, CountOptions, Selection, TraceOptions
 from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables

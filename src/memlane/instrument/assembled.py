@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from memlane.errors import MemlaneError
 from memlane.ptx import Module, parse, print_module
 from memlane.record import Site
-from memlane.sass import Access, Flow, Program, Waiting, memory_access
+from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
 
 _SPACES = {
     "global": {"global", "generic"},
@@ -26,6 +26,13 @@ _SPACES = {
     "surf": {"surface"},
 }
 """Spaces of assembled accesses that one of each PTX space may become."""
+_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
+"""What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
+
+
+def program_of(assembled: bytes | Program) -> Program:
+    """The program in a cubin. Raises as `disassemble`."""
+    return disassemble(assembled) if isinstance(assembled, bytes) else assembled
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Assembled:
 
     module: Module
     program: Program
+    _elsewhere: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @cached_property
     def flow(self) -> Flow:
@@ -76,10 +84,17 @@ class Assembled:
         found = {node: memory_access(self.flow.nodes[node]) for node in self.nodes(kernel, instruction)}
         return {node: access for node, access in found.items() if access is not None and access.space in _SPACES[space]}
 
+    def is_combined(self, function: str, instruction: int) -> bool:
+        """Whether lanes first combine what they have."""
+        return any(self.flow.nodes[node].opcode in _COMBINES for node in self.nodes(function, instruction))
+
     def is_elsewhere(self, function: str) -> bool:
         """Whether the assembler made code of a called function in the place of calls, where it does not tell one from another."""
-        lines = set(self._lines[function])
-        return function not in self.program.functions or any(name != function and line in lines for name, line in self._nodes)
+        if function not in self._elsewhere:
+            lines = set(self._lines[function])
+            moved = any(name != function and line in lines for name, line in self._nodes)
+            self._elsewhere[function] = moved or function not in self.program.functions
+        return self._elsewhere[function]
 
     def check(self, kernel: str) -> None:
         """MemlaneError unless the assembled code has the kernel, with its table of PTX lines."""

@@ -16,16 +16,15 @@ is always a hint: what of it is kept in registers is the assembler's choice.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
 
-from memlane.instrument.assembled import Assembled
+from memlane.instrument.assembled import Assembled, program_of
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
+from memlane.instrument.reconvergence import Reconvergence
 from memlane.instrument.sites import site_table
-from memlane.instrument.tracing import Traced
 from memlane.ptx import (
     Address,
     ControlFlow,
@@ -34,17 +33,14 @@ from memlane.ptx import (
     Module,
     Register,
     flatten_scopes,
-    inline_calls,
     memory_accesses,
     registers_written,
 )
 from memlane.record import EXACT, HINT, MERGED, Site
-from memlane.sass import Access, Program, disassemble
-from memlane.walks import reachable
+from memlane.sass import Access, Program
 
-_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
-"""What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
-
+Base = tuple[object, int]
+"""What an address goes from, and how often it had been written: what is equal to it holds the same, in one basic block."""
 
 Calls = tuple[tuple[str, int], ...]
 """The calls that lead to a function, each by who calls and the index of the instruction."""
@@ -73,26 +69,13 @@ class SiteExactness:
     """Whether a hint is exact in a launch in which every request of the site had all lanes of its warp."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteChange:
-    """A site whose accesses are others in the traced code than in the original."""
-
-    site: int
-    original: str
-    """What the original code makes of it, for example `1 x 16 B`, or `none`."""
-    traced: str
-
-    def __str__(self) -> str:
-        return f"{self.original} in the original, {self.traced} traced"
-
-
 def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness, ...]:
     """The verdict for each counted site of a module (not of an instrumented one), in the order of their numbers.
 
     `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is no cubin, and
     MissingDependency.
     """
-    functions, table = _Functions(Assembled(module, _program(assembled))), site_table(module)
+    functions, table = _Functions(Assembled(module, program_of(assembled))), site_table(module)
     verdicts: list[SiteExactness] = []
     for name, known in table.of_kernel.items():
         by_place: dict[tuple[str, Calls], dict[int, Site]] = {}
@@ -107,68 +90,13 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
     return tuple(sorted(verdicts, key=lambda verdict: verdict.site))
 
 
-def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
-    """The timed sites whose accesses tracing changed: those that the assembler merges in the original and cannot merge around probes, or
-    unrolls less often. Of a wait for products of a warpgroup: those that had others under way.
-
-    `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
-    """
-    before, after = Assembled(module, _program(original)), Assembled(traced.module, _program(assembled))
-    inlined, found = inline_calls(module), []
-    for kernel, positions in traced.positions.items():
-        for number, position in positions.items():
-            site = traced.sites[number]
-            origin = inlined.origin(kernel, site.instruction)
-            if origin.calls and before.is_elsewhere(origin.function):
-                continue
-            was = _described(before, origin.function, origin.instruction, site)
-            now = _described(after, kernel, position, site)
-            if site.op.startswith("wgmma"):
-                shares = [_waited_products(code, kernel) for code in (before, after)]
-                if shares[1] > shares[0]:
-                    was, now = (f"{float(share):.0%} of the products are waited for before the next" for share in shares)
-            if was != now:
-                found.append(SiteChange(number, was, now))
-    return tuple(sorted(found, key=lambda change: change.site))
-
-
-def _program(assembled: bytes | Program) -> Program:
-    return disassemble(assembled) if isinstance(assembled, bytes) else assembled
-
-
-def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
-    """What was made of an instruction: how many accesses of which width, and of an atomic or a reduction who does them."""
-    counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
-    text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
-    if not (site.is_atomic and _is_combined(code, function, instruction)):
-        return text
-    return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, of which one by one lane for all"
-
-
-def _is_combined(code: Assembled, function: str, instruction: int) -> bool:
-    """Whether lanes first combine what they have."""
-    return any(code.flow.nodes[node].opcode in _COMBINES for node in code.nodes(function, instruction))
-
-
-def _waited_products(code: Assembled, kernel: str) -> Fraction:
-    """The share of products of a warpgroup that are waited for before the next one in the text: all of them where the assembler found no
-    way to let them follow each other. The last one of the text is waited for in any case."""
-    nodes = [code.flow.nodes[node] for node in code.flow.nodes_of(kernel)]
-    # It ends a kernel that it has treated so with a product that no thread takes part in.
-    steps = [one for one in nodes if (one.opcode.endswith("GMMA") and "!UPT" not in one.text) or one.opcode == "WARPGROUP"]
-    products = [at for at, one in enumerate(steps) if one.opcode != "WARPGROUP"]
-    gaps = [steps[at + 1 : after] for at, after in pairwise(products)]
-    waited = sum(any("DEPBAR" in one.modifiers and one.operands[-1].value == 0 for one in gap) for gap in gaps)
-    return Fraction(waited, max(1, len(gaps)))
-
-
 class _Functions:
     """The functions of a module, kernels and what they call, in its assembled code."""
 
     def __init__(self, code: Assembled) -> None:
         self.code = code
-        self._groupings: dict[str, tuple[Grouping, Mapping[int, int], frozenset[int]]] = {}
-        self._coming_apart: dict[str, bool] = {}
+        self._texts: dict[str, _Text] = {}
+        self._reconvergence = Reconvergence(code)
 
     def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
         """Of the sites of a function, by index, that it has where these calls lead to it."""
@@ -187,11 +115,9 @@ class _Functions:
         return self._function(caller, {}).called_apart(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
 
     def _function(self, name: str, sites: Mapping[int, Site]) -> _Kernel:
-        function = self.code.module.functions[name]
-        if name not in self._groupings:
-            flow, block, looping = _blocks(function)
-            self._groupings[name] = Grouping(flow, self.code.flow, name, self._coming_apart), block, looping
-        return _Kernel(self.code, function, sites, *self._groupings[name])
+        if name not in self._texts:
+            self._texts[name] = _Text(self.code, self.code.module.functions[name], self._reconvergence)
+        return _Kernel(self.code, self._texts[name], sites)
 
 
 def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactness:
@@ -204,40 +130,60 @@ def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactne
     return replace(verdict, exact_if_full=verdict.exact_if_full and if_full)
 
 
+class _Text:
+    """The text of one kernel, or of a function that it calls, whatever sites it has."""
+
+    def __init__(self, code: Assembled, function: Function, reconvergence: Reconvergence) -> None:
+        self.name = function.name
+        self.instructions = tuple(function.instructions())
+        flow = ControlFlow(flatten_scopes(function))
+        self.block = dict(enumerate(one.index for one in flow.blocks for _ in one.instructions))
+        """By index of an instruction its basic block."""
+        in_loops = {number for loop in flow.loops for number in loop.blocks}
+        self.looping = frozenset(index for index, number in self.block.items() if number in in_loops)
+        """The indices of the instructions in a loop."""
+        self.last = {block: index for index, block in self.block.items()}
+        """By basic block the index of its last instruction."""
+        lines = code.lines(function.name)
+        branches = {block: lines[index] for block, index in self.last.items() if len(flow.successors[block]) > 1}
+        self.grouping = Grouping(flow, code.flow, function.name, reconvergence.apart(function.name), branches)
+
+    @cached_property
+    def bases(self) -> Mapping[int, tuple[Base, int]]:
+        """By index of each instruction with one address: what that goes from, with how often it was written above, and the offset."""
+        written: Counter[str] = Counter()
+        found = {}
+        for index, one in enumerate(self.instructions):
+            address = _address(one)
+            if address is not None:
+                base = address.base
+                found[index] = (base, written[base.name] if isinstance(base, Register) else 0), address.offset
+            written.update(set(registers_written(one)))
+        return found
+
+
 class _Kernel:
     """The sites of one kernel, or of a function that it calls."""
 
-    def __init__(
-        self,
-        code: Assembled,
-        kernel: Function,
-        sites: Mapping[int, Site],
-        grouping: Grouping,
-        block: Mapping[int, int],
-        looping: frozenset[int],
-    ) -> None:
-        """`block`: by index of an instruction its basic block in the PTX; `looping`: the indices of those in a loop."""
+    def __init__(self, code: Assembled, text: _Text, sites: Mapping[int, Site]) -> None:
         self.code = code
-        self.name = kernel.name
+        self.text = text
         self.sites = sites
-        self.grouping, self.block, self.looping = grouping, block, looping
-        flow = grouping.ptx
-        instructions = tuple(kernel.body.instructions()) if kernel.body else ()
-        self.guarded = {index for index, one in enumerate(instructions) if one.guard is not None}
-        self.filling = {index for index in sites if any(access.read_bytes is not None for access in memory_accesses(instructions[index]))}
-        """Asynchronous copies whose lanes may read less than they store."""
-        ends = {block.index for block in flow.blocks if len(flow.successors[block.index]) > 1}
-        lines = code.lines(kernel.name)
-        self.branches = {block: lines[index] for index, block in sorted(self.block.items()) if block in ends}
-        """By basic block that ends in a conditional branch: the line of that."""
-        self.last = {block: index for index, block in sorted(self.block.items())}
-        self.made = {index: code.accesses(kernel.name, index, site.space) for index, site in sites.items()}
-        self.groups = {index: self._group(kernel, index) for index in sites if self._is_wider(index)}
+        self.grouping, self.block = text.grouping, text.block
+        self.made = {index: code.accesses(text.name, index, site.space) for index, site in sites.items()}
+        self.wider = {index for index, site in sites.items() if any(access.nbytes > site.nbytes for access in self.made[index].values())}
+        """Sites from which wider accesses than their own were made."""
+        self.wider_beside = {(self.block[index], *_likeness(sites[index])) for index in self.wider}
+        self.groups = {index: self._group(index) for index in sites if index in self.wider}
         """By index of a site from which wider accesses than its own were made: the indices of those that became one with it."""
         self.carrier = {member: index for index, group in self.groups.items() for member in (index, *group)}
+        self._made_of: dict[int, list[int]] = defaultdict(list)
+        """By basic block what was made from its sites."""
+        self._chains_of: dict[int, frozenset[int]] = {}
         self.most: dict[int, int] = {}
         for index, made in self.made.items():
             site = sites[index]
+            self._made_of[self.block[index]] += made
             if all((access.kind, access.nbytes) == (site.kind, site.nbytes) for access in made.values()):
                 self.most[self.block[index]] = max(self.most.get(self.block[index], 0), len(made))
 
@@ -260,7 +206,7 @@ class _Kernel:
         if not calls:
             return Apart("ptxas made no such call")
         # What prepares a call may stand in front of the branch that decides on it: it tells of a block nothing that others would not.
-        is_last = self.last[self.block[index]] == index
+        is_last = self.text.last[self.block[index]] == index
         reason = ("" if is_last else self._moved(index, calls)) or self._narrowed(index, calls)
         return Apart(reason) if reason else self.grouping.apart(self.block[index], calls)
 
@@ -274,13 +220,13 @@ class _Kernel:
             return f"ptxas made a loop of it that tries until it succeeds ({_listed(made.values())} a turn)"
         if {access.kind for access in made.values()} != {site.kind}:
             return f"ptxas made {_listed(made.values())} of the {site.kind}"
-        if _is_combined(self.code, self.name, index):
+        if self.code.is_combined(self.text.name, index):
             return "ptxas lets the lanes of a warp combine their values first"
-        if self._is_wider(index):
+        if index in self.wider:
             return self._merged(index)
         if any(access.nbytes != site.nbytes for access in made.values()):
             return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
-        if index in self.filling:
+        if any(access.read_bytes is not None for access in memory_accesses(self.text.instructions[index])):
             return "its lanes may fill what they copy with zeros, and the sectors of such copies were not compared with a profiler"
         most = self.most[self.block[index]]
         if len(made) < most:
@@ -290,33 +236,51 @@ class _Kernel:
     def _narrowed(self, index: int, made: Collection[int]) -> str:
         """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
         block = self.block[index]
-        if any(self.grouping.is_moved_behind(block, node, self.branches) for node in made):
+        if any(self.grouping.is_moved_behind(block, node) for node in made):
             return "ptxas moved it behind a branch, so that only lanes that need it access memory"
-        if index in self.guarded or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
+        if self._has_guard(index) or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
             return ""
-        beside = (node for other in self._beside(index) for node in self.made[other] if other not in self.guarded)
-        if block == 0 or any(not is_guarded(self.code.flow.nodes[node]) for node in beside):
+        if block == 0 or self._unconditional.get(block, set()) - {index}:
             return "ptxas put a condition on it, so that only lanes that need it access memory"
         return ""
 
+    def _has_guard(self, index: int) -> bool:
+        return self.text.instructions[index].guard is not None
+
+    @cached_property
+    def _unconditional(self) -> Mapping[int, set[int]]:
+        """By basic block its sites without a guard of which an instruction under no condition was made."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for index, made in self.made.items():
+            if not self._has_guard(index) and any(not is_guarded(self.code.flow.nodes[node]) for node in made):
+                found[self.block[index]].add(index)
+        return found
+
     def _moved(self, index: int, made: Collection[int]) -> str:
         """Whether it is executed less often than its basic block: what else was made from the block repeats without it."""
-        if index not in self.looping:
+        if index not in self.text.looping:
             return ""
-        beside = {node for other, nodes in self.made.items() if self.block[other] == self.block[index] for node in nodes}
-        last = self.code.nodes(self.name, self.last[self.block[index]])
-        beside.update(node for node in last if self.code.flow.nodes[node].opcode not in _JOINING)
-        if any(self._repeats(node, avoiding=made) for node in beside.difference(made)):
+        chains = self.grouping.chains
+        own = chains.of(made)
+        if any(chains.paths.comes_back(chain, without=own) for chain in self._chains(self.block[index]) - own):
             return "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
-        if len(made) == 1 and not self._repeats(next(iter(made)), avoiding=()):
+        if len(made) == 1 and not chains.comes_back(next(iter(made))):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
+
+    def _chains(self, block: int) -> frozenset[int]:
+        """The chains of `Grouping.chains` with what was made from a basic block: from its sites, and from its end."""
+        if block not in self._chains_of:
+            last = self.code.nodes(self.text.name, self.text.last[block])
+            ends = [node for node in last if self.code.flow.nodes[node].opcode not in _JOINING]
+            self._chains_of[block] = self.grouping.chains.of((*self._made_of.get(block, ()), *ends))
+        return self._chains_of[block]
 
     def _absent(self, index: int, site: Site) -> str:
         """Why nothing was made from a site: the nearest access of its block that is wider has swallowed it, or nobody needed it."""
         if index in self.carrier:
             return self._merged(self.carrier[index])
-        if any(self._is_wider(other) and self._alike(self.sites[other], site) for other in self._beside(index)):
+        if (self.block[index], *_likeness(site)) in self.wider_beside:
             return "ptxas made no access for it; it may be part of a wider one of a neighbour"
         if site.space in ("tex", "surf"):
             return f"the assembled code does not tell which {'texture fetch' if site.space == 'tex' else 'surface access'} is this one"
@@ -324,55 +288,38 @@ class _Kernel:
             return "ptxas made it an operand of other instructions"
         return "ptxas made no access for it: the value was known already, or nobody needed it"
 
-    def _is_wider(self, index: int) -> bool:
-        return any(access.nbytes > self.sites[index].nbytes for access in self.made[index].values())
-
     def _merged(self, index: int) -> str:
         wide, narrow = max(access.nbytes for access in self.made[index].values()), self.sites[index].nbytes
         return f"ptxas merged {wide // narrow} x {narrow} B into 1 x {wide} B"
 
-    def _group(self, kernel: Function, index: int) -> tuple[int, ...]:
+    def _group(self, index: int) -> tuple[int, ...]:
         """The indices of the sites that became one access with that at `index`, itself among them, by their addresses; empty where these
         do not show."""
-        site = self.sites[index]
+        site, (base, offset) = self.sites[index], self.text.bases.get(index, (None, 0))
+        if base is None:
+            return ()
         wide = max(access.nbytes for access in self.made[index].values())
-        absent = [other for other in self._beside(index) if not self.made[other] and self._alike(self.sites[other], site)]
-        return _run(_offsets(kernel, index, [index, *absent]), index, site.nbytes, wide)
+        absent = self._absent_at.get((self.block[index], *_likeness(site), base), {})
+        return _run(ChainMap({offset: index}, absent), offset, site.nbytes, wide)
 
-    def _beside(self, index: int) -> list[int]:
-        """The indices of the other sites of its basic block."""
-        return [other for other in self.sites if other != index and self.block[other] == self.block[index]]
+    @cached_property
+    def _absent_at(self) -> dict[tuple[object, ...], dict[int, int]]:
+        """The sites of which no access was made, by what they are and go from, and by their offset from that."""
+        found: dict[tuple[object, ...], dict[int, int]] = defaultdict(dict)
+        for index, site in self.sites.items():
+            if not self.made[index] and index in self.text.bases:
+                base, offset = self.text.bases[index]
+                found[self.block[index], *_likeness(site), base][offset] = index
+        return found
 
-    @staticmethod
-    def _alike(one: Site, other: Site) -> bool:
-        return (one.kind, one.space, one.nbytes) == (other.kind, other.space, other.nbytes)
 
-    def _repeats(self, node: int, avoiding: Collection[int]) -> bool:
-        """Whether control can come back to an instruction without passing one of others."""
-        following = self.grouping.following
-        return node in reachable(following(node), following, set(avoiding) - {node})
+def _likeness(site: Site) -> tuple[str, str, int]:
+    """What sites have in common that may become one access."""
+    return site.kind, site.space, site.nbytes
 
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _offsets(kernel: Function, index: int, near: Iterable[int]) -> Mapping[int, int]:
-    """By index, of those `near` that use the same base as the access at `index` while it holds the same: their offsets from it."""
-    instructions = list(kernel.instructions())
-    own = _address(instructions[index])
-    if own is None:
-        return {}
-    found = {}
-    for other in near:
-        address = _address(instructions[other])
-        between = instructions[min(index, other) : max(index, other)]
-        if address is None or address.base != own.base:
-            continue
-        if isinstance(own.base, Register) and any(own.base.name in registers_written(one) for one in between):
-            continue
-        found[other] = address.offset
-    return found
 
 
 def _address(instruction: Instruction) -> Address | None:
@@ -380,26 +327,17 @@ def _address(instruction: Instruction) -> Address | None:
     return addresses[0] if len(addresses) == 1 else None
 
 
-def _run(places: Mapping[int, int], index: int, narrow: int, wide: int) -> tuple[int, ...]:
-    """The sites whose bytes lie side by side and make up one access of `wide` bytes with that at `index`; empty unless there is exactly one
-    such row."""
-    at = {offset: site for site, offset in places.items() if offset != places[index] or site == index} if index in places else {}
+def _run(at: Mapping[int, int], offset: int, narrow: int, wide: int) -> tuple[int, ...]:
+    """The sites, by their offsets, whose bytes lie side by side and make up one access of `wide` bytes with those at `offset`; empty unless
+    there is exactly one such row."""
     rows = []
-    for first in range(places.get(index, 0) - wide + narrow, places.get(index, 0) + 1, narrow):
+    for first in range(offset - wide + narrow, offset + 1, narrow):
         offsets = range(first, first + wide, narrow)
-        if all(offset in at for offset in offsets):
-            rows.append(tuple(at[offset] for offset in offsets))
+        if all(one in at for one in offsets):
+            rows.append(tuple(at[one] for one in offsets))
     return rows[0] if len(rows) == 1 else ()
 
 
 def _listed(accesses: Iterable[Access]) -> str:
     counted = Counter(map(str, accesses))
     return " and ".join(f"{count} x {text}" for text, count in counted.items())
-
-
-def _blocks(kernel: Function) -> tuple[ControlFlow, Mapping[int, int], frozenset[int]]:
-    """The control flow of a kernel; by index of an instruction its basic block; and the indices of those in a loop."""
-    flow = ControlFlow(flatten_scopes(kernel))
-    block = dict(enumerate(one.index for one in flow.blocks for _ in one.instructions))
-    in_loops = {number for loop in flow.loops for number in loop.blocks}
-    return flow, block, frozenset(index for index, number in block.items() if number in in_loops)

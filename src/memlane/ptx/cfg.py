@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from memlane.errors import PtxTypeError
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, Statement, Symbol
-from memlane.walks import post_order, reachable
+from memlane.walks import Reachability, post_order, reachable
 
 _ENDS = frozenset({"branch", "exit", "return", "trap"})
 _TABLE = ".branchtargets"
@@ -117,6 +117,11 @@ class ControlFlow:
     def reachable(self, start: int, without: int | None = None) -> set[int]:
         """The blocks to which control may come from a block, itself included, but not through `without`."""
         return reachable((start,), self.successors.__getitem__, () if without is None else (without,))
+
+    @cached_property
+    def paths(self) -> Reachability[int]:
+        """Which blocks lead to which."""
+        return Reachability(range(len(self.blocks)), self.successors.__getitem__)
 
     @cached_property
     def immediate_dominators(self) -> tuple[int | None, ...]:
