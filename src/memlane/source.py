@@ -6,6 +6,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 
+_LONGEST_LINE, _QUOTED_BEFORE = 400, 100
+"""Characters of a line that a message quotes, and how many of them stand in front of the place."""
+_LONGEST_WORD = 80
+
 
 @dataclass(frozen=True)
 class Source:
@@ -66,13 +70,22 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def quote(self) -> str:
-        """The line of the span with carets under it.
+        """The line of the span with carets under it; of a very long line the part around the span.
 
         >>> print(Span(Source("k.ptx", "add.s32 a, b;"), 0, 7).quote())
             add.s32 a, b;
             ^^^^^^^
         """
         text = self.source.line(self.line)
-        lead = "".join("\t" if c == "\t" else " " for c in text[: self.column - 1])
-        width = max(1, min(self.end - self.start, len(text) - self.column + 1))
-        return f"    {text}\n    {lead}{'^' * width}"
+        first = max(0, self.column - 1 - _QUOTED_BEFORE) if len(text) > _LONGEST_LINE else 0
+        shown = text[first : first + _LONGEST_LINE]
+        before = self.column - 1 - first
+        lead = "".join("\t" if c == "\t" else " " for c in shown[:before])
+        width = max(1, min(self.end - self.start, len(shown) - before))
+        left, right = "... " if first else "", " ..." if first + len(shown) < len(text) else ""
+        return f"    {left}{shown}{right}\n    {' ' * len(left)}{lead}{'^' * width}"
+
+
+def shortened(text: str) -> str:
+    """A word of a text as a message quotes it: a very long one loses its middle."""
+    return text if len(text) <= _LONGEST_WORD else f"{text[: _LONGEST_WORD // 2]}...{text[-_LONGEST_WORD // 4 :]}"

@@ -6,6 +6,7 @@ from memlane.ptx.ir import RegisterDecl, Variable
 from memlane.ptx.lexer import DIRECTIVE, END, MARK, NUMBER, WORD, Cursor
 from memlane.ptx.operands import immediate
 from memlane.ptx.types import SCALAR_TYPES
+from memlane.source import shortened
 
 LINKAGE = frozenset({".visible", ".extern", ".weak", ".common"})
 SPACE_DIRECTIVES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg", ".tex"})
@@ -147,5 +148,5 @@ def parse_whole(cursor: Cursor, what: str = "a whole number") -> int:
     except ValueError:
         number = None
     if number is None or number.kind != "int":
-        raise cursor.error(f"expected {what}, found `{text}`", cursor.span(cursor.starts[cursor.at - 1]))
+        raise cursor.error(f"expected {what}, found `{shortened(text)}`", cursor.span(cursor.starts[cursor.at - 1]))
     return number.value

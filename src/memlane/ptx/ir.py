@@ -314,7 +314,7 @@ class Function:
         for attribute in self.attributes:
             name, _, rest = attribute.partition(" ")
             if name == directive:
-                x, y, z = ([int(number, 0) for number in rest.split(",")] + [1, 1])[:3]
+                x, y, z = ([int(number) for number in rest.split(",")] + [1, 1])[:3]
                 return x, y, z
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memlane.errors import PtxSyntaxError
-from memlane.source import Source, Span
+from memlane.source import Source, Span, shortened
 
 WORD, DIRECTIVE, NUMBER, STRING, MARK, STRAY, END = range(1, 8)
 """Kinds of tokens. A word carries its dotted parts (`ld.global.f32`, `%tid.x`); a directive is a dotted part that stands alone."""
@@ -101,7 +101,7 @@ class Cursor:
 
     def found(self) -> str:
         """The token here in words."""
-        return "the end of the text" if self.kinds[self.at] == END else f"`{self.texts[self.at]}`"
+        return "the end of the text" if self.kinds[self.at] == END else f"`{shortened(self.texts[self.at])}`"
 
     def error(self, message: str, span: Span | None = None) -> PtxSyntaxError:
         """The error to raise at the token here, or at `span`."""

@@ -39,9 +39,12 @@ from memlane.ptx.ir import (
 from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
 from memlane.ptx.operands import Names, parse_operand
 from memlane.ptx.ops import TABLE
-from memlane.source import Source, Span
+from memlane.source import Source, Span, shortened
 
 _SHAPES: dict[type, str] = {Address: ADDRESS, TextureAddress: COORDINATES, Arguments: ARGUMENTS}
+_LONGEST_VERSION = 9
+_EXTENTS = frozenset({".maxntid", ".reqntid", ".reqnctapercluster", ".maxclusterrank"})
+"""Performance directives that have one to three numbers, which a launch is compared with."""
 _ENDS_WITH_SEMICOLON = frozenset({".pragma", ".alias", ".branchtargets", ".calltargets", ".callprototype"})
 
 
@@ -92,8 +95,8 @@ class _Parser:
         cursor.expect(".version", "at the start of a module")
         version = cursor.expect_kind(NUMBER, "a version such as `9.0`")
         major, _, minor = version.partition(".")
-        if not (major + minor).isdecimal():
-            raise cursor.error(f"expected a version such as `9.0`, found `{version}`", cursor.span(cursor.starts[cursor.at - 1]))
+        if not (major + minor).isdecimal() or len(version) > _LONGEST_VERSION:
+            raise cursor.error(f"expected a version such as `9.0`, found `{shortened(version)}`", cursor.span(cursor.starts[cursor.at - 1]))
         cursor.expect(".target", "behind `.version`")
         target = [cursor.expect_kind(WORD, "an architecture such as `sm_90`")]
         while cursor.accept(","):
@@ -186,6 +189,9 @@ class _Parser:
         cursor = self.cursor
         found: list[str] = []
         while cursor.kind == DIRECTIVE:
+            if cursor.text in _EXTENTS:
+                found.append(self.extents())
+                continue
             first = cursor.at
             is_pragma = cursor.next() == ".pragma"
             while cursor.kind not in (DIRECTIVE, END) and cursor.text not in ("{", ";"):
@@ -195,6 +201,17 @@ class _Parser:
                 cursor.expect(";", "behind `.pragma`")
             found.append(" ".join(cursor.slice(first).split()))
         return tuple(found)
+
+    def extents(self) -> str:
+        """`.maxntid 0x100, 1`: its numbers in decimal."""
+        cursor = self.cursor
+        name, wanted = cursor.next(), "a number of threads or blocks"
+        numbers = [parse_whole(cursor, wanted)]
+        while cursor.accept(","):
+            numbers.append(parse_whole(cursor, wanted))
+        if len(numbers) > 3:
+            raise cursor.error(f"`{name}` has one to three numbers, found {len(numbers)}", cursor.span(cursor.starts[cursor.at - 1]))
+        return f"{name} {', '.join(map(str, numbers))}"
 
     # -- statements ----------------------------------------------------------------------------------------------------------------
 
@@ -325,7 +342,9 @@ class _Parser:
             span = Span(cursor.source, cursor.starts[at], cursor.starts[at] + len(text))
             rows = "".join(f"\n    {row}" for row in answer.rows[:3])
             if answer.reason == "opcode":
-                raise UnsupportedPtx(f"the instruction `{text}` is not supported", span) from None
+                raise UnsupportedPtx(f"the instruction `{shortened(text)}` is not supported", span) from None
             if answer.reason == "modifiers":
-                raise UnsupportedPtx(f"this form of `{opcode}` is not supported: `{text}`; the nearest known are{rows}", span) from None
+                raise UnsupportedPtx(
+                    f"this form of `{opcode}` is not supported: `{shortened(text)}`; the nearest known are{rows}", span
+                ) from None
             raise PtxTypeError(f"the operands of `{text}` do not fit; it is written{rows}", span) from None

@@ -8,6 +8,7 @@ Call sequences and inline assembly come in braces, with names of their own that 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -58,8 +59,16 @@ class _Scope:
 class _Flattener:
     def __init__(self, function: Function) -> None:
         assert function.body is not None
-        self.taken = {variable.name for variable in (*function.params, *function.results)}
-        self.taken.update(outside_names(function.body.statements))
+        self.last: dict[str, int] = {}
+        """The number behind the last name that was made of a name."""
+        self.taken = _Taken()
+        for variable in (*function.params, *function.results):
+            self.taken.add(variable.name)
+        for name in outside_names(function.body.statements):
+            self.taken.add(name)
+        for statement in function.body.statements:
+            if isinstance(statement, RegisterDecl) and statement.count is not None:
+                self.taken.add(statement.name, statement.count)
 
     def flatten(self, statements: tuple[Statement, ...], scope: _Scope | None) -> Iterator[Statement]:
         """The statements of one block and of those in it; `scope` is None for the body itself, where no name changes."""
@@ -77,20 +86,46 @@ class _Flattener:
 
     def fresh(self, name: str, count: int | None) -> str:
         """`name`, or with a number behind it, so that it (and the `count` names that start with it) is not taken; takes them."""
-        candidate, number = name, 0
-        while not self.taken.isdisjoint(_declared(candidate, count)):
-            number += 1
-            candidate = f"{name}__{number}" + ("_" if count is not None else "")
-        self.taken.update(_declared(candidate, count))
+        candidate, end = name, "" if count is None else "_"
+        while self.taken.meets(candidate, count):
+            self.last[name] = self.last.get(name, 0) + 1
+            candidate = f"{name}__{self.last[name]}{end}"
+        self.taken.add(candidate, count)
         return candidate
 
 
-def _declared(name: str, count: int | None) -> list[str]:
-    return [name] if count is None else [f"{name}{index}" for index in range(count)]
+class _Taken:
+    """Names and ranges of names that are in use. Not a list of all names: a range may be longer than memory.
+
+    They are grouped by what stands in front of the digits at their end: only names of one group can be equal, or lie in each other's range.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, set[str]] = defaultdict(set)
+        self.ranges: dict[str, list[tuple[str, int]]] = defaultdict(list)
+
+    def add(self, name: str, count: int | None = None) -> None:
+        """Take a name, or the `count` names that start with it."""
+        if count is None:
+            self.names[_stem(name)].add(name)
+        else:
+            self.ranges[_stem(name)].append((name, count))
+
+    def meets(self, name: str, count: int | None) -> bool:
+        """Whether a name, or one of the `count` names that start with it, is taken, or may be."""
+        stem = _stem(name)
+        if count is None:
+            return name in self.names[stem] or any(register_number(name, *one) is not None for one in self.ranges[stem])
+        return bool(self.ranges[stem]) or any(register_number(one, name, count) is not None for one in self.names[stem])
+
+
+def _stem(name: str) -> str:
+    return name.rstrip("0123456789")
 
 
 def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
-    """Every name that the body declares itself, or that is meant by a statement anywhere in it and not declared around that statement."""
+    """Every name but those of ranges that the body declares itself, or that is meant by a statement anywhere in it and not declared around
+    that statement."""
     for statement in statements:
         if isinstance(statement, Block):
             hidden = _Scope(None)
@@ -101,10 +136,9 @@ def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
             for name in outside_names(inner):
                 if name not in own and not hidden.rename(name).startswith(_HIDDEN):
                     yield name
-        elif isinstance(statement, RegisterDecl):
-            yield from _declared(statement.name, statement.count)
-        elif isinstance(statement, (Variable, Label)):
-            yield statement.name
+        elif isinstance(statement, (RegisterDecl, Variable, Label)):
+            if not isinstance(statement, RegisterDecl) or statement.count is None:
+                yield statement.name
         elif isinstance(statement, Instruction):
             for operand in statement.operands:
                 yield from names_in(operand)
