@@ -62,7 +62,8 @@ def test_json(memlane: Command, racy: Path) -> None:
 def test_stopping_at_the_first_finding(memlane: Command, racy: Path) -> None:
     answer = memlane("check", racy, *ARGUMENTS, "--stop")
     assert answer.code == 1
-    assert answer.out == ""
+    assert answer.lines[0].startswith("1. ")
+    assert answer.lines[-1] == "Checked 1 launch of k: 1 finding."
     assert answer.err.startswith("memlane: ")
     assert "in k(int*, int const*, int): block (0, 0, 0)" in answer.err
 

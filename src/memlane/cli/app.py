@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from memlane.cli import INTERRUPTED, later, loading, stream
+from memlane.cli.failure import message
 from memlane.cli.help import HelpfulCommand, examples
 from memlane.errors import CommandError, MemlaneError
 
@@ -76,10 +77,15 @@ def run(application: typer.Typer, arguments: Sequence[str]) -> int:
     """What `memlane.cli.main` says."""
     stream.replace_what_has_no_code()
     try:
+        os.getcwd()
+    except OSError:
+        print("memlane: the working directory is gone, or not yours to read; change to another", file=sys.stderr)
+        return 2
+    try:
         code = _run(application, arguments)
         stream.flush()
     except OSError as error:
-        said = stream.refusal(error)
+        said = stream.refusal(error) or stream.refusal_of_file(error)
         if said is None:
             raise
         with suppress(OSError):
@@ -94,7 +100,7 @@ def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
         # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
         application(args=list(arguments), prog_name="memlane")
     except MemlaneError as error:
-        print(f"memlane: {error}", *getattr(error, "__notes__", ()), sep="\n  ", file=sys.stderr)
+        print(message(error), file=sys.stderr)
         return error.exit_code
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0

@@ -9,12 +9,13 @@ import typer
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.failure import Failure, passing_on, why
 from memlane.cli.later import later
-from memlane.cli.programs import Program, check_launched
+from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
-from memlane.errors import LaunchError
+from memlane.errors import CheckFailed
 
 if TYPE_CHECKING:
     from memlane import measure, report, targets
@@ -52,16 +53,13 @@ def check(
 ) -> None:
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
     checker = measure.Checker(only_launch=launch, stop=stop, seed=seed)
-    try:
-        with for_a_document(as_json), progress("checking"):
-            program.run(target or _emulator(), checker, deterministic)
-    except LaunchError:
-        if checker.reports:
-            _print(checker, as_json)
-        raise
-    check_launched(program, checker.seen, bool(checker.checked), launch, "check")
-    _print(checker, as_json)
-    if checker.reports:
+    with for_a_document(as_json), progress("checking"):
+        failure = program.run(target or _emulator(), checker, deterministic)
+    failure = failure or nothing_launched(program, checker.seen, bool(checker.checked or checker.failures), launch, "check")
+    with passing_on(failure):
+        if checker.checked or checker.failures or as_json:
+            _print(checker, as_json, failure)
+    if checker.reports or checker.failures:
         raise typer.Exit(1)
 
 
@@ -71,9 +69,11 @@ def _emulator() -> str:
     return named if named.startswith("emulator") else "emulator"
 
 
-def _print(checker: Checker, as_json: bool) -> None:
+def _print(checker: Checker, as_json: bool, failure: Failure | None) -> None:
     kernels = [checked.launch.kernel.title for checked in checker.checked]
     if as_json:
-        show_json(report.reports_document(checker.reports, len(kernels), kernels))
-    else:
-        show(report.render_reports(checker.reports, len(kernels), kernels, checker.sources))
+        show_json(report.reports_document(checker.reports, len(kernels), kernels, why(failure), checker.failures))
+        return
+    # What `--stop` stops at is a finding, which says all.
+    broken = ("", ()) if failure is not None and isinstance(failure.error, CheckFailed) else (why(failure), checker.failures)
+    show(report.render_reports(checker.reports, len(kernels), kernels, checker.sources, *broken))

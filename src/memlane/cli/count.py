@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,16 +14,18 @@ from rich.text import Text
 from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.failure import finished, passing_on, why
 from memlane.cli.later import later
 from memlane.cli.output import may_write, tell_of
-from memlane.cli.programs import Program, check_launched
+from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, show, show_json
-from memlane.errors import CommandError
+from memlane.errors import CommandError, RecordError
 
 if TYPE_CHECKING:
     from memlane import measure, record, report
+    from memlane.measure import FailedLaunch
     from memlane.record import Counts
 else:
     measure = later("memlane.measure")
@@ -64,15 +66,28 @@ def count(
     counter = measure.Counter(only_launch=launch, merged=True)
     alone = form != "table" and place is None
     with for_a_document(alone), progress("counting"), checking(Check(insist=True) if check else None):
-        program.run(target, counter, deterministic)
-    check_launched(program, counter.seen, bool(counter.counted), launch, "count")
-    counted = _Counted(counter.finish(), counter.sources, form)
-    if place is None:
-        counted.show()
-        return
-    with record.replacing(place, force) as stream:
-        stream.write(counted.text().encode())
-    tell_of(place, output)
+        failure = program.run(target, counter, deterministic)
+    failure = failure or nothing_launched(program, counter.seen, bool(counter.counted), launch, "count")
+    launches = finished(counter.finish, failure) if counter.counted else []
+    counted = _Counted(launches, counter.sources, counter.failures, form if place is None or failure is None else "table", why(failure))
+    with passing_on(failure):
+        if place is None or failure is not None:
+            counted.show()
+        else:
+            _write(counted, place, force)
+            tell_of(place, output)
+        if place is not None and failure is not None and launches:
+            typer.echo(f"{output} was not written: a file holds the counts of a program that ended well.")
+
+
+def _write(counted: _Counted, place: Path, force: bool) -> None:
+    """Write a file; where it cannot be written, there is still the table."""
+    try:
+        with record.replacing(place, force) as stream:
+            stream.write(counted.text().encode())
+    except RecordError:
+        replace(counted, form="table").show()
+        raise
 
 
 def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:
@@ -90,15 +105,20 @@ class _Counted:
 
     launches: Sequence[Counts]
     sources: Mapping[str, str]
+    failures: Sequence[FailedLaunch]
     form: str
+    failed: str
+    """Why the program broke off; empty where it ended well."""
 
     def show(self) -> None:
-        if self.form == "table":
-            show(self._tables())
-        elif self.form == "csv":
-            typer.echo(report.counts_csv(self.launches), nl=False)
-        else:
+        if self.form == "json":
             show_json(self._document())
+        elif not self.launches:
+            return
+        elif self.form == "table":
+            show(self._tables())
+        else:
+            typer.echo(report.counts_csv(self.launches), nl=False)
 
     def text(self) -> str:
         """For a file."""
@@ -108,7 +128,9 @@ class _Counted:
 
     def _tables(self) -> Group:
         tables = [report.render_counts(counts, self.sources) for counts in self.launches]
-        return Group(*(part for number, table in enumerate(tables) for part in ((Text(), table) if number else (table,))))
+        parts = [part for number, table in enumerate(tables) for part in ((Text(), table) if number else (table,))]
+        notes = report.failed_notes(self.failed, self.failures, "It is not counted.")
+        return Group(*parts, *([Text(), *map(Text, notes)] if notes else []))
 
     def _document(self) -> dict[str, object]:
-        return report.counts_document(self.launches, self.sources)
+        return report.counts_document(self.launches, self.sources, self.failed, self.failures)

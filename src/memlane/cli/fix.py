@@ -11,8 +11,9 @@ from rich.text import Text
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.failure import passing_on, why
 from memlane.cli.later import later
-from memlane.cli.programs import Program, check_launched
+from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, on_terminal, show, show_json
@@ -21,6 +22,7 @@ from memlane.errors import CommandError
 if TYPE_CHECKING:
     from memlane import record, report
     from memlane.cli import fixer as fixers
+    from memlane.cli.fixer import Fixer
     from memlane.optimize import Fix, Measured
 else:
     fixers = later("memlane.cli.fixer")
@@ -69,16 +71,24 @@ def fix(
             raise CommandError(f"{option} {extent}: it must be at least 1")
     fixer = fixers.Fixer(launch, array, rows, columns)
     with for_a_document(as_json), progress("trying layouts for"):
-        program.run(target, fixer)
-    check_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
+        failure = program.run(target, fixer)
+    failure = failure or nothing_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
+    with passing_on(failure):
+        _report(fixer, as_json, why(failure))
+
+
+def _report(fixer: Fixer, as_json: bool, failed: str) -> None:
     if as_json:
-        show_json({**report.document_head("fix"), "kernels": fixer.looked_at, "arrays": [_document(one) for one in fixer.found]})
+        arrays = [_document(one) for one in fixer.found]
+        show_json({**report.document_head("fix"), "failed": failed or None, "kernels": fixer.looked_at, "arrays": arrays})
         return
     for one in fixer.found:
         _print(one)
     others = [name for name in fixer.looked_at if name not in {record.kernel_label(one.kernel) for one in fixer.found}]
     if others:
         show(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
+    if failed and fixer.looked_at:
+        show(Text(report.broken_off_note(failed)))
 
 
 def _print(fix: Fix) -> None:

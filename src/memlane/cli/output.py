@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,13 +52,13 @@ def may_fill(folder: Path) -> Path:
     return folder
 
 
-def output_path(given: Path | None, source: Path, suffix: str, force: bool) -> Path:
+def output_path(given: Path | None, source: Path, suffix: str, force: bool, is_replaceable: Callable[[Path], bool] | None = None) -> Path:
     """The file to write: `given`, else named after `source`, in the working directory.
 
-    CommandError as for `may_write`.
+    CommandError as for `may_write`, but none for a file that exists and `is_replaceable`.
     """
     path = given or Path(source.stem + suffix)
-    may_write(path, source, force)
+    may_write(path, source, force or (is_replaceable is not None and is_replaceable(path)))
     return path
 
 

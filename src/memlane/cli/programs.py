@@ -5,16 +5,17 @@ from __future__ import annotations
 import runpy
 import sys
 import threading
-import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memlane.cli.failure import Failure, failure_of, failure_of_script, message
 from memlane.cli.later import later
 from memlane.cli.notes import compile_notes
 from memlane.cli.output import wrong_use
-from memlane.errors import CommandError, DeviceError, MemlaneError
+from memlane.errors import CommandError, MemlaneError
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -89,9 +90,9 @@ class Program:
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
             raise CommandError(f"{self.path} is no text, so no Python script; name a script, or a .cu or .ptx file")
 
-    def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> None:
-        """Run it with every launch under `observer`, on emulators of one core if `deterministic`. CommandError for what `check` finds, and
-        for options that it has no use for."""
+    def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
+        """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
+        well. CommandError for what `check` finds, and for options that it has no use for: then nothing was launched."""
         self.check()
         if self.path.suffix in SOURCE_SUFFIXES:
             if self.arguments:
@@ -99,8 +100,7 @@ class Program:
                     f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
                 )
             with compile_notes():
-                run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
-            return
+                return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
         given = {**vars(self.compile), **vars(self.launch)}
         without = {**vars(CompileOptions()), **vars(LaunchOptions())}
         for name, value in given.items():
@@ -108,16 +108,17 @@ class Program:
                 option = _OPTION.get(name, f"--{name}")
                 raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
         with compile_notes():
-            run_script(self.path, self.arguments, target_name, observer, deterministic)
+            return run_script(self.path, self.arguments, target_name, observer, deterministic)
 
 
-def check_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> None:
-    """CommandError if the program made no launch, or none of the number `launch`. `verb`: what was to be done to it, as `count`."""
+def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> Failure | None:
+    """The failure of a program that made no launch, or none of the number `launch`. `verb`: what was to be done to it, as `count`."""
     if not seen:
-        raise CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to {verb}", exit_code=1)
+        return failure_of(CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to {verb}", exit_code=1))
     if not any_taken:
         made = "one launch, number 0" if seen == 1 else f"{seen} launches, numbered from 0"
-        raise CommandError(f"{program.path} made {made}; there is no launch {launch}", exit_code=1)
+        return failure_of(CommandError(f"{program.path} made {made}; there is no launch {launch}", exit_code=1))
+    return None
 
 
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
@@ -158,8 +159,9 @@ def arch_of(target: Target) -> str:
 
 def run_kernel(
     path: Path, compile_options: CompileOptions, options: LaunchOptions, target_name: str, observer: Observer, deterministic: bool = False
-) -> None:
-    """Launch the one kernel of a .cu or .ptx file under `observer`. CommandError for what the command line says of it that cannot be."""
+) -> Failure | None:
+    """Launch the one kernel of a .cu or .ptx file under `observer`, and return how the launch broke off. CommandError for what the command
+    line says of it that cannot be."""
     with wrong_use():
         where = targets.target(target_name or None, deterministic=deterministic)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
@@ -172,9 +174,13 @@ def run_kernel(
         values = [one.on(where) for one in given]
         call = kernel[grid, block, None, options.shared_bytes, cluster]
         call.bind(*values)  # refused here or not at all: what goes wrong from now on is no matter of the command line
-    with launching.observing(observer):
-        call(*values)
-        where.sync()
+    try:
+        with launching.observing(observer):
+            call(*values)
+            where.sync()
+    except (MemlaneError, KeyboardInterrupt) as error:
+        return failure_of(error)
+    return None
 
 
 def _only_kernel(path: Path, loaded: LoadedModule) -> str:
@@ -187,36 +193,41 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
     raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
 
 
-def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> None:
-    """Run a Python script as `python path arguments...` would, with every launch under `observer`.
-
-    CommandError for a script that stops with an exit code, and for one that raises: then its text is the traceback that Python would show.
-    """
-    argv, search = sys.argv, list(sys.path)
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
+def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
+    """Run a Python script as `python path arguments...` would, with every launch under `observer`, and return how it broke off: with an
+    exception, an exit code of its own, or Ctrl-C."""
     try:
         with (
+            _as_main(path, arguments),
             targets.override(target_name or None, everywhere=True, deterministic=deterministic),
             launching.observing(observer, everywhere=True),
         ):
             runpy.run_path(str(path), run_name="__main__")
             _join_threads()
-    except SystemExit as stop:
-        if isinstance(stop.code, str):
-            raise CommandError(f"{path} stopped: {stop.code}", exit_code=1) from None
-        if stop.code:
-            raise CommandError(f"{path} stopped with exit code {stop.code}", exit_code=stop.code) from None
-    except DeviceError:  # of the machine, wherever it is asked for
-        raise
-    except MemlaneError as error:
-        if place := _place_in(path, error):
-            error.add_note(f"reached from {place}")
-        raise
-    except Exception as error:  # a script raises what it likes; the user reads where, without our frames
-        raise CommandError(f"{path} failed\n{_traceback_in(path, error)}", exit_code=1) from error
+    except BaseException as error:  # a script raises what it likes, and some errors of libraries are no Exception
+        return failure_of_script(path, error)
+    return None
+
+
+@contextmanager
+def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Inside the `with` block a script finds what it finds when Python runs it. What it makes of these is undone: the report goes where
+    the command's output goes. An error of ours that ends a thread is one message, as one that ends the script is."""
+    before = sys.argv, list(sys.path), sys.stdout, sys.stderr, threading.excepthook
+
+    def of_thread(ended: threading.ExceptHookArgs) -> None:
+        failure = failure_of_script(path, ended.exc_value) if isinstance(ended.exc_value, MemlaneError) else None
+        if failure is None:
+            before[-1](ended)
+        else:
+            print(message(failure.error), file=sys.stderr)
+
+    sys.argv, threading.excepthook = [str(path), *arguments], of_thread
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        yield
     finally:
-        sys.argv, sys.path[:] = argv, search
+        sys.argv, sys.path[:], sys.stdout, sys.stderr, threading.excepthook = before
 
 
 def _join_threads() -> None:
@@ -224,17 +235,3 @@ def _join_threads() -> None:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
-
-
-def _place_in(path: Path, error: Exception) -> str:
-    """The line of the script that an error came from, the innermost one; empty where it came from none, as from a thread of ours."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f"{path}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
-
-
-def _traceback_in(path: Path, error: Exception) -> str:
-    """The traceback from the script on: what leads to it is how we run scripts."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()

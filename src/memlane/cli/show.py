@@ -12,16 +12,17 @@ import typer
 from memlane.chip import Chip, load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
+from memlane.cli.failure import Failure, finished, passing_on
 from memlane.cli.later import later
 from memlane.cli.output import may_write
-from memlane.cli.programs import Program, check_launched
+from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.progress import progress
 from memlane.cli.terminal import show as display
 from memlane.errors import ChipError, CommandError
 
 if TYPE_CHECKING:
     from memlane import launch as launching
-    from memlane import measure, record, targets
+    from memlane import measure, record, report, targets
     from memlane.launch import ExampleOf
     from memlane.record import AccessExample, Trace
     from memlane.report import picture as pictures
@@ -33,6 +34,7 @@ else:
     pictures = later("memlane.report.picture")
     places = later("memlane.report.show")
     record = later("memlane.record")
+    report = later("memlane.report")
     targets = later("memlane.targets")
 
 WIDTH = 100
@@ -107,16 +109,22 @@ def show(
     picture = None if svg is None else may_write(svg, program.path, force)
     asked = _Asked(in_block, warp, execution)
     recorded = _recorded(program, wanted, asked, launch, target)
-    trace, own = (recorded, None) if recorded is not None else _viewed(program, asked, launch, target)
-    found = places.examples_at(trace, wanted, op, str(asked))
+    if recorded is not None:
+        trace, own, failure = recorded, None, None
+    else:
+        trace, own, failure = _viewed(program, asked, launch, target)
+    found = _examples(trace, wanted, op, asked, failure)
     drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
-    display(pictures.render_drawing(drawing), width=WIDTH)
-    for line in _others(trace, found):
-        typer.echo(line)
-    if picture is not None:
-        with record.replacing(picture, force) as stream:
-            stream.write(pictures.to_svg(drawing).encode())
-        typer.echo(f"Wrote {svg}")
+    with passing_on(failure):
+        display(pictures.render_drawing(drawing), width=WIDTH)
+        for line in _others(trace, found):
+            typer.echo(line)
+        if failure is not None:
+            display(report.broken_off_note(failure.why), *([f"{svg} was not written."] if svg else []))
+        elif picture is not None:
+            with record.replacing(picture, force) as stream:
+                stream.write(pictures.to_svg(drawing).encode())
+            typer.echo(f"Wrote {svg}")
 
 
 def _chip(name: str) -> Chip | None:
@@ -181,14 +189,25 @@ def _chip_of(trace: Trace) -> Chip:
     return load(trace.chip)
 
 
-def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip]:
-    """What the program does on the emulator, and the chip that it runs on there."""
+def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip, Failure | None]:
+    """What the program does on the emulator, the chip that it runs on there, and how it broke off."""
     program.check()
     viewer = measure.Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
     with progress("viewing"):
-        program.run(_emulator(target), viewer)
-    check_launched(program, viewer.seen, launch is None or launch < viewer.seen, launch, "draw")
-    return viewer.finish(), viewer.chip
+        failure = program.run(_emulator(target), viewer)
+    failure = failure or nothing_launched(program, viewer.seen, launch is None or launch < viewer.seen, launch, "draw")
+    trace = finished(viewer.finish, failure)
+    return trace, viewer.chip, failure
+
+
+def _examples(trace: Trace, place: SourcePlace, op: str, asked: _Asked, failure: Failure | None) -> list[AccessExample]:
+    """The accesses of a place, the costliest first. Of a program that broke off before them, its failure is raised."""
+    try:
+        return places.examples_at(trace, place, op, str(asked))
+    except CommandError:
+        if failure is None:
+            raise
+        raise failure.error from None
 
 
 def _emulator(name: str) -> str:

@@ -11,6 +11,8 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 
 _NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Why standard output may refuse to be written, which is no fault of memlane."""
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.ENFILE)
+"""Why a file may not be opened or looked at, which is none either."""
 
 
 def replace_what_has_no_code() -> None:
@@ -43,6 +45,25 @@ def refusal(error: OSError) -> str | None:
     if error.errno not in _NOT_OURS or error.filename is not None:
         return None
     return f"standard output cannot be written: {error.strerror}"
+
+
+def refusal_of_file(error: OSError) -> str | None:
+    """What to say where the operating system refuses a file to this user; None if an error is of another kind."""
+    if error.errno not in (*_NOT_OURS, *_NOT_ALLOWED) or error.filename is None:
+        return None
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"
+
+
+def is_of_output(error: OSError) -> bool:
+    """Whether an error says that standard output takes no more: its reader has gone, or its disk is full."""
+    return isinstance(error, BrokenPipeError) or refusal(error) is not None
+
+
+def give_up(error: OSError) -> None:
+    """Print nothing more to standard output, which gave `error`, and say why on standard error unless its reader has gone."""
+    _drop_the_rest()
+    if not isinstance(error, BrokenPipeError):
+        print(f"memlane: {refusal(error)}", file=sys.stderr)
 
 
 def _drop_the_rest() -> None:

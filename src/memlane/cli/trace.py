@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -12,24 +14,25 @@ from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli import tracing as t
 from memlane.cli.command import runs_program
+from memlane.cli.failure import finished, passing_on
 from memlane.cli.later import later
 from memlane.cli.notes import plan_notes
 from memlane.cli.output import output_path, wrong_use
-from memlane.cli.programs import Program, check_launched
+from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.progress import progress
 from memlane.cli.terminal import show
-from memlane.errors import BadLaunch, CommandError, DeviceError, LaunchError, MemlaneError
+from memlane.errors import RecordError
 
 if TYPE_CHECKING:
-    from memlane import instrument, measure, report
+    from memlane import instrument, measure, record, report
     from memlane import launch as launching
     from memlane.cli import selected
-    from memlane.measure import Tracer
     from memlane.record import Trace
 else:
     instrument = later("memlane.instrument")
     launching = later("memlane.launch")
     measure = later("memlane.measure")
+    record = later("memlane.record")
     report = later("memlane.report")
     selected = later("memlane.cli.selected")
 
@@ -66,50 +69,44 @@ def trace(
         sampling = instrument.Sampling.of(**windows, every=every, seed=seed, whole_blocks=whole_blocks)
         options = instrument.TraceOptions(scheme, selection, sampling, stores, staging)
     program.check()
-    path = output_path(output, program.path, ".parquet", force)
+    path = output_path(output, program.path, ".parquet", force, record.is_broken_off)
     place = path.absolute()  # The script may well change the working directory.
     tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
     launched = selected.LaunchedKernels(launch)
     checks = Check(insist=True) if check else None
     with progress("tracing"), plan_notes(), checking(checks), launching.observing(launched, everywhere=True):
-        failure = _run(program, target, tracer, deterministic)
-    check_launched(program, tracer.seen, bool(tracer.traced), launch, "trace")
+        failure = program.run(target, tracer, deterministic)
+    failure = failure or nothing_launched(program, tracer.seen, bool(tracer.traced), launch, "trace")
     if failure is None:
         launched.check(selection)
         selected.check_plans(tracer.plans)
-    result = _finished(tracer, failure)
-    result.save(place, force=force)
-    show(report.render_trace(result))
-    typer.echo(f"Wrote {path}")
+    elif not tracer.traced:
+        raise failure.error
+    result = finished(tracer.finish, failure)
     if failure is not None:
-        raise failure
+        if not result.launches:
+            raise failure.error
+        result = replace(result, failed=failure.why)
+    with passing_on(failure):
+        _report(result, place, path, force)
+
+
+def _report(trace: Trace, place: Path, path: Path, force: bool) -> None:
+    """Write the records to `place`, which is called `path`, and show the table: also where the records cannot be written."""
+    replaced = record.is_broken_off(place)
+    try:
+        trace.save(place, force=force or replaced)
+    except RecordError:
+        show(report.render_trace(trace))
+        raise
+    show(report.render_trace(trace))
+    instead = ", in place of records that broke off" if replaced else ""
+    if trace.failed:
+        typer.echo(f"Wrote {path}{instead}: the records until the program broke off. Another trace may replace it without --force.")
+        return
+    typer.echo(f"Wrote {path}{instead}")
     if place.is_file():  # and no device
         typer.echo(f"Next: memlane explain {shlex.quote(str(path))}")
-
-
-def _run(program: Program, target: str, tracer: Tracer, deterministic: bool) -> MemlaneError | None:
-    """Run the program under `tracer`. What it broke off with, where something was recorded before; other errors are raised."""
-    try:
-        program.run(target, tracer, deterministic)
-    except CommandError as error:  # The script failed, not a launch: what it launched before is whole.
-        if not tracer.traced:
-            raise
-        return error
-    except (DeviceError, LaunchError) as error:  # A launch broke off: what was recorded until then is told, where it is still there.
-        if not tracer.traced or isinstance(error, BadLaunch):
-            raise
-        return error
-    return None
-
-
-def _finished(tracer: Tracer, failure: MemlaneError | None) -> Trace:
-    """What was recorded: of a program that failed, the launches before. Where the device went down with it, there is only the failure."""
-    try:
-        return tracer.finish()
-    except MemlaneError:
-        if failure is None:
-            raise
-        raise failure if isinstance(failure, CommandError) else measure.gone(failure) from None
 
 
 _T = TypeVar("_T")

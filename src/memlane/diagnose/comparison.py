@@ -203,7 +203,7 @@ def _named(side: Side, name: str) -> SideKernel:
 
 def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
     """What is not equal about the two sides, and whether their times can be compared."""
-    notes = []
+    notes = [f"{side.name} lacks what came after it broke off: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
     if first.chip != second.chip:
         notes.append(f"{first.name} is of {first.chip}, {second.name} of {second.chip}: transactions follow the rules of each")
     if not first.is_trace:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,8 @@ class Side:
     is_trace: bool
     schemes: tuple[str, ...]
     kernels: tuple[SideKernel, ...]
+    failed: str = ""
+    """Why the program broke off, or the first of its launches that did; empty where all ended well."""
 
 
 def read_side(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], name: str) -> Side:
@@ -134,7 +136,8 @@ def _of_trace(trace: Trace, name: str) -> Side:
             ends.setdefault(site.place, set()).add((site.completeness, site.scheme))
     kernels = tuple(_kernel_of(trace, rows, ends, kernel, by_kernel.get(kernel, []), entries) for kernel, entries in summaries.items())
     schemes = tuple(dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme))
-    return Side(name, trace.chip, trace.modelled, True, schemes, kernels)
+    failed = trace.failed or next((launch.failed for launch in trace.launches if launch.failed), "")
+    return Side(name, trace.chip, trace.modelled, True, schemes, kernels, failed)
 
 
 def _kernel_of(
@@ -264,7 +267,7 @@ def _of_file(path: Path) -> Side:
         launches = [_launch(launch, f"launches[{number}]") for number, launch in enumerate(document["launches"])]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"{path} is damaged: it lacks or garbles {error}; write it again with memlane count --json") from None
-    return _of_counts(launches, str(path), document.get("sources") or {})
+    return replace(_of_counts(launches, str(path), document.get("sources") or {}), failed=str(document.get("failed") or ""))
 
 
 def _launch(launch: dict[str, Any], where: str) -> _Counted:

@@ -36,7 +36,12 @@ def _counted(launch: Launch, wish: Check) -> Launch:
     judge = wish.judge
     if judge is None or launch.layers != Layers() or not launch.kernel.target.observes:
         return launch
-    return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=lambda seen: judge(launch, seen))))
+
+    def report(seen: Observation) -> None:
+        if not seen.broke_off:
+            judge(launch, seen)
+
+    return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=report)))
 
 
 def demand_checker(target: Target) -> None:

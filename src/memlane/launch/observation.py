@@ -107,6 +107,8 @@ class Observation:
     """What the checker found; None unless asked for."""
     examples: npt.NDArray[Any] | None = None
     """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were asked for."""
+    broke_off: bool = False
+    """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class Layers:
     """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
     a clock go by time."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
-    """Called with the observation when the launch has finished."""
+    """Called with the observation when the launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found
+    something until then."""
     failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
     """Called with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
 

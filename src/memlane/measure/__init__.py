@@ -16,6 +16,20 @@ from memlane.measure.plan import LaunchPlan
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, gone, trace
 from memlane.measure.viewer import Viewer
-from memlane.measure.watching import Watching
+from memlane.measure.watching import FailedLaunch, Watching
 
-__all__ = ["Checker", "Counter", "LaunchPlan", "Timing", "Tracer", "Viewer", "Watching", "check", "count", "gone", "time", "trace"]
+__all__ = [
+    "Checker",
+    "Counter",
+    "FailedLaunch",
+    "LaunchPlan",
+    "Timing",
+    "Tracer",
+    "Viewer",
+    "Watching",
+    "check",
+    "count",
+    "gone",
+    "time",
+    "trace",
+]

@@ -60,7 +60,8 @@ class Checker(Watching):
         def report(seen: Observation) -> None:
             self.checked.append(CheckedLaunch(number, launch, seen.reports or ()))
 
-        return replace(launch, layers=launch.layers.merged(Layers(check=True, stop=self._stop, seed=self._seed, report=report)))
+        mine = Layers(check=True, stop=self._stop, seed=self._seed, report=report, failed=self._on_failure(number, launch))
+        return replace(launch, layers=launch.layers.merged(mine))
 
 
 def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Report]:

@@ -60,14 +60,23 @@ class Counter(Watching):
     def _to_be_observed(self, number: int, launch: Launch) -> Launch:
         """On a target that sees by itself. Who asked to observe before has to see the plain kernel, so there nothing is widened."""
         alone = launch.layers == Layers() and launch.layers.report is None
+        failed = self._on_failure(number, launch)
         with unobserved():
             wide = widened_twin(launch.kernel.loaded) if self._merged and alone else None
         if wide is None:
-            mine = Layers(counts=True, report=lambda seen: self._observations.append((number, seen, ())))
+            mine = Layers(counts=True, report=lambda seen: self._keep(number, seen), failed=failed)
             return replace(launch, layers=launch.layers.merged(mine))
         wide.twin.copy_constants()
-        mine = Layers(counts=True, report=lambda seen: self._observations.append((number, *wide.plain(launch, seen))))
-        return replace(launch, kernel=wide.twin.loaded[launch.kernel.name], layers=mine)
+
+        def keep(seen: Observation) -> None:
+            self._keep(number, *wide.plain(launch, seen))
+
+        return replace(launch, kernel=wide.twin.loaded[launch.kernel.name], layers=Layers(counts=True, report=keep, failed=failed))
+
+    def _keep(self, number: int, seen: Observation, merged: tuple[SiteCounts, ...] = ()) -> None:
+        """Keep what was seen of a launch, unless it broke off: a part of its counts would pass for the whole."""
+        if not seen.broke_off:
+            self._observations.append((number, seen, merged))
 
     def finish(self) -> list[Counts]:
         """Wait for the counted launches and return what each cost, in the order in which they were made."""

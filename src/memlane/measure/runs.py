@@ -66,7 +66,7 @@ class LaunchRecord:
         summed = summed_counts(observation, places)
         counts = {traced.sites[site].instruction: fields for site, fields in summed.items()}
         assert self.launch.layers.report is not None
-        self.launch.layers.report(Observation(self.launch, counts, reports=observation.reports))
+        self.launch.layers.report(Observation(self.launch, counts, reports=observation.reports, broke_off=observation.broke_off))
 
     @cached_property
     def chosen(self) -> Chosen:

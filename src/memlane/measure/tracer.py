@@ -22,7 +22,10 @@ from memlane.record import Counts, Trace
 
 def gone(error: MemlaneError) -> MemlaneError:
     """The error of a GPU that failed while it was traced, with what became of the records."""
-    return type(error)(f"{error}. What was recorded until then is lost with the memory of its context; the emulator keeps it")
+    lost = type(error)(f"{error}. What was recorded until then is lost with the memory of its context; the emulator keeps it")
+    for note in getattr(error, "__notes__", ()):
+        lost.add_note(note)
+    return lost
 
 
 class Tracer(Watching):

@@ -44,8 +44,12 @@ class Viewer(Watching):
                 f"{target.name} does not tell the addresses of the lanes, only the emulator does: run it there, as with --target emulator"
             )
         self._target = target
-        mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observations.append)
+        mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observed)
         return replace(launch, layers=launch.layers.merged(mine))
+
+    def _observed(self, observation: Observation) -> None:
+        if not observation.broke_off:
+            self._observations.append(observation)
 
     @property
     def chip(self) -> Chip:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from memlane.errors import MemlaneError
 from memlane.launch import Launch, observing
+
+
+@dataclass(frozen=True)
+class FailedLaunch:
+    """A launch that broke off."""
+
+    number: int
+    """Among the launches that were observed, from 0."""
+    kernel: str
+    why: str
+    """The first line of its error."""
 
 
 class Watching(ABC):
@@ -20,6 +34,9 @@ class Watching(ABC):
         """`only_launch`: watch the launch of that number, from 0, and leave the others alone."""
         self.seen = 0
         """Launches that were observed."""
+        self.failures: list[FailedLaunch] = []
+        """Those that broke off on a target that survives it, also where the program went on: in another thread, or because it caught the
+        error."""
         self._only = only_launch
         self._blocks: list[AbstractContextManager[None]] = []
 
@@ -28,6 +45,14 @@ class Watching(ABC):
         number = self.seen
         self.seen += 1
         return self._replaced(number, launch) if self._only in (None, number) else launch
+
+    def _on_failure(self, number: int, launch: Launch) -> Callable[[int, MemlaneError], None]:
+        """What remembers that the launch broke off, for `Layers.failed`."""
+
+        def failed(_: int, error: MemlaneError) -> None:
+            self.failures.append(FailedLaunch(number, launch.kernel.title, str(error).partition("\n")[0]))
+
+        return failed
 
     @abstractmethod
     def _replaced(self, number: int, launch: Launch) -> Launch:

@@ -8,7 +8,7 @@ from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
 from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
 from memlane.record.example import AccessExample
-from memlane.record.file import is_record, save
+from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
@@ -72,6 +72,7 @@ __all__ = [
     "build_trace",
     "check_output",
     "check_output_directory",
+    "is_broken_off",
     "is_record",
     "kernel_label",
     "load",

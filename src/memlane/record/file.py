@@ -5,8 +5,8 @@ DuckDB open without memlane. Everything else is in the key-value metadata of the
 take metadata for text:
 
     memlane_format   the format as a decimal number, now 2; files of format 1 lack the column `exposed`
-    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, driver, modelled, clock_mhz, sites, launches, sources,
-                     windows, skipped, examples, warps};
+    memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, driver, failed, modelled, clock_mhz, sites, launches,
+                     sources, windows, skipped, examples, warps};
                      `sites`, `launches`, `skipped` and `examples` are lists of objects with the fields of `Site`, `LaunchInfo`,
                      `Skipped` and `AccessExample`, `warps` is {rows, fields: [[name, dtype]]}
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memlane.errors import RecordError
-from memlane.record.header import FORMAT, FORMAT_KEY, decode, encode
+from memlane.record.header import FORMAT, FORMAT_KEY, decode, encode, failure
 from memlane.record.output import replacing
 from memlane.record.schema import ACCESS_SCHEMA, LATER_COLUMNS
 
@@ -57,6 +57,16 @@ def is_record(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins as a record file does. OSError where it cannot be read."""
     with open(path, "rb") as stream:
         return stream.read(len(_MAGIC)) == _MAGIC
+
+
+def is_broken_off(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds the records of a program that broke off. False for a file that is missing, foreign or damaged."""
+    try:
+        with open(path, "rb") as stream, pq.ParquetFile(stream) as parquet:
+            metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
+        return bool(failure(metadata))
+    except (pa.ArrowException, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError, zlib.error):
+        return False
 
 
 def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:

@@ -48,6 +48,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "modelled": trace.modelled,
         "clock_mhz": trace.clock_mhz,
         "driver": trace.driver,
+        "failed": trace.failed,
         "sites": [asdict(site) for site in trace.sites],
         "launches": [asdict(launch) for launch in trace.launches],
         "sources": dict(trace.sources),
@@ -80,6 +81,12 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
     return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps}
 
 
+def failure(metadata: Mapping[str, str]) -> str:
+    """`Trace.failed` alone. Errors as `decode` has them."""
+    header = json.loads(_unpack(metadata[HEADER_KEY], HEADER_LIMIT_BYTES))
+    return str(header.get("failed", "")) if isinstance(header, dict) else ""
+
+
 @dataclass(frozen=True)
 class _WarpLayout:
     """How the columns of the warps lie one after another."""
@@ -105,6 +112,7 @@ class _Header:
     examples: tuple[AccessExample, ...] = ()
     clock_mhz: float = 0.0
     driver: str = ""
+    failed: str = ""
 
 
 def _check_examples(header: _Header) -> None:

@@ -58,6 +58,8 @@ class Trace:
     """Of memlane, when it was recorded."""
     driver: str = ""
     """The version of the GPU's driver, as `580.159.04, CUDA 13.0`; empty where there was none, or it is not known."""
+    failed: str = ""
+    """Why the program broke off that was traced: what it would have launched then is missing. Empty for one that ended well."""
 
     def __repr__(self) -> str:
         return f"<Trace: {self}>"

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from memlane.report.checks import render_reports, reports_document
+from memlane.report.failed import broken_off_note, failed_notes
 from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv
 from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from memlane.report.html import write_report
 
 __all__ = [
+    "broken_off_note",
     "counts_csv",
     "counts_document",
     "document_head",
+    "failed_notes",
     "findings_document",
     "render_counts",
     "render_findings",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,15 +11,25 @@ from rich.text import Text
 
 from memlane.launch import Report
 from memlane.record import kernel_label
+from memlane.report.failed import failed_fields, failed_notes
 from memlane.report.json import document_head
 from memlane.report.numbers import plural
 from memlane.report.table import plain
 
+if TYPE_CHECKING:
+    from memlane.measure import FailedLaunch
+
 
 def render_reports(
-    reports: Sequence[Report], launches: int, kernels: Sequence[str], sources: Mapping[str, str] | None = None
+    reports: Sequence[Report],
+    launches: int,
+    kernels: Sequence[str],
+    sources: Mapping[str, str] | None = None,
+    failed: str = "",
+    failed_launches: Sequence[FailedLaunch] = (),
 ) -> RenderableType:
-    """Each report as a paragraph under its source lines. `kernels` are the titles of those that were launched, `launches` times in all."""
+    """Each report as a paragraph under its source lines. `kernels` are the titles of those that were launched, `launches` times in all.
+    `failed`: why the program broke off; empty for one that ended well. `failed_launches`: launches that did."""
     parts: list[RenderableType] = []
     for number, report in enumerate(reports, 1):
         parts.append(plain(f"{number}. {report.kind}, {kernel_label(report.kernel)}", "bold red"))
@@ -31,14 +41,19 @@ def render_reports(
         parts += [Padding(plain(str(report)), (0, 0, 0, 3)), Text()]
     names = ", ".join(dict.fromkeys(map(kernel_label, kernels)))
     found = plural(len(reports), "finding") if reports else "nothing found"
-    parts.append(plain(f"Checked {plural(launches, 'launch')} of {names}: {found}."))
+    if launches:
+        parts.append(plain(f"Checked {plural(launches, 'launch')} of {names}: {found}."))
+    parts += [plain(note) for note in failed_notes(failed, failed_launches, "What was found until then is told.")]
     return Group(*parts)
 
 
-def reports_document(reports: Sequence[Report], launches: int, kernels: Sequence[str]) -> dict[str, Any]:
-    """Kind "reports"."""
+def reports_document(
+    reports: Sequence[Report], launches: int, kernels: Sequence[str], failed: str = "", failed_launches: Sequence[FailedLaunch] = ()
+) -> dict[str, Any]:
+    """Kind "reports". `failed` and `failed_launches` as for `render_reports`."""
     return {
         **document_head("reports"),
+        **failed_fields(failed, failed_launches),
         "launches": launches,
         "kernels": list(dict.fromkeys(kernels)),
         "reports": [report.as_dict() for report in reports],

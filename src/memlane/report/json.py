@@ -5,7 +5,10 @@ Every document is one object:
     {"memlane_json": 1, "kind": KIND, ...}
 
 `memlane_json` grows when a field changes its meaning or goes away; new fields may come at any time, so readers must skip what they do not
-know. Unknown numbers are null, never 0 or NaN. Units are in the names, or else:
+know. Unknown numbers are null, never 0 or NaN. Units are in the names. Documents about a program that was run (counts, findings, fix,
+reports, summary) have `failed`: in one line why the program broke off, so that the document lacks what it would have launched after that;
+null for a program that ended well. Counts, reports and summary have `failed_launches` too: list of {id, kernel, why} of launches that broke
+off, also where the program went on; they are not among those counted. The rest:
 
     kind "findings"   findings: list, costliest first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
                       `ratio`, `excess_transactions`, `cost` and `time` (sentences), `place` and the paragraph as `text`; unexamined: list
@@ -55,11 +58,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
+from memlane.report.failed import failed_fields
 from memlane.report.sampled import samples_of
+
+if TYPE_CHECKING:
+    from memlane.measure import FailedLaunch
 
 VERSION = 1
 
@@ -77,10 +84,12 @@ def findings_document(
     clean: Sequence[str] = (),
     skipped: Sequence[Skipped] = (),
     sampled: Sequence[LaunchInfo] = (),
+    failed: str = "",
 ) -> Document:
     """Kind "findings"."""
     return {
         **document_head("findings"),
+        "failed": failed or None,
         "findings": [finding.as_dict() for finding in findings],
         "unexamined": [asdict(one) for one in findings.unexamined] if isinstance(findings, Findings) else [],
         "rules": [{"id": rule.id, "title": rule.title, "needs": list(rule.needs)} for rule in RULES],
@@ -91,17 +100,25 @@ def findings_document(
     }
 
 
-def counts_document(counts: Counts | Sequence[Counts], sources: Mapping[str, str] | None = None) -> Document:
-    """Kind "counts": one launch or several. `sources`: texts of the source files, by the names that the sites use."""
+def counts_document(
+    counts: Counts | Sequence[Counts],
+    sources: Mapping[str, str] | None = None,
+    failed: str = "",
+    failed_launches: Sequence[FailedLaunch] = (),
+) -> Document:
+    """Kind "counts": one launch or several. `sources`: texts of the source files, by the names that the sites use. `failed`: why the
+    program broke off that launched them. `failed_launches`: those that broke off, which are not counted."""
     launches = [counts] if isinstance(counts, Counts) else counts
     texts = {"sources": dict(sources)} if sources else {}
-    return {**document_head("counts"), "launches": [_counts(launch) for launch in launches], **texts}
+    parts = failed_fields(failed, failed_launches)
+    return {**document_head("counts"), **parts, "launches": [_counts(launch) for launch in launches], **texts}
 
 
 def summary_document(trace: Trace) -> Document:
     """Kind "summary": the trace by source line."""
     return {
         **document_head("summary"),
+        "failed": trace.failed or None,
         "chip": trace.chip,
         "target": trace.target,
         "modelled": trace.modelled,

@@ -28,6 +28,7 @@ from memlane.record import (
 )
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.called import called_note
+from memlane.report.failed import broken_off_note
 from memlane.report.numbers import UNKNOWN, extents, is_alarming, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
@@ -153,6 +154,7 @@ def _footer(trace: Trace) -> list[Text]:
         for launch in trace.launches
         if launch.failed
     ]
+    notes += [broken_off_note(trace.failed)] if trace.failed else []
     notes += sample_notes(trace)
     if trace.lost:
         notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
@@ -271,11 +273,13 @@ def render_findings(
     clean: Sequence[str] = (),
     skipped: Sequence[Skipped] = (),
     sampled: Sequence[LaunchInfo] = (),
+    failed: str = "",
 ) -> RenderableType:
     """Each finding as a paragraph under its source line, worst first.
 
     `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
     `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
+    `failed`: why the program broke off that was traced.
     """
     parts: list[RenderableType] = []
     for finding in findings:
@@ -305,6 +309,8 @@ def render_findings(
         parts.append(plain(skipped_note(skipped)))
     for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
         parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
+    if failed:
+        parts.append(plain(broken_off_note(failed)))
     return Group(*parts)
 
 

@@ -6,6 +6,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
-from memlane.errors import BadLaunch, CheckFailed
-from memlane.launch import Dim3, Launch, Observation, cluster_of
+from memlane.errors import BadLaunch, CheckFailed, MemlaneError
+from memlane.launch import Dim3, Launch, Observation, Report, cluster_of
 
 if TYPE_CHECKING:
     from memlane.emulate.emulator import Emulator
@@ -61,15 +62,22 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
     if status == BROKEN:
         emulator.empty_caches()  # they hold times of a future that no launch will live to see
     if halt.error is not None:
+        with suppress(MemlaneError):  # of one who judges what was found: what ends the launch comes first
+            _report(launch, reports)
         raise halt.error
     if status == BROKEN:
         context = state.context[max(0, int(state.crew[0]["culprit"]) - 1)]
+        _report(launch, reports)
         if context["fault"] == STOPPED and reports:
             raise CheckFailed(str(reports[0]))
-        if reports and launch.layers.report is not None:
-            launch.layers.report(Observation(launch, {}, reports=reports))
         raise_fault(emulator, launch, compiled, context, state.slots, host.assertions)
     return replace(observed.observation(), reports=reports)
+
+
+def _report(launch: Launch, reports: tuple[Report, ...] | None) -> None:
+    """Tell what the checker found in a launch that broke off."""
+    if reports and launch.layers.report is not None:
+        launch.layers.report(Observation(launch, {}, reports=reports, broke_off=True))
 
 
 def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Progress) -> list[Callable[[], int]]:

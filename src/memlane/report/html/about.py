@@ -8,6 +8,7 @@ from memlane.chip import Chip
 from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
 from memlane.report.assembled import completeness_notes
 from memlane.report.called import called_note
+from memlane.report.failed import broken_off_note
 from memlane.report.html.model import Facts
 from memlane.report.numbers import extents, number, plural
 from memlane.report.perturbation import staging_notes
@@ -34,6 +35,7 @@ def about(trace: Trace, chip: Chip | None) -> list[Facts]:
 def warnings(trace: Trace) -> list[str]:
     """What one must know before reading any number: launches that broke off, parts of launches, records that were lost."""
     told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}." for launch in trace.launches if launch.failed]
+    told += [broken_off_note(trace.failed)] if trace.failed else []
     told += sample_notes(trace)
     if trace.lost:
         told.append(
