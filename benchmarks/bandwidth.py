@@ -19,6 +19,16 @@ multiprocessor shows with 33 of them. Atomics: as parts of sectors, or half of t
 it where one sector of two is read, if DRAM gives 64 bytes at once, all of it if 32. Wavefronts: one a clock for shared memory and for
 lines in L1; 32 lines in L1 take 8 to 16 clocks.
 
+What the first run said, of an H200: L2 reads as predicted, 141 sectors a clock, and 81 where each is in a line of its own. L2 writes 74
+in lines, 62 in parts: that a sector is written in part costs little. What costs is a line: 52 lines a clock of which whole sectors are
+written, 34 of which parts are (`columns`); so the transposition takes what it writes, in lines. One multiprocessor: 1 sector a clock
+written, half a line in parts. Atomics: 36 to 38 sectors a clock whatever the pattern, and 45 clocks for 32 lanes at one word, on the
+whole chip. A load of 32 lines that L1 has takes 32 clocks, not 8. DRAM gives 64 bytes at once.
+
+Prediction for what was added then: with 16 bytes a lane one multiprocessor reads 2 sectors a clock, and writes 1 as before. Atomics of
+all warps in one sector, and in one line, take 1.4 clocks for each lane, as at one word: a histogram with 31 % of its additions in one
+line takes so long that they do. If not, eight lines of all are eight times as fast as one.
+
     python benchmarks/bandwidth.py
 """
 
@@ -65,8 +75,14 @@ PARTS = Pattern(group=1, apart=8, footprint=256, period=3, step=1, sectors=32)
 COLUMNS = Pattern(group=1, apart=4096, footprint=32 * 4096, period=12, step=1, sectors=32)
 ONE_OF_TWO = Pattern(group=8, apart=16, footprint=64)
 ONE_OF_FOUR = Pattern(group=8, apart=32, footprint=128)
+WIDE = Pattern(group=1, apart=4, footprint=128, sectors=16)
 ONE_WORD = Pattern(group=1, apart=0, footprint=0, sectors=1)
+ONE_SECTOR = Pattern(group=8, apart=0, footprint=0, sectors=1)
+ONE_LINE = Pattern(group=32, apart=0, footprint=0, sectors=4)
+EIGHT_LINES = Pattern(group=1, apart=8, footprint=0, sectors=32)
 PATTERNS = {"lines": LINES, "whole sectors": WHOLE, "parts of sectors": PARTS, "columns": COLUMNS}
+
+HOT = {"one word of all": ONE_WORD, "one sector of all": ONE_SECTOR, "one line of all": ONE_LINE, "eight lines of all": EIGHT_LINES}
 
 KINDS = {"L2 reads": "stream<Read>", "L2 writes": "stream<Write>", "L2 atomics": "stream<Add>"}
 DRAM = {
@@ -123,11 +139,12 @@ class Bench:
 def of_l2(bench: Bench, kind: str) -> Iterator[Row]:
     words = 1 << (14 if bench.quick else 22)
     data = bench.target.zeros(words, np.uint32)
-    chosen = {**PATTERNS, "one word of all": ONE_WORD} if kind == "L2 atomics" else PATTERNS
-    for name, pattern in chosen.items():
+    last = {**HOT} if kind == "L2 atomics" else {"16 bytes a lane": WIDE}
+    for name, pattern in {**PATTERNS, **last}.items():
         for sms, blocks in bench.grids():
-            requests = UNROLL if bench.quick else 128 if pattern.sectors == 32 else 512
-            taken = bench.stream(KINDS[kind], data, words, pattern, blocks, requests)
+            requests = UNROLL if bench.quick else 16 if name in HOT else 128 if pattern.sectors > 4 else 512
+            kernel = KINDS[kind].replace(">", "Wide>") if pattern is WIDE else KINDS[kind]
+            taken = bench.stream(kernel, data, words, pattern, blocks, requests)
             yield _rate(f"{kind}, {name}, {sms} SMs", "sectors a clock", blocks * WARPS * requests * pattern.sectors, taken)
 
 

@@ -14,6 +14,13 @@ struct Read {
     static __device__ __forceinline__ unsigned access(unsigned* data, unsigned at, unsigned, unsigned) { return __ldcg(data + at); }
 };
 
+struct ReadWide {
+    static __device__ __forceinline__ unsigned access(unsigned* data, unsigned at, unsigned, unsigned) {
+        uint4 four = __ldcg(reinterpret_cast<uint4*>(data + at));
+        return four.x ^ four.y ^ four.z ^ four.w;
+    }
+};
+
 struct ReadNear {
     static __device__ __forceinline__ unsigned access(unsigned* data, unsigned at, unsigned, unsigned) { return __ldca(data + at); }
 };
@@ -21,6 +28,13 @@ struct ReadNear {
 struct Write {
     static __device__ __forceinline__ unsigned access(unsigned* data, unsigned at, unsigned value, unsigned) {
         data[at] = value;
+        return 0;
+    }
+};
+
+struct WriteWide {
+    static __device__ __forceinline__ unsigned access(unsigned* data, unsigned at, unsigned value, unsigned) {
+        *reinterpret_cast<uint4*>(data + at) = make_uint4(value, at, value, at);
         return 0;
     }
 };
@@ -96,6 +110,8 @@ __global__ void banks(long long* cycles, unsigned* sink, unsigned apart, int req
 
 template __global__ void stream<Read>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
 template __global__ void stream<Write>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
+template __global__ void stream<ReadWide>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
+template __global__ void stream<WriteWide>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
 template __global__ void stream<Add>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
 template __global__ void stream<Copy>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, int);
 template __global__ void resident<ReadNear>(unsigned*, long long*, unsigned*, unsigned, unsigned, unsigned, int);

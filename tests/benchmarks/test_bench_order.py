@@ -9,7 +9,7 @@ from typing import Any
 import bandwidth
 import order
 import pytest
-from bandwidth import COLUMNS, LINES, ONE_OF_TWO, ONE_WORD, PARTS, THREADS, UNROLL, WARPS, WHOLE, Bench, Pattern
+from bandwidth import COLUMNS, HOT, LINES, ONE_OF_TWO, PARTS, THREADS, UNROLL, WARPS, WHOLE, WIDE, Bench, Pattern
 from harness import Row
 
 import memlane as ml
@@ -20,12 +20,15 @@ def bench() -> Bench:
     return Bench("emulator:h200", quick=True)
 
 
-@pytest.mark.parametrize("pattern", [LINES, WHOLE, PARTS, COLUMNS, ONE_OF_TWO, ONE_WORD], ids=lambda one: f"{one.group} by {one.apart}")
+@pytest.mark.parametrize(
+    "pattern", [LINES, WHOLE, PARTS, COLUMNS, ONE_OF_TWO, WIDE, *HOT.values()], ids=lambda one: f"{one.group} by {one.apart}"
+)
 def test_a_stream_touches_the_sectors_that_it_is_said_to(bench: Bench, pattern: Pattern) -> None:
     words = 1 << 18
     data = bench.target.zeros(words, "u4")
     numbers = (words - 1, pattern.period, pattern.step, pattern.footprint, pattern.group, pattern.apart)
-    counts = ml.count(bench.loaded["stream<Read>"][1, THREADS], data, bench.cycles, bench.sink, *numbers, UNROLL)
+    kernel = "stream<ReadWide>" if pattern is WIDE else "stream<Read>"
+    counts = ml.count(bench.loaded[kernel][1, THREADS], data, bench.cycles, bench.sink, *numbers, UNROLL)
     loads = [one for one in counts.sites if one.site.op.startswith("ld.global")]
     assert sum(one.requests for one in loads) == WARPS * UNROLL
     assert sum(one.sectors or 0 for one in loads) == WARPS * UNROLL * pattern.sectors
