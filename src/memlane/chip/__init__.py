@@ -6,7 +6,7 @@ chip.fact("latency.l2")              # 283.0 cycles (measured: 2026-11-20, ...)
 access.wavefronts(chip, addresses, active, nbytes=4)
 """
 
-from memlane.chip.catalogue import directories, from_file, load, names, nearest
+from memlane.chip.catalogue import SHIPPED, directories, from_file, load, names, nearest, unread_directory, user_directory
 from memlane.chip.model import (
     ACCESS_KINDS,
     CONSTANT_BYTES,
@@ -28,6 +28,7 @@ __all__ = [
     "CONSTANT_BYTES",
     "LANES",
     "SECTOR_BYTES",
+    "SHIPPED",
     "STATIC_SHARED_BYTES",
     "AccessKind",
     "BankRule",
@@ -43,4 +44,6 @@ __all__ = [
     "names",
     "nearest",
     "resident_blocks",
+    "unread_directory",
+    "user_directory",
 ]

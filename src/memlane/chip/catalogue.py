@@ -66,26 +66,57 @@ _ATTRIBUTES: Mapping[str, tuple[str, int]] = {
 """Device attributes of the CUDA driver, in lower case without CU_DEVICE_ATTRIBUTE_: the field that each one gives, and its divisor."""
 
 
+SHIPPED = Path(__file__).parent / "data"
+"""The chip files that come with memlane."""
+
+
+def user_directory() -> Path | None:
+    """Where chip files of the user lie, whether or not it exists; None for a user without a home."""
+    try:
+        return Path(os.environ.get("MEMLANE_CHIPS") or "~/.config/memlane/chips").expanduser()
+    except RuntimeError:
+        return None
+
+
 def directories() -> tuple[Path, ...]:
     """Where chip files are looked for, first match first."""
-    chosen = os.environ.get("MEMLANE_CHIPS")
-    user = Path(chosen).expanduser() if chosen else Path("~/.config/memlane/chips").expanduser()
-    return (user, Path(__file__).parent / "data")
+    user = user_directory()
+    return (SHIPPED,) if user is None else (user, SHIPPED)
 
 
 def names() -> tuple[str, ...]:
     """The names of all chips that `load` knows, sorted."""
-    return tuple(sorted({path.stem for directory in directories() for path in directory.glob("*.toml")}))
+    return tuple(sorted({path.stem for directory in directories() for path in _chip_files(directory)}))
 
 
 def load(name: str) -> Chip:
     """The chip called `name`; ChipError names those that exist."""
-    if name in names():
-        for directory in directories():
-            path = directory / f"{name}.toml"
-            if path.is_file():
+    for directory in directories():
+        for path in _chip_files(directory):
+            if path.stem == name:
                 return from_file(path)
-    raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}")
+    raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}{unread_directory()}")
+
+
+def _chip_files(directory: Path) -> list[Path]:
+    """Those in a directory; none where it is not there, or not for this user to read."""
+    try:
+        return [path for path in directory.iterdir() if path.suffix == ".toml"]
+    except OSError:
+        return []
+
+
+def unread_directory() -> str:
+    """Why the user's directory is not read although it is there, as the end of a sentence; empty where it is read, or there is none."""
+    user = user_directory()
+    try:
+        if user is not None:
+            os.listdir(user)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"; chip files in {user} cannot be read: {error.strerror}"
+    return ""
 
 
 def from_file(path: str | Path) -> Chip:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from memlane.chip import user_directory
 from memlane.cli.later import later
 from memlane.cli.options import TARGETS, TARGETS_HELP
 from memlane.cli.output import may_fill
@@ -81,7 +82,7 @@ def latency(
     if save_chip:
         typer.echo(f"Wrote {chip_file.write_chip(chosen.chip, text, force=force)}")
     else:
-        typer.echo(f"\nWith --write-chip this goes into {chip_file.chip_path(chosen.chip)}:\n\n{text}")
+        typer.echo(f"\nWith --write-chip this goes into {user_directory() or '$MEMLANE_CHIPS'}/{chosen.chip.name}.toml:\n\n{text}")
 
 
 def reduction(
@@ -136,9 +137,8 @@ def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
     """Refuse before anything is measured what would be refused afterwards."""
     if save_chip and target.modelled:
         raise CommandError(f"--write-chip: the times of {target.name} come from its chip file; measure on a GPU: --target cuda:0")
-    path = chip_file.chip_path(target.chip)
-    if save_chip and path.exists() and not force:
-        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+    if save_chip:
+        chip_file.check_chip_file(target.chip, force)
 
 
 def _run(

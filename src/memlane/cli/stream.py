@@ -51,7 +51,7 @@ def refusal_of_file(error: OSError) -> str | None:
     """What to say where the operating system refuses a file to this user; None if an error is of another kind."""
     if error.errno not in (*_NOT_OURS, *_NOT_ALLOWED) or error.filename is None:
         return None
-    return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return f"{os.fsdecode(error.filename)} is not accessible: {error.strerror}"
 
 
 def is_of_output(error: OSError) -> bool:

@@ -3,7 +3,7 @@
     text = chip_file(target.chip, {"l2": 281.8}, "measured: 2026-11-21, driver 580.159.04, memlane lab latency")
     path = write_chip(target.chip, text, force=False)
 
-Files of the user are found before those that come with memlane (`memlane.chip.directories`).
+Files of the user are found before those that come with memlane (`memlane.chip.load`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,28 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from memlane.chip import Chip, Fact, directories
+from memlane.chip import SHIPPED, Chip, Fact, user_directory
 from memlane.errors import CommandError
 
 
 def chip_path(chip: Chip) -> Path:
-    """Where the user's file of a chip lies."""
-    return directories()[0] / f"{chip.name}.toml"
+    """Where the user's file of a chip lies. CommandError for a user without a home."""
+    folder = user_directory()
+    if folder is None:
+        raise CommandError("there is no home directory for a chip file of your own; name a directory for it in MEMLANE_CHIPS")
+    return folder / f"{chip.name}.toml"
+
+
+def check_chip_file(chip: Chip, force: bool) -> Path:
+    """Where the user's file of a chip may be written. CommandError if there is one already and not `force`, or if it cannot be read."""
+    path = chip_path(chip)
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise CommandError(f"cannot write the chip file {path}: {error.strerror}") from None
+    if exists and not force:
+        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+    return path
 
 
 def chip_file(chip: Chip, latencies: Mapping[str, float], source: str) -> str:
@@ -26,7 +41,7 @@ def chip_file(chip: Chip, latencies: Mapping[str, float], source: str) -> str:
 
     A chip with a shipped file is said to be like that one; for a GPU that has none the file holds everything that is known of it.
     """
-    shipped = any((folder / f"{chip.name}.toml").is_file() for folder in directories()[1:])
+    shipped = (SHIPPED / f"{chip.name}.toml").is_file()
     measured = {f"latency.{name}": Fact(value, "cycles", *_source(source)) for name, value in latencies.items()}
     if shipped:
         return f"like = {json.dumps(chip.name)}\n\n{_tables(measured)}"
@@ -37,9 +52,7 @@ def chip_file(chip: Chip, latencies: Mapping[str, float], source: str) -> str:
 
 def write_chip(chip: Chip, text: str, *, force: bool) -> Path:
     """Write the user's file of a chip. CommandError if there is one already and it is not to be overwritten, or if it cannot be written."""
-    path = chip_path(chip)
-    if path.exists() and not force:
-        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+    path = check_chip_file(chip, force)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

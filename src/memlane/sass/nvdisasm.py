@@ -38,13 +38,13 @@ def _disassemble(cubin: bytes) -> Program:
 
 def run_nvdisasm(cubin: bytes, options: Sequence[str]) -> str:
     """What nvdisasm prints about a cubin."""
-    with tempfile.TemporaryDirectory(prefix="memlane-") as directory:
-        file = Path(directory) / "code.cubin"
-        file.write_bytes(cubin)
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="memlane-") as directory:
+            file = Path(directory) / "code.cubin"
+            file.write_bytes(cubin)
             done = subprocess.run([_tool(), *options, str(file)], capture_output=True, text=True, errors="replace")
-        except OSError as cause:
-            raise CompileError(f"nvdisasm does not start: {cause}") from None
+    except OSError as cause:  # It does not start, or there is no room for its input.
+        raise CompileError(f"nvdisasm cannot be run: {cause}") from None
     if done.returncode:
         raise CompileError("nvdisasm refuses the cubin", done.stderr.replace(str(file), "<cubin>"))
     return done.stdout

@@ -10,7 +10,7 @@ from memlane import driver
 from memlane.chip import load, names
 from memlane.compile import toolkit
 from memlane.emulate.code.store import present_store
-from memlane.errors import MissingDependency
+from memlane.errors import MemlaneError, MissingDependency
 
 _CORE = ("llvmlite", "numpy", "pyarrow")
 _CUDA = ("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
@@ -56,7 +56,10 @@ def _emulation() -> Condition:
 
 def _machine_code() -> Condition:
     """Where the emulator's code is kept between processes."""
-    store = present_store()
+    try:
+        store = present_store()
+    except MemlaneError as error:
+        return Condition("cache", False, str(error))
     if store is None:
         return Condition("cache", False, "the emulator compiles each kernel anew in each process (MEMLANE_CACHE=0, or no home directory)")
     if not store.is_writable():

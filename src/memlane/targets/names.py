@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from memlane import driver
-from memlane.chip import from_file, load, names
+from memlane.chip import from_file, load, names, unread_directory
 from memlane.emulate import Emulator
 from memlane.errors import DeviceError
 from memlane.launch import Target
@@ -152,7 +152,7 @@ def available() -> str:
     """The names of the targets of this machine, as the end of a sentence."""
     gpus = [f"cuda:{number}" for number in range(len(driver.probe().devices))]
     emulators = [f"emulator:{chip}" for chip in names()]
-    return f"this machine has {', '.join([*gpus, *emulators])}, and emulator:FILE.toml"
+    return f"this machine has {', '.join([*gpus, *emulators])}, and emulator:FILE.toml{unread_directory()}"
 
 
 @cache

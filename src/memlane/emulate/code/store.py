@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memlane.errors import MemlaneError
+
 MOST_BYTES = 256 << 20
 _LEFT = 0.75
 """What remains of the bound when something has to go, so that not every entry after it must look for another to remove."""
@@ -28,6 +30,8 @@ _FORMAT = b"memlane machine code 1\n"
 _SUFFIX = ".code"
 _FRESH_S = 3600.0
 """An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
+_YES, _NO = ("", "1", "yes", "true", "on"), ("0", "no", "false", "off")
+"""Values of `MEMLANE_CACHE`."""
 _COVERED = ("chip", "emulate", "launch", "ptx", "checks.py", "errors.py", "source.py", "titles.py", "walks.py")
 """What of memlane's own code decides the machine code: the emulator with all that it imports."""
 
@@ -86,8 +90,9 @@ class Store:
 
     def is_writable(self) -> bool:
         """Whether entries can be kept here, as far as can be told without trying."""
-        nearest = next((place for place in (self.folder, *self.folder.parents) if place.exists()), None)
-        return nearest is not None and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+        # `os.path` answers False for what may not be looked at, where `pathlib` raises.
+        nearest = next((place for place in (self.folder, *self.folder.parents) if os.path.lexists(place)), None)
+        return nearest is not None and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
@@ -208,19 +213,27 @@ _stores: dict[Path, Store] = {}
 
 
 def present_store() -> Store | None:
-    """The store that the environment names, or None where it is switched off, or code could not be told from that of other versions."""
-    folder = None if os.environ.get("MEMLANE_CACHE") == "0" else default_folder()
+    """The store that the environment names, or None where it is switched off, or code could not be told from that of other versions.
+    MemlaneError for a `MEMLANE_CACHE` that says neither yes nor no."""
+    folder = default_folder() if _is_wanted() else None
     if folder is None or not SOURCES:
         return None
     return _stores.setdefault(folder, Store(folder))
 
 
+def _is_wanted() -> bool:
+    said = os.environ.get("MEMLANE_CACHE", "").lower()
+    if said not in (*_YES, *_NO):
+        raise MemlaneError(f"MEMLANE_CACHE={said}: write 0 to do without the cache, or 1; MEMLANE_CACHE_DIR names its directory")
+    return said in _YES
+
+
 def default_folder() -> Path | None:
-    """Where entries are kept; None where the user has no home."""
+    """Where entries are kept; None where the user has no home, or the directory is named from a working directory that is gone."""
     named = os.environ.get("MEMLANE_CACHE_DIR")
     try:
-        return Path(named).expanduser().absolute() if named else _users_caches() / "memlane"
-    except RuntimeError:
+        return (Path(named).expanduser() if named else _users_caches() / "memlane").absolute()
+    except (OSError, RuntimeError):
         return None
 
 
