@@ -2,7 +2,8 @@
 
 Nodes are the instructions of all functions, numbered in the order of the listing. A convergence barrier (`BSSY B0, there` ... `BSYNC B0`)
 sends its lanes to the place that the `BSSY` named; a call goes to the function, and its return to behind every call of that function.
-Where the code does not tell, all that is possible is assumed: more paths than there are, never fewer.
+Where the code does not tell, all that is possible is assumed: more paths than there are, never fewer. So a call through a pointer goes to
+every function that returns. Control also goes over it, as over the calls of functions whose code is not there, such as `vprintf`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Flow:
             first += len(function.instructions)
         self._successors = [self._direct(node) for node in range(len(self.nodes))]
         self.called: dict[int, frozenset[int]] = {}
-        """By node of each call whose function is known: the nodes of that, without those of what it calls itself."""
+        """By node of each call of functions in the program: the nodes of those that it may call, without those of what they call."""
         self._converge()
         self._call()
         self.successors: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(one)) for one in self._successors)
@@ -69,6 +70,23 @@ class Flow:
     def entries(self) -> frozenset[int]:
         """The first nodes of functions."""
         return frozenset(self._first.values())
+
+    def targets(self, node: int) -> tuple[int, ...]:
+        """The places in the program that an instruction names."""
+        return tuple(self._targets(node))
+
+    def behind(self, node: int) -> tuple[int, ...]:
+        """The instruction that follows one in the text of its function, to which a call returns; none of the last."""
+        return tuple(self._next(node))
+
+    def is_conditional(self, node: int) -> bool:
+        """Whether some lanes may go on behind a jump."""
+        return _is_conditional(self.nodes[node])
+
+    def is_indirect_call(self, node: int) -> bool:
+        """Whether an instruction calls through a pointer."""
+        one = self.nodes[node]
+        return one.opcode == "CALL" and not any(operand.targets for operand in one.operands)
 
     # -- edges --------------------------------------------------------------------------------------------------------------------
 
@@ -149,17 +167,21 @@ class Flow:
         """Replace the edge over a call by one into the function, and one from each of its returns to behind the call."""
         bodies: dict[int, set[int]] = {}
         over = [list(one) for one in self._successors]
+        returning = [first for first in self._first.values() if self._returns(reachable((first,), over.__getitem__))]
         for node, one in enumerate(self.nodes):
-            targets = self._targets(node) if one.opcode == "CALL" else []
+            indirect = self.is_indirect_call(node)
+            targets = returning if indirect else self._targets(node) if one.opcode == "CALL" else []
             for target in targets:
                 if target not in bodies:
                     bodies[target] = reachable((target,), over.__getitem__)
-                for end in sorted(bodies[target]):
-                    if self.nodes[end].opcode == "RET":
-                        self._successors[end].extend(self._next(node))
+                for end in self._returns(bodies[target]):
+                    self._successors[end].extend(self._next(node))
             if targets:
                 self.called[node] = frozenset().union(*(bodies[target] for target in targets))
-                self._successors[node] = [*targets, *(self._next(node) if _is_conditional(one) else [])]
+                self._successors[node] = [*targets, *(self._next(node) if indirect or _is_conditional(one) else [])]
+
+    def _returns(self, body: Iterable[int]) -> list[int]:
+        return sorted(node for node in body if self.nodes[node].opcode == "RET")
 
 
 def _is_conditional(one: Instruction) -> bool:

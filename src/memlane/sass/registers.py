@@ -214,7 +214,7 @@ def _source_width(instruction: Instruction, place: int, operand: Operand) -> int
         return _data_width(modifiers)
     if opcode in _WIDE_DESTINATION and ("WIDE" in modifiers or "HI" in modifiers):
         return 2 if place >= len(instruction.operands) - (2 if instruction.operands[-1].kind == "predicate" else 1) else 1
-    if opcode in _DOUBLE or operand.wide or opcode in ("RET", "BRX", "JMX") or _in_pairs(instruction):
+    if opcode in _DOUBLE or operand.wide or opcode in ("RET", "BRX", "JMX", "CALL") or _in_pairs(instruction):
         return 2
     if opcode in _CONVERSIONS:
         return _conversion(opcode, modifiers)[1]
