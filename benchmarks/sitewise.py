@@ -12,6 +12,7 @@ from memlane.chip import LANES
 from memlane.instrument import exactness
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.matching import SiteExactness
+from memlane.instrument.sites import site_table
 from memlane.ptx import Module
 from memlane.record import EXACT, SiteCounts
 from memlane.sass import disassemble
@@ -86,30 +87,40 @@ class Code:
     def __init__(self, assembled: Assembled) -> None:
         self.assembled = assembled
         self.verdicts: Mapping[int, SiteExactness] = {one.site: one for one in exactness(assembled.module, assembled.program)}
+        self._inlined = site_table(assembled.module).inlined
 
     @classmethod
     def of(cls, module: Module, cubin: bytes) -> Code:
         return cls(Assembled(module, disassemble(cubin)))
 
     def compared(self, kernel: str, counts: Sequence[SiteCounts], profiled: Disassembled) -> list[Compared]:
-        """The sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code."""
+        """The sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code.
+
+        Sites in functions that it calls are left out: the profiler's page has the instructions of the kernel alone. The totals have them.
+        """
         at = {one.offset: one for one in profiled.instructions}
         groups: dict[tuple[int, ...], list[SiteCounts]] = defaultdict(list)
         for entry in counts:
-            groups[self.verdicts[entry.site.id].merged or (entry.site.id,)].append(entry)
+            if self._inlined.origin(kernel, entry.site.instruction).function == kernel:
+                groups[self.verdicts[entry.site.id].merged or (entry.site.id,)].append(entry)
         return [self._compare(kernel, entries, at) for entries in groups.values()]
+
+    def is_exact(self, entry: SiteCounts) -> bool:
+        """Whether the site is exact in a launch with these counts."""
+        verdict = self.verdicts[entry.site.id]
+        return verdict.verdict == EXACT or (verdict.exact_if_full and entry.is_full)
 
     def _compare(self, kernel: str, entries: list[SiteCounts], at: Mapping[int, Counted]) -> Compared:
         made = [one for entry in entries for one in self._made(kernel, entry, at)]
         first, verdict = entries[0], self.verdicts[entries[0].site.id]
-        full = verdict.exact_if_full and all(entry.is_full for entry in entries)
+        exact = all(map(self.is_exact, entries))
         several = f"{len(entries)} x " if len(entries) > 1 else ""
         return Compared(
             label=f"line {first.site.line}, {several}{first.site.op}",
             kind=first.site.kind,
             space=first.site.space,
-            verdict=EXACT if full else verdict.verdict,
-            reason="" if full else verdict.reason,
+            verdict=EXACT if exact else verdict.verdict,
+            reason="" if exact else verdict.reason,
             ours=_ours(entries),
             theirs={name: sum(one.metrics.get(metric, 0) for one in made) for name, metric in METRICS.items()} if made else {},
             opcodes=tuple(one.opcode for one in made),
@@ -121,10 +132,9 @@ class Code:
     def _made(self, kernel: str, entry: SiteCounts, at: Mapping[int, Counted]) -> list[Counted]:
         """The profiled instructions that were assembled from a site."""
         found = []
-        for node in self.assembled.accesses(kernel, entry.site.instruction, entry.site.space):
+        index = self._inlined.origin(kernel, entry.site.instruction).instruction
+        for node in self.assembled.accesses(kernel, index, entry.site.space):
             instruction = self.assembled.flow.nodes[node]
-            if self.assembled.flow.function_of[node] != kernel:
-                continue
             seen = at.get(instruction.offset)
             if seen is None or seen.opcode.partition(".")[0] != instruction.opcode:
                 raise RuntimeError(f"at {instruction.offset:#x} of {kernel} is {instruction.name}, and the profiler saw {seen}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import corpus_atomics
 import corpus_blocks
 import corpus_copies
+import corpus_divergence
 import corpus_tiles
 import corpus_ways
 from corpus import Case, Group, run
@@ -17,7 +18,14 @@ from memlane.targets import target
 
 GROUPS: dict[str, Group] = {
     f"kernels/{group.name}": group
-    for group in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP, corpus_ways.GROUP)
+    for group in (
+        corpus_copies.GROUP,
+        corpus_tiles.GROUP,
+        corpus_blocks.GROUP,
+        corpus_atomics.GROUP,
+        corpus_ways.GROUP,
+        corpus_divergence.GROUP,
+    )
 }
 NAMES = (*EXAMPLES, *GROUPS)
 ABOUT: dict[str, str] = {case.kernel: case.about for group in GROUPS.values() for case in group.cases}

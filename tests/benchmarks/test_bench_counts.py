@@ -246,12 +246,61 @@ def test_what_the_sites_have_more_is_summed_by_group(code: Code, name: str, coun
     assert of_sites(code.compared(name, counted.sites, profiled)) == dict.fromkeys(GROUPS, 0.0) | {"shared": 5.0, "global store": -3.0}
 
 
-def test_the_roads_say_where_they_part(counted: Counts) -> None:
-    assert compare_roads("tiled", counted, counted).holds
+def test_the_roads_say_where_they_part(code: Code, counted: Counts) -> None:
+    assert compare_roads("tiled", counted, counted, code).holds
     sites = tuple(replace(one, sectors=one.sectors + 7) if one.site.op == "st.global.f32" else one for one in counted.sites)
-    row = compare_roads("tiled", counted, replace(counted, sites=sites))
+    row = compare_roads("tiled", counted, replace(counted, sites=sites), code)
     (entry,) = (one for one in counted.sites if one.site.op == "st.global.f32")
     assert (row.value, row.note) == (1.0, f"line {entry.site.line}, st.global.f32: sectors {entry.sectors}, emulator {entry.sectors + 7}")
+
+
+CALLS = """
+typedef int (*Step)(int);
+__device__ __noinline__ int twice(int x) { return x + x; }
+__device__ __noinline__ int square(int x) { return x * x; }
+__device__ Step steps[2] = {twice, square};
+__device__ __noinline__ int loaded(const int* from, int i) { return from[i] + 1; }
+extern "C" __global__ void calls(int* out, const int* from, const int* which) {
+    int i = threadIdx.x, x = loaded(from, i);
+    out[i] = steps[which[i] & 1](x);
+}
+"""
+"""A load in a function, and a store behind a call through a pointer."""
+
+
+@pytest.fixture(scope="module")
+def calls() -> tuple[Code, Counts]:
+    emulator, module = target("emulator:h200"), cuda(CALLS)
+    arrays = [emulator.array(np.arange(64, dtype="i4")) for _ in range(3)]
+    return Code.of(module, assemble(module, arch="sm_90").data), ml.count(emulator.load(module)["calls"][1, 64], *arrays)
+
+
+def test_the_roads_may_part_where_lanes_may_be_apart(calls: tuple[Code, Counts]) -> None:
+    code, counted = calls
+
+    def counted_otherwise(op: str) -> Row:
+        sites = tuple(replace(one, requests=one.requests + 2) if one.site.op == op else one for one in counted.sites)
+        return compare_roads("calls", replace(counted, sites=sites), counted, code)
+
+    store, load = counted_otherwise("st.global.u32"), counted_otherwise("ld.global.u64")
+    assert (store.value, store.peer, store.note) == (
+        0.0,
+        {"sites": 4.0, "apart": 1.0},
+        "lanes may be apart: line 9, st.global.u32: requests 4, emulator 2",
+    )
+    assert (load.value, load.peer) == (1.0, {"sites": 4.0, "apart": 0.0})
+
+
+def test_the_sites_of_functions_are_not_compared_with_the_profiler(calls: tuple[Code, Counts]) -> None:
+    code, counted = calls
+    nothing = tuple(Counted(one.offset, one.name, {}) for one in code.assembled.program.functions["calls"].instructions)
+    compared = code.compared("calls", counted.sites, Disassembled("calls", nothing))
+    assert [one.site.line for one in counted.sites] == [6, 9, 9, 9]
+    assert [(one.label, one.opcodes) for one in compared] == [
+        ("line 9, ld.global.u32", ("LDG.E",)),
+        ("line 9, ld.global.u64", ("LDG.E.64",)),
+        ("line 9, st.global.u32", ("STG.E",)),
+    ]
 
 
 def test_other_code_than_that_of_the_profiler_is_refused(code: Code, name: str, counted: Counts) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import corpus_atomics
-import corpus_blocks
-import corpus_copies
-import corpus_tiles
-import corpus_ways
 import pytest
 from corpus import Case, Group, run
+from workload import GROUPS as LAUNCHED
 
 from memlane.launch import LoadedModule
 from memlane.targets import target
 
-GROUPS = {one.name: one for one in (corpus_copies.GROUP, corpus_tiles.GROUP, corpus_blocks.GROUP, corpus_atomics.GROUP, corpus_ways.GROUP)}
+GROUPS = {group.name: group for group in LAUNCHED.values()}
 CASES = [(group, case) for group in GROUPS.values() for case in group.cases]
 
 
