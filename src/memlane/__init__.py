@@ -15,7 +15,8 @@ Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each laun
              (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
-Data         `DeviceArray`; `Launch`, `Copy`, `Step` and `Schedule`, for several launches in order
+Data         `DeviceArray`; `Launch`, `Copy`, `Step` and `Schedule`, for several launches in order on one target
+Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -40,6 +41,8 @@ _HOME = {
     "Launch": "launch",
     "MemlaneError": "errors",
     "Module": "ptx",
+    "Plan": "plan",
+    "PlanBuilder": "plan",
     "Schedule": "launch",
     "Step": "launch",
     "Target": "launch",
@@ -50,11 +53,13 @@ _HOME = {
     "compare": "diagnose",
     "count": "measure",
     "cuda": "compile",
+    "devices": "targets",
     "explain": "diagnose",
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
     "relayout": "optimize",
+    "run": "targets",
     "target": "targets",
     "time": "measure",
     "trace": "measure",
@@ -72,6 +77,8 @@ __all__ = [
     "Launch",
     "MemlaneError",
     "Module",
+    "Plan",
+    "PlanBuilder",
     "Schedule",
     "Step",
     "Target",
@@ -82,11 +89,13 @@ __all__ = [
     "compare",
     "count",
     "cuda",
+    "devices",
     "explain",
     "load",
     "numba",
     "parse",
     "relayout",
+    "run",
     "target",
     "time",
     "trace",
@@ -101,9 +110,10 @@ if TYPE_CHECKING:
     from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
     from memlane.optimize.relayout import relayout
+    from memlane.plan import Plan, PlanBuilder
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
-    from memlane.targets import target
+    from memlane.targets import devices, run, target
     from memlane.testing.limits import check
 
 

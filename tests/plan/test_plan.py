@@ -210,7 +210,7 @@ copy = Copy(b8.view(), a8.view())
         (lambda: Repeat((), 1, until=a8.view("f8")[0]), "a repeat ends by a single element on the host, which a f8[] is not"),
         (
             lambda: Repeat((), 9, ((a8, b8),), until=host8.view("f8")[0], every=3),
-            "a repeat that may end after any 3 turns does not say which of 2 rotating buffers holds the result: let `every`",
+            "a repeat that may end after any 3 turns, or after 9, does not say which of 2 rotating buffers holds the result: ",
         ),
         (lambda: planned(KERNEL, (1, 0), 1), "a grid, block or cluster has one to three extents of at least 1, not (1, 0)"),
     ],

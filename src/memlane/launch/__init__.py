@@ -6,7 +6,7 @@ cluster <- kernel <- target.
 
 from memlane.launch.array import DeviceArray
 from memlane.launch.cluster import cluster_of
-from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel
+from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, module_digest
 from memlane.launch.observation import (
     ACCESS_DTYPE,
     COUNT_FIELDS,
@@ -69,6 +69,7 @@ __all__ = [
     "cluster_of",
     "find_kernel",
     "following",
+    "module_digest",
     "observed",
     "observing",
     "plain_name",

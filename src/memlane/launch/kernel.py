@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,8 @@ from memlane.launch.arguments import pack
 from memlane.launch.cluster import check_cluster
 from memlane.launch.observe import observed
 from memlane.launch.schedule import Dim3, Launch, Stream
-from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative
+from memlane.plan import KernelRef
+from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, print_module
 from memlane.titles import kernel_label, plain_name
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class LoadedModule(Mapping[str, "Kernel"]):
             self.attached[key] = make()
         kept: _T = self.attached[key]
         return kept
+
+
+def module_digest(module: Module) -> str:
+    """Return the digest by which plans name a module: equal for modules that print alike."""
+    return hashlib.sha256(print_module(module).encode()).hexdigest()[:32]
 
 
 def find_kernel(module: Module, name: str) -> Function:
@@ -143,6 +150,11 @@ class Kernel:
     def title(self) -> str:
         """The name to show."""
         return self.function.title
+
+    @property
+    def ref(self) -> KernelRef:
+        """The kernel as a plan names it: without a target, by what its module says."""
+        return KernelRef(self.loaded.once("digest", lambda: module_digest(self.module)), self.name, kernel_label(self.title))
 
     @property
     def cooperative(self) -> bool:

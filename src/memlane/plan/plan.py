@@ -85,10 +85,10 @@ class Repeat:
         if self.until is not None:
             if self.until.size != 1 or not self.until.buffer.is_on_host:
                 raise BadPlan(f"a repeat ends by a single element on the host, which {self.until} is not")
-            if self.every % self.period:
+            if self.every % self.period or self.count % self.period:
                 raise BadPlan(
-                    f"a repeat that may end after any {self.every} turns does not say which of {self.period} rotating buffers holds the "
-                    f"result: let `every` be a multiple of {self.period}"
+                    f"a repeat that may end after any {self.every} turns, or after {self.count}, does not say which of {self.period} "
+                    f"rotating buffers holds the result: let `every` and `count` be multiples of {self.period}"
                 )
 
     @property

@@ -5,5 +5,6 @@ Order inside: names <- doctor.
 
 from memlane.targets.doctor import Condition, describe
 from memlane.targets.names import ENVIRONMENT, devices, override, target
+from memlane.targets.plans import BoundPlan, PlanRun, run
 
-__all__ = ["ENVIRONMENT", "Condition", "describe", "devices", "override", "target"]
+__all__ = ["ENVIRONMENT", "BoundPlan", "Condition", "PlanRun", "describe", "devices", "override", "run", "target"]

@@ -1,0 +1,331 @@
+"""Plans that run on emulated devices, against an interpreter of plain bytes; and what cannot be bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import BadPlan
+from memlane.launch import module_digest
+from memlane.plan import Buffer, Copy, HostCall, KernelRef, Launch, Plan, PlanBuilder, Repeat, Step, View, planned, races
+from memlane.ptx import parse
+from memlane.targets import BoundPlan, devices, run
+from tests.plan.random_plans import views
+
+MIX = parse("""
+.version 8.0
+.target sm_90
+.address_size 64
+
+.visible .entry nothing() { ret; }
+.visible .entry mix(.param .u64 to, .param .s64 to_step, .param .u64 of, .param .s64 of_step, .param .u32 count, .param .u32 add)
+{
+  .reg .b64 t, ts, o, os; .reg .b32 i, n, a, x, y; .reg .pred p; .reg .b16 h;
+  ld.param.u64 t, [to]; ld.param.s64 ts, [to_step]; ld.param.u64 o, [of]; ld.param.s64 os, [of_step];
+  ld.param.u32 n, [count]; ld.param.u32 a, [add]; mov.u32 i, 0;
+LOOP:
+  setp.ge.u32 p, i, n; @p bra DONE;
+  ld.global.u16 h, [t]; cvt.u32.u16 x, h; ld.global.u16 h, [o]; cvt.u32.u16 y, h;
+  mad.lo.u32 x, x, 3, y; add.u32 x, x, a; cvt.u16.u32 h, x; st.global.u16 [t], h;
+  add.s64 t, t, ts; add.s64 o, o, os; add.u32 i, i, 1; bra LOOP;
+DONE:
+  ret;
+}
+""")
+KERNEL, NOTHING = KernelRef(module_digest(MIX), "mix"), KernelRef(module_digest(MIX), "nothing")
+
+
+def mixed(to: View, of: View, add: Any) -> Launch:
+    """One thread: `to[i] = 3 * to[i] + of[i] + add`, element after element, in 16 bits."""
+    return planned(KERNEL, 1, 1, to, to.strides[0], of, of.strides[0], to.size, add, reads=[to, of], writes=[to])
+
+
+def mix_on_host(to: npt.NDArray[Any], of: npt.NDArray[Any], add: int) -> None:
+    for index in range(len(to)):
+        to[index] = (3 * int(to[index]) + int(of[index]) + add) % (1 << 16)
+
+
+@st.composite
+def ordered_plans(draw: st.DrawFn, count: int) -> Plan:
+    """Plans in which every step waits for some before it, often for all of them, so that many have no race."""
+    homes = [draw(st.sampled_from([*range(count), "host", "pinned"])) for _ in range(draw(st.integers(2, 3)))]
+    buffers = [Buffer(f"b{number}", 16, home) for number, home in enumerate(homes)]
+    strict = draw(st.sampled_from([True, False]))
+
+    def unsigned(view: View) -> View:
+        return View(view.buffer, "u2", view.shape, view.strides, view.offset)
+
+    def step(position: int, total: int, in_repeat: bool) -> Step:
+        after = tuple(range(position)) if strict else tuple(draw(st.sets(st.integers(0, position - 1), max_size=1))) if position else ()
+        carried = tuple(range(total)) if in_repeat and strict else ()
+        size, queue = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+        to, of = unsigned(draw(views(buffers, size))), unsigned(draw(views(buffers, size)))
+        device = to.buffer.home if isinstance(to.buffer.home, int) else None
+        if draw(st.booleans()) and not to.overlaps(of):
+            mover = device if device is not None else of.buffer.home if isinstance(of.buffer.home, int) else None
+            return Step(Copy(to, of), mover, queue, after, carried)
+        if device is not None and isinstance(of.buffer.home, int):
+            return Step(mixed(to, of, draw(st.integers(0, 5))), device, queue, after, carried)
+        if device is None and of.buffer.is_on_host:
+            call = HostCall("tests.targets.test_plans:mix_on_host", (to, of, 7), (to, of), (to,))
+            return Step(call, None, queue, after, carried)
+        return Step(planned(NOTHING, 1, 1), 0, queue, after, carried)
+
+    def some(depth: int, in_repeat: bool) -> tuple[Step | Repeat, ...]:
+        total = draw(st.integers(2, 5))
+        items: list[Step | Repeat] = []
+        for position in range(total):
+            if depth and draw(st.integers(0, 3)) == 0:
+                alike = [[one for one in buffers if one.home == home] for home in dict.fromkeys(homes)]
+                groups = [tuple(group) for group in alike if len(group) > 1 and draw(st.booleans())]
+                items.append(Repeat(some(depth - 1, True), draw(st.integers(0, 5)), tuple(groups), after=tuple(range(position))))
+            else:
+                items.append(step(position, total, in_repeat))
+        return tuple(items)
+
+    return Plan(some(1, False))
+
+
+def interpreted(plan: Plan, memory: dict[str, npt.NDArray[np.uint8]]) -> None:
+    """Run a plan step by step on plain bytes, in the order of the text."""
+
+    def elements(view: View, names: dict[str, str]) -> npt.NDArray[Any]:
+        data = memory[names.get(view.buffer.name, view.buffer.name)]
+        places = view.offset + np.arange(view.shape[0]) * view.strides[0]
+        return np.array([data[place : place + 2].view("u2") for place in places]).reshape(-1)
+
+    def store(view: View, names: dict[str, str], values: npt.NDArray[Any]) -> None:
+        data = memory[names.get(view.buffer.name, view.buffer.name)]
+        for index, value in enumerate(values):
+            place = view.offset + index * view.strides[0]
+            data[place : place + 2] = np.array([value], "u2").view(np.uint8)
+
+    def execute(items: Sequence[Step | Repeat], names: dict[str, str]) -> None:
+        for item in items:
+            if isinstance(item, Repeat):
+                for turn in range(item.count):
+                    inner = dict(names)
+                    for group in item.rotate:
+                        for place, buffer in enumerate(group):
+                            other = group[(place + turn) % len(group)].name
+                            inner[buffer.name] = names.get(other, other)
+                    execute(item.steps, inner)
+                continue
+            action = item.action
+            if isinstance(action, Copy):
+                store(action.destination, names, elements(action.source, names))
+                continue
+            assert isinstance(action, Launch | HostCall)
+            given = [one for one in action.arguments if isinstance(one, View)]
+            if given:
+                # A thread that writes what it reads next sees it.
+                to, of = given
+                for index in range(to.size):
+                    value = 3 * int(elements(to, names)[index]) + int(elements(of, names)[index]) + int(action.arguments[-1])  # type: ignore[arg-type]
+                    changed = elements(to, names)
+                    changed[index] = value % (1 << 16)
+                    store(View(to.buffer, "u2", (1,), (2,), to.offset + index * to.strides[0]), names, changed[index : index + 1])
+
+    execute(plan.steps, {})
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_plan_leaves_the_bytes_of_an_interpreter_or_has_a_race(data: st.DataObject) -> None:
+    """On one to four emulated devices. What has a race is refused; what is not refused has the one result."""
+    count = data.draw(st.integers(1, 4))
+    plan = data.draw(ordered_plans(count))
+    targets = devices("emulator:h200", 4)[:count]
+    if races(plan):
+        with pytest.raises(BadPlan, match="the same bytes of buffer"):
+            run(plan, targets=targets, modules=[MIX])
+        return
+    start = {buffer.name: np.arange(buffer.nbytes, dtype=np.uint8) * 7 + number for number, buffer in enumerate(plan.buffers)}
+    expected = {name: one.copy() for name, one in start.items()}
+    interpreted(plan, expected)
+    bound = {
+        buffer.name: targets[buffer.home].array(start[buffer.name]) if isinstance(buffer.home, int) else start[buffer.name].copy()
+        for buffer in plan.buffers
+    }
+    done = run(plan, bound, targets=targets, modules=[MIX])
+    for buffer in plan.buffers:
+        np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
+
+
+def test_random_plans_are_of_both_sorts() -> None:
+    """The test above would say nothing if every plan had a race, or none had one."""
+    sorts = {True: 0, False: 0}
+
+    @given(ordered_plans(2))
+    @settings(max_examples=40, database=None)
+    def look(plan: Plan) -> None:
+        sorts[bool(races(plan))] += 1
+
+    look()
+    assert min(sorts.values()) >= 8
+
+
+SIGNALS = parse("""
+.version 8.0
+.target sm_90
+.address_size 64
+
+.visible .entry ping(.param .u64 own, .param .u64 other, .param .u32 first)
+{
+  .reg .b64 a, b; .reg .b32 i, f, x, w; .reg .pred p, q;
+  ld.param.u64 a, [own]; ld.param.u64 b, [other]; ld.param.u32 f, [first]; mov.u32 i, 0;
+  setp.eq.u32 q, f, 0; @q bra WAIT;
+SEND:
+  add.u32 i, i, 1; setp.gt.u32 p, i, 100; @p bra DONE;
+  st.release.sys.global.u32 [b], i;
+WAIT:
+  ld.acquire.sys.global.u32 x, [a]; add.u32 w, i, 1; sub.u32 w, w, f; setp.lt.u32 p, x, w; @p bra WAIT;
+  @!q bra SEND;
+  mov.u32 i, x; st.release.sys.global.u32 [b], i; setp.lt.u32 p, i, 100; @p bra WAIT;
+DONE:
+  ret;
+}
+""")
+
+
+def test_kernels_that_run_together_signal_each_other_through_memory() -> None:
+    """One hundred times there and back between two devices; one after another they would wait for ever."""
+    b = PlanBuilder()
+    flags = [b.array(f"flag{device}", 1, "u4", device) for device in range(2)]
+    kernel = KernelRef(module_digest(SIGNALS), "ping")
+    b.together((device, planned(kernel, 1, 1, flags[device], flags[1 - device], int(device == 0))) for device in range(2))
+    plan = b.plan()
+    assert plan.peers == ((0, 1), (1, 0))
+    targets = devices("emulator:h200", 2)
+    bound = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
+    done = run(plan, bound, targets=targets, modules=[SIGNALS])
+    assert [int(np.asarray(done[f"flag{device}"])[0]) for device in range(2)] == [100, 100]
+
+
+def halve(value: npt.NDArray[Any], flag: npt.NDArray[Any]) -> None:
+    value //= 2
+    flag[...] = value.max() < 10
+
+
+@pytest.mark.parametrize(("every", "turns", "left"), [(1, 5, 6), (2, 6, 3), (4, 8, 0)])
+def test_a_repeat_ends_when_its_value_is_not_zero(every: int, turns: int, left: int) -> None:
+    """200 is below 10 after five halvings; looked at every 2 or 4 turns, the repeat runs some more."""
+    b = PlanBuilder()
+    value, flag = b.array("value", 1, "i4", "host"), b.array("flag", (), "i4", "host")
+    with b.repeat(1000, until=flag, every=every) as loop:
+        loop.call("tests.targets.test_plans:halve", value, flag, reads=[value], writes=[value, flag])
+    host = np.array([200], "i4")
+    done = run(b.plan(), {"value": host}, targets=[Emulator(load("h200"))])
+    assert done.turns == {(0,): turns}
+    assert host[0] == left
+
+
+def test_strided_copies_leave_what_lies_between_alone() -> None:
+    """A column of a matrix on the host into a column of a transposed matrix on a device, and back."""
+    b = PlanBuilder()
+    host, device = b.array("host", (4, 6), "i4", "pinned"), b.array("device", (5, 4), "i4", 0)
+    b.copy(device[1:, 2], host[:, 3])
+    b.copy(host[::-1, 0], device[1:, 2])
+    target = Emulator(load("h200"))
+    matrix, other = np.arange(24, dtype="i4").reshape(4, 6), np.full((5, 4), -1, "i4")
+    array = target.array(other)
+    expected = matrix.copy()
+    other[1:, 2] = expected[:, 3]
+    expected[::-1, 0] = other[1:, 2]
+    run(b.plan(), {"host": matrix, "device": array}, targets=[target])
+    np.testing.assert_array_equal(array.numpy(), other)
+    np.testing.assert_array_equal(matrix, expected)
+
+
+def test_memory_is_made_for_what_the_plan_writes_first_and_kept_while_the_plan_is_bound() -> None:
+    b = PlanBuilder()
+    given, between, out = b.array("given", 8, "u2", "host"), b.array("between", 8, "u2", 0), b.array("out", 8, "u2", "host")
+    b.copy(between, given)
+    b.launch(KERNEL, 1, 1, between, 2, between, 2, 8, 1, reads=[between], writes=[between])
+    b.copy(out, between)
+    bound = BoundPlan(b.plan(), {"given": np.arange(8, dtype="u2")}, targets=[Emulator(load("h200"))], modules=[MIX])
+    for _ in range(2):
+        assert np.asarray(bound.run()["out"]).view("u2").tolist() == [4 * number + 1 for number in range(8)]
+
+
+def one_step(**homes: Any) -> Plan:
+    b = PlanBuilder()
+    arrays = {name: b.array(name, 8, "u2", home) for name, home in homes.items()}
+    b.copy(arrays["b"], arrays["a"])
+    return b.plan()
+
+
+H200 = Emulator(load("h200"))
+EIGHT = np.zeros(8, "u2")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: run(one_step(a="host", b=0), targets=[H200]),
+            "buffer 'a' is not bound, and step 0 reads it before anything is written there",
+        ),
+        (
+            lambda: run(one_step(a="host", b=1), targets=[H200]),
+            "the plan uses device 1, and there are targets for 1 devices: pass `targets`",
+        ),
+        (
+            lambda: run(one_step(a="host", b=1), targets=[H200, H200]),
+            "two devices of a plan cannot be one target: ml.devices gives several",
+        ),
+        (lambda: run(one_step(a="host", b=0), {"c": EIGHT}, targets=[H200]), "the plan has no buffer 'c' to bind; it has a, b"),
+        (lambda: run(one_step(a=0, b="host"), {"a": EIGHT}, targets=[H200]), "bind an array of emulator:h200 to it, not a ndarray"),
+        (
+            lambda: run(one_step(a=0, b="host"), {"a": Emulator(load("h200")).zeros(8, "u2")}, targets=[H200]),
+            "buffer 'a' lives on device 0, emulator:h200, but is bound to an array of another emulator:h200",
+        ),
+        (
+            lambda: run(one_step(a="host", b=0), {"a": H200.zeros(8, "u2")}, targets=[H200]),
+            "lives on the host: bind an array of NumPy to it",
+        ),
+        (
+            lambda: run(one_step(a="host", b=0), {"a": np.zeros((8, 2), "u2")[:, 0]}, targets=[H200]),
+            "not C-contiguous: bind np.ascontiguousarray(x)",
+        ),
+        (lambda: run(one_step(a="host", b=0), {"a": EIGHT[:7]}, targets=[H200]), "buffer 'a' has 16 bytes, but is bound to an array of 14"),
+        (
+            lambda: run(one_step(a="host", b="host"), {"a": EIGHT, "b": np.frombuffer(bytes(16), "u2")}, targets=[H200]),
+            "buffer 'b' is written by the plan, but is bound to a read-only array: bind a copy",
+        ),
+        (
+            lambda: run(Plan((Step(planned(NOTHING, 1, 1), 0),)), targets=[H200]),
+            "the module of kernel nothing was not given: pass it in `modules`",
+        ),
+        (
+            lambda: run(Plan((Step(planned(KernelRef(KERNEL.module, "other"), 1, 1), 0),)), targets=[H200], modules=[MIX]),
+            "the module of kernel other has no kernel of that name",
+        ),
+        (
+            lambda: run(Plan((Step(HostCall("no.such:thing")),)), targets=[H200]),
+            "host function no.such:thing cannot be imported: No module named 'no'",
+        ),
+        (
+            lambda: run(
+                Plan((Step(planned(NOTHING, 1, 1, Buffer("far", 8, 1).view()), 0),)),
+                targets=[H200, Emulator(load("h200"))],
+                modules=[MIX],
+            ),
+            "kernels on device 0 reach memory of device 1, but another emulator:h200 and emulator:h200 are no peers",
+        ),
+        (lambda: run(one_step(a="host", b="host"), {"a": EIGHT}, targets=[H200])["c"], "the plan has no buffer 'c'; it has a, b"),
+    ],
+)
+def test_what_cannot_be_bound_is_said_in_a_sentence(make: Any, message: str) -> None:
+    with pytest.raises(BadPlan) as caught:
+        make()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
