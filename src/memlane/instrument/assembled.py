@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from memlane.errors import MemlaneError
-from memlane.ptx import Module, parse, print_module
+from memlane.ptx import Module, once_for_module, parse, print_module
 from memlane.record import Site
 from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
 
@@ -113,6 +113,7 @@ def is_like(site: Site, access: Access | None) -> bool:
     return access.nbytes == site.nbytes or (site.space == "tex" and access.nbytes < site.nbytes)
 
 
+@once_for_module
 def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:
     """By the PTX name of each function: the line of each of its instructions in the text of `print_module`."""
     printed = parse(print_module(module), module.name)

@@ -27,6 +27,7 @@ from memlane.ptx import (
     inline_calls,
     is_product,
     memory_access,
+    once_for_module,
     overwrites,
     registers_read,
 )
@@ -69,6 +70,7 @@ class SiteTable:
         return self.inlined.module
 
 
+@once_for_module
 def site_table(module: Module) -> SiteTable:
     """The sites in the order of the text, those of called functions once for each call."""
     original, inlined = module, inline_calls(module)

@@ -61,6 +61,7 @@ from memlane.ptx.ir import (
     elements,
 )
 from memlane.ptx.liveness import Liveness
+from memlane.ptx.once import once_for_module
 from memlane.ptx.ops import TABLE
 from memlane.ptx.parser import INSERTED, parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
@@ -139,6 +140,7 @@ __all__ = [
     "memory_access",
     "memory_accesses",
     "names_in",
+    "once_for_module",
     "operand_text",
     "overwrites",
     "parse",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 from memlane.ptx.convention import Convention
@@ -347,6 +347,10 @@ class Module:
         """What it is, in one line; `print_module` gives the text."""
         kernels = ", ".join(function.title for function in self.kernels.values()) or "no kernel"
         return f"{self.name}; {kernels}; PTX {'.'.join(map(str, self.version))} for {', '.join(self.target)}"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is worked out of it is left out when it is pickled or copied."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def functions(self) -> dict[str, Function]:
