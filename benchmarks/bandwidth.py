@@ -23,11 +23,14 @@ What the first run said, of an H200: L2 reads as predicted, 141 sectors a clock,
 in lines, 62 in parts: that a sector is written in part costs little. What costs is a line: 52 lines a clock of which whole sectors are
 written, 34 of which parts are (`columns`); so the transposition takes what it writes, in lines. One multiprocessor: 1 sector a clock
 written, half a line in parts. Atomics: 36 to 38 sectors a clock whatever the pattern, and 45 clocks for 32 lanes at one word, on the
-whole chip. A load of 32 lines that L1 has takes 32 clocks, not 8. DRAM gives 64 bytes at once.
+whole chip. A load of 32 lines that L1 has takes 32 clocks and one of 8 lines 8: as many as words meet in a bank, if the memory of L1 has
+those of shared memory. DRAM gives 64 bytes at once.
 
 Prediction for what was added then: with 16 bytes a lane one multiprocessor reads 2 sectors a clock, and writes 1 as before. Atomics of
 all warps in one sector, and in one line, take 1.4 clocks for each lane, as at one word: a histogram with 31 % of its additions in one
-line takes so long that they do. If not, eight lines of all are eight times as fast as one.
+line takes so long that they do. If not, eight lines of all are eight times as fast as one. 32 lines in 32 banks of L1 take 8 clocks.
+Lines written in part that are neighbours, or 33 lines apart, are written as fast as those 16 KiB apart, 34 a clock, if what limits is the
+way there and not where in L2 they meet.
 
     python benchmarks/bandwidth.py
 """
@@ -80,7 +83,16 @@ ONE_WORD = Pattern(group=1, apart=0, footprint=0, sectors=1)
 ONE_SECTOR = Pattern(group=8, apart=0, footprint=0, sectors=1)
 ONE_LINE = Pattern(group=32, apart=0, footprint=0, sectors=4)
 EIGHT_LINES = Pattern(group=1, apart=8, footprint=0, sectors=32)
-PATTERNS = {"lines": LINES, "whole sectors": WHOLE, "parts of sectors": PARTS, "columns": COLUMNS}
+APART = Pattern(group=1, apart=32, footprint=1024, period=5, step=1, sectors=32)
+ODD = Pattern(group=1, apart=32 * 33, footprint=32 * 32 * 33, period=10, step=1, sectors=32)
+PATTERNS = {
+    "lines": LINES,
+    "whole sectors": WHOLE,
+    "parts of sectors": PARTS,
+    "columns": COLUMNS,
+    "neighbouring lines": APART,
+    "lines 33 apart": ODD,
+}
 
 HOT = {"one word of all": ONE_WORD, "one sector of all": ONE_SECTOR, "one line of all": ONE_LINE, "eight lines of all": EIGHT_LINES}
 
@@ -171,7 +183,7 @@ def of_lsu(bench: Bench, kind: str) -> Iterator[Row]:
     words, requests = (1024, UNROLL) if bench.quick else (4096, 512)
     blocks = bench.sms
     data = bench.target.zeros(words * blocks, np.uint32)
-    for name, group, apart in (("lines", 32, 32), ("8 lines", 1, 8), ("32 lines", 1, 32)):
+    for name, group, apart in (("lines", 32, 32), ("8 lines", 1, 8), ("32 lines", 1, 32), ("32 lines in 32 banks", 1, 33)):
         kernel = bench.loaded["resident<ReadNear>"][blocks, THREADS]
         taken = bench.taken(kernel, blocks, data, bench.cycles, bench.sink, words, group, apart, requests)
         yield _requests(f"loads that L1 has, {name}", requests, taken)

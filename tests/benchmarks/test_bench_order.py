@@ -9,7 +9,7 @@ from typing import Any
 import bandwidth
 import order
 import pytest
-from bandwidth import COLUMNS, HOT, LINES, ONE_OF_TWO, PARTS, THREADS, UNROLL, WARPS, WHOLE, WIDE, Bench, Pattern
+from bandwidth import HOT, ONE_OF_TWO, PATTERNS, THREADS, UNROLL, WARPS, WIDE, Bench, Pattern
 from harness import Row
 
 import memlane as ml
@@ -20,9 +20,7 @@ def bench() -> Bench:
     return Bench("emulator:h200", quick=True)
 
 
-@pytest.mark.parametrize(
-    "pattern", [LINES, WHOLE, PARTS, COLUMNS, ONE_OF_TWO, WIDE, *HOT.values()], ids=lambda one: f"{one.group} by {one.apart}"
-)
+@pytest.mark.parametrize("pattern", [*PATTERNS.values(), ONE_OF_TWO, WIDE, *HOT.values()], ids=lambda one: f"{one.group} by {one.apart}")
 def test_a_stream_touches_the_sectors_that_it_is_said_to(bench: Bench, pattern: Pattern) -> None:
     words = 1 << 18
     data = bench.target.zeros(words, "u4")
