@@ -13,6 +13,7 @@ from memlane.errors import MissingDependency
 from memlane.ptx import Module, parse
 from memlane.sass import Control, Function, Instruction, Program, disassemble, with_control
 from memlane.sass.control import decode_control
+from memlane.sass.listing import parse_listing
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "ptx").glob("*.ptx"))
 
@@ -173,3 +174,22 @@ def with_write_scoreboard(one: Instruction, scoreboard: int | None) -> int:
 
 def _bytes(encodings: list[int]) -> bytes:
     return b"".join(encoding.to_bytes(16, "little") for encoding in encodings)
+
+
+def listing(*functions: tuple[str, str]) -> Program:
+    """A program of functions, each a name and a text of lines: a label with `:`, or `<write> <wait> instruction`, where `-` is none."""
+    text = ""
+    for name, body in functions:
+        text += f"\t.section\t.text.{name},\n"
+        offset = 0
+        for line in body.strip().split("\n"):
+            line = line.strip()
+            if line.endswith(":"):
+                text += f"{line}\n"
+                continue
+            write, wait, instruction = line.split(" ", 2)
+            raised = 7 if write == "-" else int(write)
+            word = raised << 5 | 7 << 8 | (0 if wait == "-" else 1 << int(wait)) << 11
+            text += f"        /*{offset:04x}*/   {instruction} ;  /* 0x0000000000000000 */\n     /* 0x{word << 41:016x} */\n"
+            offset += 16
+    return parse_listing(text)

@@ -6,28 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memlane.sass import Flow, Program, Register, Waiting, disassemble, is_late, waits_for
-from memlane.sass.listing import parse_listing
-from tests.sass.code import EXAMPLES, breadth, program
-
-
-def listing(*functions: tuple[str, str]) -> Program:
-    """A program of functions, each a name and a text of lines: a label with `:`, or `<write> <wait> instruction`, where `-` is none."""
-    text = ""
-    for name, body in functions:
-        text += f"\t.section\t.text.{name},\n"
-        offset = 0
-        for line in body.strip().split("\n"):
-            line = line.strip()
-            if line.endswith(":"):
-                text += f"{line}\n"
-                continue
-            write, wait, instruction = line.split(" ", 2)
-            raised = 7 if write == "-" else int(write)
-            word = raised << 5 | 7 << 8 | (0 if wait == "-" else 1 << int(wait)) << 11
-            text += f"        /*{offset:04x}*/   {instruction} ;  /* 0x0000000000000000 */\n     /* 0x{word << 41:016x} */\n"
-            offset += 16
-    return parse_listing(text)
+from memlane.sass import Flow, Register, Waiting, disassemble, is_late, waits_for
+from tests.sass.code import EXAMPLES, breadth, listing, program
 
 
 def flow(*functions: tuple[str, str]) -> Flow:
@@ -69,6 +49,26 @@ def test_convergence_leads_to_what_the_last_bssy_named() -> None:
 def test_an_indirect_branch_goes_to_its_targets() -> None:
     found = flow(("k", '- - BRX R8 -0x120 (*"BRANCH_TARGETS .L_1,.L_2"*)\n.L_1:\n- - EXIT\n- - EXIT\n.L_2:\n- - EXIT'))
     assert found.successors[0] == (1, 3)
+
+
+POINTERS = [
+    ("k", "- - @P0 CALL.ABS.NOINC R6\n- - CALL.ABS.NOINC `(vprintf)\n- - EXIT"),
+    ("f", "- - @P0 RET.ABS.NODEC R20 0x0\n- - RET.ABS.NODEC R20 0x0"),
+    ("g", "- - CALL.ABS.NOINC R8\n- - RET.ABS.NODEC R20 0x0"),
+]
+
+
+def test_a_call_through_a_pointer_goes_to_every_function_that_returns() -> None:
+    found = flow(*POINTERS)
+    assert (set(found.successors[0]), set(found.successors[5])) == ({1, 3, 5}, {3, 5, 6})
+    assert (set(found.successors[3]), set(found.successors[4]), set(found.successors[6])) == ({1, 4, 6}, {1, 6}, {1, 6})
+    assert found.called == {0: {3, 4, 5, 6}, 5: {3, 4, 5, 6}}
+
+
+def test_a_call_of_code_that_is_not_there_is_passed_over() -> None:
+    found = flow(*POINTERS)
+    assert found.successors[1] == (2,)
+    assert [node for node in range(len(found.nodes)) if found.is_indirect_call(node)] == [0, 5]
 
 
 def test_calls_return_behind_every_call_of_the_function() -> None:

@@ -52,6 +52,8 @@ def registers(text: str) -> tuple[list[str], list[str], bool]:
 @pytest.mark.parametrize(
     ("text", "reads", "writes"),
     [
+        ("CALL.ABS.NOINC R6", "R6 R7", ""),
+        ("RET.ABS.NODEC R20 0x0", "R20 R21", ""),
         ("@!P2 LDG.E.128 R4, desc[UR6][R2.64+0x10]", "P2 R2 R3 UR6 UR7", "R4 R5 R6 R7"),
         ("STS.64 [R3+UR4+0x8], R6", "R3 R6 R7 UR4", ""),
         ("IMAD.WIDE.U32 R2, R5, 0x4, R8", "R5 R8 R9", "R2 R3"),

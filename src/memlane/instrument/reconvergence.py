@@ -164,7 +164,12 @@ class _Routine:
         """Whether some lanes may return while others do not."""
         ends = {node for node in self._held if self._flow.nodes[node].opcode == "RET"}
         guarded = any(self._next(node) and not self._is_uniform_jump(node) for node in ends)
-        return guarded or any(ends & reached for parting in self._partings.items() for reached in self._before_joining(*parting))
+        return guarded or any(self._divides(ends, node, parting) for node, parting in self._partings.items())
+
+    def _divides(self, ends: set[int], node: int, parting: _Parting) -> bool:
+        """Whether lanes that come apart may reach the ends in several groups."""
+        reaching = sum(not ends.isdisjoint(one) for one in self._before_joining(node, parting))
+        return reaching > (1 if len(parting.sides) > 1 else 0)
 
     @cached_property
     def subroutines(self) -> frozenset[int]:
