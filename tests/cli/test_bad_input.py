@@ -411,7 +411,8 @@ def test_launch_that_cannot_be_is_told_with_the_line_of_the_script(memlane: Comm
 def test_script_that_fails(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("failing.py", "def f():\n    assert 1 > 2, 'no'\n\nf()\n"))
     assert answer.code == 1
-    assert answer.err.startswith('memlane: failing.py failed\nTraceback (most recent call last):\n  File "failing.py", line 4')
+    file = Path("failing.py").absolute()
+    assert answer.err.startswith(f'memlane: failing.py failed\nTraceback (most recent call last):\n  File "{file}", line 4')
     assert answer.err.endswith("AssertionError: no\n")
     assert "runpy" not in answer.err
 

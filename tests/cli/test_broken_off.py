@@ -93,7 +93,8 @@ def test_counts_are_shown_and_the_failure_is_passed_on(memlane: Command, script:
 def test_an_exception_is_the_traceback_of_the_script(memlane: Command, script: Script) -> None:
     answer = memlane("check", script(f"def f():\n    {ENDS['assertion'][0]}\nf()"))
     frames = [line for line in answer.err.splitlines() if line.startswith("  File ")]
-    assert frames == [f'  File "job.py", line {LAST + 2}, in <module>', f'  File "job.py", line {LAST + 1}, in f']
+    file = Path("job.py").absolute()
+    assert frames == [f'  File "{file}", line {LAST + 2}, in <module>', f'  File "{file}", line {LAST + 1}, in f']
     assert answer.err.startswith("memlane: job.py failed\nTraceback (most recent call last):\n")
     assert answer.err.endswith("AssertionError: wrong result\n")
     assert "Checked 1 launch of fill: nothing found." in answer.out
@@ -229,6 +230,21 @@ def test_a_part_of_a_launch_does_not_pass_for_its_counts(memlane: Command) -> No
     assert [launch["kernel"] for launch in document["launches"]] == ["fill"], answer.err
 
 
+def test_an_executor_that_nobody_shut_down_is_waited_for_and_ends(memlane: Command, script: Script) -> None:
+    """Its threads wait for work, and here a module keeps it alive."""
+    Path("keeper.py").write_text("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)\n")
+    work = "import time, keeper\nkeeper.pool.submit(lambda: (time.sleep(0.2), fill[1, 32](out)))"
+    answer = memlane("count", script(work), "--json")
+    assert (answer.code, answer.err, len(json.loads(answer.out)["launches"])) == (0, "", 2)
+
+
+def test_a_script_finds_its_file_after_it_changed_the_directory(memlane: Command, script: Script) -> None:
+    """And its own name as it was typed."""
+    text = "import os, pathlib\nos.mkdir('below')\nos.chdir('below')\nprint(pathlib.Path(__file__).is_file(), __name__, sys.argv)"
+    answer = memlane("check", script(text), "--", "-x")
+    assert (answer.code, answer.lines[0]) == (0, "True __main__ ['job.py', '-x']")
+
+
 # -- record files ------------------------------------------------------------------------------------------------------------------
 
 
@@ -336,3 +352,12 @@ def test_a_full_standard_output_does_not_hide_the_failure(memlane: Command, scri
         "memlane: standard output cannot be written: No space left on device",
         "memlane: job.py stopped with exit code 3",
     ]
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_a_script_that_closes_its_output_leaves_ours_open(memlane: Command, script: Script, json_wanted: bool) -> None:
+    path = script("sys.stdout.close()\nsys.stderr.close()\nsys.exit(3)")
+    command = [sys.executable, "-c", RUN, "check", str(path), *(["--json"] if json_wanted else [])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "memlane: job.py stopped with exit code 3\n")
+    assert (json.loads(done.stdout)["launches"] == 1) if json_wanted else ("Checked 1 launch of fill" in done.stdout)

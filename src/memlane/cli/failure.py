@@ -51,20 +51,21 @@ def failure_of(error: MemlaneError | KeyboardInterrupt) -> Failure:
     return Failure(error, _first_line(str(error)))
 
 
-def failure_of_script(path: Path, error: BaseException) -> Failure | None:
-    """What ended a script; None for an exit that means success. The text of an exception is the traceback that Python would show."""
+def failure_of_script(path: Path, file: str, error: BaseException) -> Failure | None:
+    """What ended a script, which is called `path` and whose code is of `file`; None for an exit that means success. The text of an
+    exception is the traceback that Python would show."""
     if isinstance(error, SystemExit):
         return _failure_of_exit(path, error.code)
     if isinstance(error, KeyboardInterrupt):
         return failure_of(error)
-    place = _frame_in(path, error)
+    place = _frame_in(file, error)
     if isinstance(error, MemlaneError):
         if isinstance(error, CommandError):  # Its exit code is about another command line.
             error = CommandError(str(error), exit_code=1)
         if place is not None and not isinstance(error, DeviceError):  # which is of the machine, wherever it is asked for
             error.add_note(f"reached from {path}:{place.lineno}: {place.line}")
         return failure_of(error)
-    said = _traceback_in(path, error)
+    said = _traceback_in(file, error)
     reason = next((line for line in traceback.format_exception_only(error) if line[:1].strip()), type(error).__qualname__)
     where = "" if place is None else f"{path}:{place.lineno}: "
     return Failure(CommandError(f"{path} failed\n{said}", exit_code=1), where + _first_line(reason))
@@ -79,16 +80,16 @@ def _failure_of_exit(path: Path, code: object) -> Failure | None:
     return Failure(CommandError(f"{path} stopped: {code}", exit_code=1), _first_line(f"{path} stopped: {code}"))
 
 
-def _frame_in(path: Path, error: BaseException) -> traceback.FrameSummary | None:
+def _frame_in(file: str, error: BaseException) -> traceback.FrameSummary | None:
     """The innermost line of the script that an error came through; None if it came from elsewhere, as from a thread of ours."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return frames[-1] if frames else None
 
 
-def _traceback_in(path: Path, error: BaseException) -> str:
+def _traceback_in(file: str, error: BaseException) -> str:
     """The traceback from the script on: what leads to it is how we run scripts."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
+    while frames is not None and frames.tb_frame.f_code.co_filename != file:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import runpy
+import builtins
+import gc
+import io
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, TextIO
 
 from memlane.cli.failure import Failure, failure_of, failure_of_script, message
 from memlane.cli.later import later
@@ -36,6 +40,8 @@ else:
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
 _ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
 """How cubins and executables, and fat binaries, begin."""
+_SOON_S = 0.05
+"""A thread that takes longer to end may wait for something."""
 OLDEST_COMPILED = (7, 5)
 """The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
 
@@ -196,42 +202,72 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
     """Run a Python script as `python path arguments...` would, with every launch under `observer`, and return how it broke off: with an
     exception, an exit code of its own, or Ctrl-C."""
+    file = str(path.absolute())  # as Python has it: a script that changes the working directory may still open what lies beside it
     try:
         with (
-            _as_main(path, arguments),
+            _as_main(path, file, arguments),
             targets.override(target_name or None, everywhere=True, deterministic=deterministic),
             launching.observing(observer, everywhere=True),
         ):
-            runpy.run_path(str(path), run_name="__main__")
+            _execute(file)
             _join_threads()
     except BaseException as error:  # a script raises what it likes, and some errors of libraries are no Exception
-        return failure_of_script(path, error)
+        return failure_of_script(path, file, error)
     return None
 
 
+def _execute(file: str) -> None:
+    """Run the code of a file in the module that is `__main__` now. `runpy` would put the path of the file in the place of the name that was
+    typed."""
+    with io.open_code(file) as stream:
+        code = compile(stream.read(), file, "exec", dont_inherit=True)
+    exec(code, sys.modules["__main__"].__dict__)
+
+
 @contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+def _as_main(path: Path, file: str, arguments: Sequence[str]) -> Iterator[None]:
     """Inside the `with` block a script finds what it finds when Python runs it. What it makes of these is undone: the report goes where
     the command's output goes. An error of ours that ends a thread is one message, as one that ends the script is."""
     before = sys.argv, list(sys.path), sys.stdout, sys.stderr, threading.excepthook
 
     def of_thread(ended: threading.ExceptHookArgs) -> None:
-        failure = failure_of_script(path, ended.exc_value) if isinstance(ended.exc_value, MemlaneError) else None
+        failure = failure_of_script(path, file, ended.exc_value) if isinstance(ended.exc_value, MemlaneError) else None
         if failure is None:
             before[-1](ended)
         else:
             print(message(failure.error), file=sys.stderr)
 
-    sys.argv, threading.excepthook = [str(path), *arguments], of_thread
+    main, module = sys.modules["__main__"], ModuleType("__main__")
+    module.__dict__.update(__file__=file, __cached__=None, __builtins__=builtins)
+    sys.argv, sys.modules["__main__"], threading.excepthook = [str(path), *arguments], module, of_thread
     sys.path.insert(0, str(path.resolve().parent))
     try:
         yield
     finally:
-        sys.argv, sys.path[:], sys.stdout, sys.stderr, threading.excepthook = before
+        sys.modules["__main__"] = main
+        sys.argv, sys.path[:], out, err, threading.excepthook = before
+        sys.stdout, sys.stderr = _reopened(out, 2 if out is err else 1), _reopened(err, 2)
+
+
+def _reopened(stream: TextIO, descriptor: int) -> TextIO:
+    """The stream, or where the script has closed it another one for the same file, which Python leaves open."""
+    if stream is None or not stream.closed:
+        return stream
+    return open(descriptor, "w", encoding=stream.encoding, errors="replace", closefd=False)
 
 
 def _join_threads() -> None:
-    """Wait for the threads that the script has left running, as Python does before it ends."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    """Wait for the threads that the script has left running, as Python does before it ends. Those of executors wait for work until
+    their executor is shut down."""
+    for thread in _running():
+        thread.join(_SOON_S)
+    if _running():
+        for executor in [one for one in gc.get_objects() if issubclass(type(one), Executor)]:
+            executor.shutdown()
+    while running := _running():
+        running[0].join()
+
+
+def _running() -> list[threading.Thread]:
+    """The other threads that keep a process alive."""
+    return [one for one in threading.enumerate() if one is not threading.current_thread() and not one.daemon]
