@@ -25,11 +25,23 @@ PTX becomes a cubin through `assembler`, with `cubin` to read what each kernel n
 
 from __future__ import annotations
 
-from memlane.compile.assembler import Cubin, architecture, assemble
+from memlane.compile.assembler import Cubin, architecture, assemble, assembler_version
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
 from memlane.compile.triton_frontend import triton
 
-__all__ = ["CompiledPtx", "Cubin", "KernelUsage", "architecture", "assemble", "cuda", "cuda_to_ptx", "kernel_usage", "numba", "triton"]
+__all__ = [
+    "CompiledPtx",
+    "Cubin",
+    "KernelUsage",
+    "architecture",
+    "assemble",
+    "assembler_version",
+    "cuda",
+    "cuda_to_ptx",
+    "kernel_usage",
+    "numba",
+    "triton",
+]

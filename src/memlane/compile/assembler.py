@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from memlane.compile.placement import check_dynamic_shared
 from memlane.errors import BadLaunch, CompileError
 from memlane.ptx import Module, print_module, verify
 
+_WHEEL = "nvidia-nvjitlink"
 _PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", re.MULTILINE)
 _NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
 _TARGET = re.compile(r"^\s*\.target\s+([\w, ]+)", re.MULTILINE)
@@ -49,6 +51,14 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
     if isinstance(module, Module):
         check_dynamic_shared(module, cubin.kernels)
     return cubin
+
+
+def assembler_version() -> str:
+    """What tells the assembler from others. Raises MissingDependency."""
+    try:
+        return importlib.metadata.version(_WHEEL)
+    except importlib.metadata.PackageNotFoundError:
+        return ".".join(map(str, toolkit.nvjitlink_bindings().version()))
 
 
 def architecture(module: Module, compute_capability: tuple[int, int]) -> str:

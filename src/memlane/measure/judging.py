@@ -6,20 +6,30 @@ the reason, in the place of the verdict.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cache
 
 from memlane.chip import Chip
-from memlane.compile import architecture, assemble
+from memlane.compile import architecture, assemble, assembler_version
+from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.instrument import SiteExactness, changes, exactness, prove, proved, site_table
+from memlane.instrument import changes, exactness, prove, proved, site_table
 from memlane.launch import LoadedModule
 from memlane.measure.probed import ProbedModule
-from memlane.ptx import Module
+from memlane.ptx import Module, print_module
 from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactness, Site
+from memlane.sass import disassembler_version
 
-Judge = Callable[[], Mapping[int, Exactness]]
+Verdicts = Mapping[int, Exactness]
+"""By the number of a site."""
+Judge = Callable[[], Verdicts]
+
+_DECIDING = Sources(
+    "compile", "instrument", "measure/judging.py", "ptx", "record", "sass", "errors.py", "source.py", "titles.py", "walks.py"
+)
+"""What of memlane's own code decides verdicts."""
 
 _OLDEST_ASSEMBLED = (7, 5)
 """Compute capability below which no present assembler makes code."""
@@ -32,11 +42,11 @@ def judge_of(loaded: LoadedModule) -> Judge:
     """What says, by the numbers of the module's sites, whether counts on its PTX are those of its assembled code."""
     module, read = loaded.module, _reader_of(loaded)
 
-    def judge() -> Mapping[int, Exactness]:
+    def judge() -> Verdicts:
         found = read()
         if isinstance(found, str):
             return {site.id: Exactness(NOT_CHECKED, found) for site in site_table(module).sites}
-        return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged, one.exact_if_full) for one in found}
+        return found
 
     return judge
 
@@ -44,30 +54,54 @@ def judge_of(loaded: LoadedModule) -> Judge:
 def merged_sites(loaded: LoadedModule) -> tuple[tuple[int, ...], ...]:
     """The numbers of the sites that the assembler made one access of, a tuple for each such access; empty where the code cannot be read."""
     found = _reader_of(loaded)()
-    return () if isinstance(found, str) else tuple(dict.fromkeys(one.merged for one in found if one.merged))
+    return () if isinstance(found, str) else tuple(dict.fromkeys(one.merged for one in found.values() if one.merged))
 
 
-def _reader_of(loaded: LoadedModule) -> Callable[[], tuple[SiteExactness, ...] | str]:
+def _reader_of(loaded: LoadedModule) -> Callable[[], Verdicts | str]:
     """What compares the module with its assembled code, or says why it cannot. It does not hold the loaded module."""
     return loaded.once("exactness", lambda: _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip))
 
 
-def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], tuple[SiteExactness, ...] | str]:
+def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], Verdicts | str]:
     @cache
-    def read() -> tuple[SiteExactness, ...] | str:
+    def read() -> Verdicts | str:
         try:
-            return exactness(module, _assembled_for(module, chip) if assembled is None else assembled)
+            return _verdicts(module, assembled, chip)
         except Exception as error:  # Whatever it is, the counts are right without it.
             return _why(error)
 
     return read
 
 
-def _assembled_for(module: Module, chip: Chip) -> bytes:
-    """The module as it would be assembled for a GPU of that chip."""
+def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
+    """The verdict on each site: from the store, or else worked out and kept there. `assembled` is None where nothing was assembled."""
+    store, arch = present_store(), "" if assembled is not None else _arch_for(module, chip)
+    if store is None or not _DECIDING.digest:
+        return _worked_out(module, assembled, arch)
+    # The text decides the code, as far as the assembler is the same; on a GPU the code is there already.
+    code = f"{arch} {assembler_version()}" if assembled is None else hashlib.sha256(assembled).hexdigest()
+    key = digest("verdicts", _DECIDING.digest, print_module(module), code, disassembler_version())
+    entry = store.get(key)
+    if entry is None:
+        found = _worked_out(module, assembled, arch)
+        keep(key, Entry({"verdicts": [[site, *astuple(one)] for site, one in found.items()]}, b""), _DECIDING)
+        return found
+    return {
+        site: Exactness(verdict, reason, made, tuple(merged), if_full)
+        for site, verdict, reason, made, merged, if_full in entry.facts["verdicts"]
+    }
+
+
+def _worked_out(module: Module, assembled: bytes | None, arch: str) -> Verdicts:
+    found = exactness(module, assemble(module, arch=arch).data if assembled is None else assembled)
+    return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged, one.exact_if_full) for one in found}
+
+
+def _arch_for(module: Module, chip: Chip) -> str:
+    """What the module would be assembled for on a GPU of that chip."""
     if chip.compute_capability < _OLDEST_ASSEMBLED:
         raise BadLaunch(f"there is no assembler for {chip.name}, whose compute capability is {'.'.join(map(str, chip.compute_capability))}")
-    return assemble(module, arch=architecture(module, chip.compute_capability)).data
+    return architecture(module, chip.compute_capability)
 
 
 # -- times -----------------------------------------------------------------------------------------------------------------------

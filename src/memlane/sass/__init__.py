@@ -14,7 +14,7 @@ from memlane.sass.by_line import accesses_by_line
 from memlane.sass.control import Control, decode_control, with_control
 from memlane.sass.flow import Flow
 from memlane.sass.memory import Access, memory_access
-from memlane.sass.nvdisasm import disassemble
+from memlane.sass.nvdisasm import disassemble, disassembler_version
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import INSTRUCTION_BYTES, Function, Guard, Instruction, Place, Program
 from memlane.sass.registers import Effects, effects
@@ -39,6 +39,7 @@ __all__ = [
     "counted_wait",
     "decode_control",
     "disassemble",
+    "disassembler_version",
     "effects",
     "is_late",
     "memory_access",

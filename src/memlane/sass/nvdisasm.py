@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -34,6 +35,13 @@ def _disassemble(cubin: bytes) -> Program:
     # The analysis of branches is a fourth of the time, and all that it adds is where indirect branches may lead.
     listing = run_nvdisasm(cubin, (*_LISTING, "-ndf"))
     return parse_listing(run_nvdisasm(cubin, _LISTING) if _INDIRECT.search(listing) else listing)
+
+
+def disassembler_version() -> str:
+    """What tells the program that disassembles from others: where it is, its size and when it was changed. Raises MissingDependency."""
+    path = _tool()
+    state = os.stat(path)
+    return f"{path} {state.st_size} {state.st_mtime_ns}"
 
 
 def run_nvdisasm(cubin: bytes, options: Sequence[str]) -> str:

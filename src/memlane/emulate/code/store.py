@@ -1,4 +1,4 @@
-"""Machine code on disk, for the processes to come.
+"""Machine code on disk, for the processes to come, and what else takes long to work out.
 
 An entry is a file: a line that names the format, a line with a digest of what follows, a line of JSON with what a caller wants to know
 beside the code, and the code as an object file. Its name is a digest of everything that decides the code. What is not as it was written,
@@ -17,7 +17,9 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ _FRESH_S = 3600.0
 """An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
 _YES, _NO = ("", "1", "yes", "true", "on"), ("0", "no", "false", "off")
 """Values of `MEMLANE_CACHE`."""
-_COVERED = ("chip", "emulate", "launch", "ptx", "checks.py", "errors.py", "source.py", "titles.py", "walks.py")
+_COVERED = ("chip", "emulate", "launch", "plan", "ptx", "checks.py", "errors.py", "source.py", "titles.py", "walks.py")
 """What of memlane's own code decides the machine code: the emulator with all that it imports."""
 
 
@@ -152,11 +154,11 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("".join(f"{len(part)} {part}\n" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def sources_digest() -> str:
-    """Of the code of memlane that decides what machine code is made; empty where it cannot be read."""
+def sources_digest(covered: Sequence[str] = _COVERED) -> str:
+    """Of the code of memlane that decides what machine code is made, or what else is kept; empty where it cannot be read."""
     found = hashlib.sha256()
     try:
-        paths = _sources()
+        paths = sorted(map(Path, _names(covered)))
         for path in paths:
             content = path.read_bytes()
             found.update(f"{path.relative_to(_package()).as_posix()} {len(content)}\n".encode() + content)
@@ -169,13 +171,9 @@ def _package() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def _sources() -> list[Path]:
-    return sorted(map(Path, _names()))
-
-
-def _names() -> list[str]:
+def _names(covered: Sequence[str]) -> list[str]:
     """The paths of the sources. Asked before each entry is kept, so without the objects of `pathlib`."""
-    places = [os.path.join(_package(), name) for name in _COVERED]
+    places = [os.path.join(_package(), name) for name in covered]
     found, folders = [place for place in places if os.path.isfile(place)], [place for place in places if os.path.isdir(place)]
     while folders:
         with os.scandir(folders.pop()) as listing:
@@ -187,10 +185,10 @@ def _names() -> list[str]:
     return sorted(found)
 
 
-def _changes() -> list[tuple[str, int]]:
+def _changes(covered: Sequence[str] = _COVERED) -> list[tuple[str, int]]:
     """When each of the sources was changed."""
     try:
-        return [(name, os.stat(name).st_mtime_ns) for name in _names()]
+        return [(name, os.stat(name).st_mtime_ns) for name in _names(covered)]
     except OSError:
         return []
 
@@ -201,11 +199,29 @@ SOURCES = sources_digest()
 """The digest of the sources that this process has loaded."""
 
 
-def keep(key: str, entry: Entry) -> None:
+class Sources:
+    """The part of memlane's own code that decides entries of one kind, where that is not machine code."""
+
+    def __init__(self, *covered: str) -> None:
+        """`covered`: files and folders, from the package on. Call it when the code is loaded."""
+        self._covered = covered
+        self._loaded = _changes(covered)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the sources; empty where they cannot be read, or have been changed since they were loaded."""
+        return sources_digest(self._covered) if self.are_loaded() else ""
+
+    def are_loaded(self) -> bool:
+        """Whether the files are as they were when they were loaded."""
+        return _changes(self._covered) == self._loaded
+
+
+def keep(key: str, entry: Entry, sources: Sources | None = None) -> None:
     """Put an entry into the present store, unless memlane's code has been changed since this process loaded it: part of the process may
-    have come from after the change."""
+    have come from after the change. `sources`: what decides the entry, if it is not machine code."""
     store = present_store()
-    if store is not None and _changes() == _LOADED:
+    if store is not None and (_changes() == _LOADED if sources is None else sources.are_loaded()):
         store.put(key, entry)
 
 

@@ -1,0 +1,120 @@
+"""Verdicts on disk: they serve the next process, are those of what was asked for, and are worked out again where they are damaged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from memlane.emulate.code.store import Sources
+from memlane.measure import judging
+from memlane.ptx import Module, parse
+from memlane.record import EXACT, MERGED, Exactness
+from memlane.targets import target
+
+TEXT = """
+.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b)
+{
+    .reg .b64 %rd<5>;
+    .reg .b32 %r<4>;
+    .shared .align 16 .b8 cells[1024];
+    ld.param.u64 %rd1, [a];
+    ld.param.u64 %rd2, [b];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 8;
+    add.u64 %rd1, %rd1, %rd3;
+    add.u64 %rd2, %rd2, %rd3;
+    shl.b32 %r1, %r1, 3;
+    mov.u32 %r2, cells;
+    add.u32 %r1, %r1, %r2;
+    ld.shared.u32 %r2, [%r1];
+    ld.shared.u32 %r3, [%r1+OFFSET];
+    add.u32 %r2, %r2, %r3;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.delenv("MEMLANE_CACHE", raising=False)
+    monkeypatch.setattr(judging, "_DECIDING", Sources("errors.py"))  # whoever edits memlane while its tests run is not the point here
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The architectures for which verdicts were worked out."""
+    asked: list[str] = []
+    real = judging._worked_out
+
+    def noting(module: Module, assembled: bytes | None, arch: str) -> Mapping[int, Exactness]:
+        asked.append(arch)
+        return real(module, assembled, arch)
+
+    monkeypatch.setattr(judging, "_worked_out", noting)
+    return asked
+
+
+def _judged(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
+    """As a process sees it that has not seen the module before."""
+    return judging.judge_of(target(chip).load(parse(TEXT.replace("OFFSET", str(offset)))))()
+
+
+def test_verdicts_are_worked_out_once_for_a_text_and_an_architecture(folder: Path, worked_out: list[str]) -> None:
+    first = _judged()
+    assert [one.exactness for one in first.values()] == [EXACT] * 3
+    assert _judged() == _judged(chip="emulator:h100") == first
+    assert worked_out == ["sm_90"]
+    assert len(list(folder.glob("*.code"))) == 1
+    merged = _judged(4)
+    assert [one.exactness for one in merged.values()] == [MERGED, MERGED, EXACT]
+    assert merged[0].merged == (0, 1)
+    assert _judged(4) == merged
+    _judged(chip="emulator:rtx4090")
+    assert worked_out == ["sm_90", "sm_90", "sm_89"]
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: content[:-9] + b"0" + content[-8:]])
+def test_a_damaged_entry_is_worked_out_again(folder: Path, worked_out: list[str], damage: object) -> None:
+    assert callable(damage)
+    first = _judged()
+    (path,) = folder.glob("*.code")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert path.read_bytes() != whole
+    assert _judged() == first
+    assert len(worked_out) == 2
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_nothing_is_kept_where_the_cache_is_off_or_the_sources_were_changed(
+    folder: Path, worked_out: list[str], monkeypatch: pytest.MonkeyPatch, off: bool
+) -> None:
+    if off:
+        monkeypatch.setenv("MEMLANE_CACHE", "0")
+    else:
+        monkeypatch.setattr(Sources, "are_loaded", lambda _: False)
+    assert _judged() == _judged()
+    assert not folder.exists()
+    assert len(worked_out) == 2
+
+
+def test_what_decides_verdicts_covers_what_works_them_out() -> None:
+    known = {one.partition("/")[0].removesuffix(".py") for one in judging._DECIDING._covered}
+    root = Path(judging.__file__).parents[1]
+    imported = {
+        found[1]
+        for package in ("compile", "instrument", "ptx", "record", "sass")
+        for path in (root / package).rglob("*.py")
+        for found in re.finditer(r"^from memlane\.(\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert {"sass", "walks"} <= imported <= known
