@@ -27,7 +27,8 @@ Verdicts = Mapping[int, Exactness]
 Judge = Callable[[], Verdicts]
 
 _DECIDING = Sources(
-    "compile", "instrument", "measure/judging.py", "ptx", "record", "sass", "errors.py", "source.py", "titles.py", "walks.py"
+    *("chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
+    *("checks.py", "errors.py", "source.py", "titles.py", "walks.py"),
 )
 """What of memlane's own code decides verdicts."""
 
