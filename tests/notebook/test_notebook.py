@@ -135,9 +135,22 @@ def test_what_is_wrong_is_one_line(shell: InteractiveShell, line: str, cell: str
 
 
 def test_a_cell_that_fails_says_so_and_shows_what_it_did(shell: InteractiveShell) -> None:
-    captured, _ = run(shell, f"%%memlane\n{CELL}\n1 / 0")
-    assert "ZeroDivisionError" in captured.stdout
+    captured, success = run(shell, f"%%memlane --into kept\n{CELL}\n1 / 0")
+    assert captured.stdout.count("ZeroDivisionError") == 2, "once in the heading of the traceback, once at its end"
     assert "ld.shared.f32" in shown(captured)[0]["text/html"]
-    captured, _ = run(shell, "%%memlane\n1 / 0")
-    assert "ZeroDivisionError" in captured.stdout
-    assert shown(captured) == []
+    assert "The program broke off: the cell broke off" not in shown(captured)[0]["text/plain"]
+    assert "broke off: ZeroDivisionError: division by zero." in " ".join(shown(captured)[0]["text/plain"].split())
+    assert shell.user_ns["kept"].failed == "ZeroDivisionError: division by zero"
+    assert not success, "the cells below do not run"
+    assert captured.stderr == "UsageError: the cell broke off: ZeroDivisionError: division by zero\n"
+    captured, success = run(shell, "%%memlane\n1 / 0")
+    assert (shown(captured), success) == ([], False)
+    assert captured.stderr == "UsageError: the cell broke off: ZeroDivisionError: division by zero\n"
+
+
+def test_a_launch_that_broke_off_in_a_cell_is_told(shell: InteractiveShell) -> None:
+    wrong = "\ntry:\n    tiled[(4, 4), (32, 32)](machine.empty((64, 64), 'f4'), machine.zeros((64, 64), 'f4'), np.int32(4096))\n"
+    captured, success = run(shell, f"%%memlane --only-count\n{CELL}{wrong}except ml.MemlaneError:\n    pass")
+    assert success
+    assert "Launch 1 (tiled) broke off: kernel tiled(float*, float const*, int), transpose.cu:" in captured.stdout
+    assert captured.stdout.endswith(". It is not counted.\n")

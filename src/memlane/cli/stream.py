@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 
-_NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 """Why standard output may refuse to be written, which is no fault of memlane."""
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.ENFILE)
 """Why a file may not be opened or looked at, which is none either."""
@@ -24,6 +24,8 @@ def replace_what_has_no_code() -> None:
 
 def flush() -> None:
     """Write what is still held back. Where nobody reads any more, the rest is dropped without a word. OSError if it cannot be written."""
+    if sys.stdout is None:  # so Python has it where the shell closed it
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:

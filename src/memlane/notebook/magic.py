@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
@@ -16,10 +16,13 @@ from memlane.errors import CommandError, MemlaneError
 from memlane.instrument import TraceOptions
 from memlane.launch import observing
 from memlane.measure import Counter, Tracer
+from memlane.record import Trace, kernel_label
 from memlane.report.show import SourcePlace, drawn, examples_at
 from memlane.targets import override
 
 _USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
+
+_FAILED = "the cell broke off: "
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,30 @@ def _run(shell: Any, options: _Options, cell: str) -> None:
     watcher: Any = Counter() if options.only_count else Tracer(_trace_options(options.scheme), counts=options.counts)
     with override(options.target or None, everywhere=True), observing(watcher, everywhere=True):
         outcome = shell.run_cell(cell)
+    why = _why(outcome)
     if not watcher.seen:
-        if outcome.success:
-            _refuse("the cell launched no kernel through memlane, so there is nothing to show")
-        return
+        _refuse(f"{_FAILED}{why}" if why else "the cell launched no kernel through memlane, so there is nothing to show")
     try:
         found = watcher.finish()
     except MemlaneError as error:
-        if not outcome.success:  # What the cell said is on the screen already.
-            return
-        raise _usage_error(str(error)) from None
-    _show(shell, options, found, getattr(watcher, "sources", {}))
+        raise _usage_error(f"{_FAILED}{why}" if why else str(error)) from None
+    if isinstance(found, Trace) and why:
+        found = replace(found, failed=why)
+    if found or isinstance(found, Trace):
+        _show(shell, options, found, getattr(watcher, "sources", {}))
+    for launch in watcher.failures:
+        print(f"Launch {launch.number} ({kernel_label(launch.kernel)}) broke off: {launch.why}. It is not counted.")
+    if why:  # Its traceback is on the screen already. The failure is passed on, so that the cells below do not run.
+        _refuse(f"{_FAILED}{why}")
+
+
+def _why(outcome: Any) -> str:
+    """Why the cell failed, in one line; empty where it did not."""
+    if outcome.success:
+        return ""
+    error = outcome.error_before_exec or outcome.error_in_exec
+    said = str(error).partition("\n")[0]
+    return f"{type(error).__name__}{f': {said}' if said else ''}"
 
 
 def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
