@@ -6,11 +6,12 @@ import csv
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from memlane.lab.profiler import UNTOUCHED, Profiled, number, parse
+from memlane.launch import plain_name
 
 # -- by instruction ------------------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,22 @@ def report(program: str, metrics: Sequence[str], script: Sequence[str], environm
         lines = [line for line in said.splitlines() if line.strip()]
         wrong = [line for line in lines if "ERROR" in line or "Error" in line]
         raise RuntimeError(f"the profiler gave no table of instructions: {' | '.join((wrong or lines)[-4:])}")
-    return Report(tuple(parse(raw.stdout)), tuple(found))
+    launches = tuple(parse(raw.stdout))
+    return Report(launches, tables_of(launches, found))
+
+
+def tables_of(launches: Sequence[Profiled], tables: Iterable[Disassembled]) -> tuple[Disassembled, ...]:
+    """The table of the kernel of each launch. Functions that a kernel calls have tables of their own, before or behind that of the kernel.
+
+    RuntimeError if a launch has none.
+    """
+    left, found = iter(tables), []
+    for launch in launches:
+        table = next((one for one in left if plain_name(one.kernel) == plain_name(launch.kernel)), None)
+        if table is None:
+            raise RuntimeError(f"the profiler gave no table of instructions for {launch.kernel}, launch {len(found)}")
+        found.append(table)
+    return tuple(found)
 
 
 def parse_source(output: str) -> list[Disassembled]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ROOT
-from ncu import Counted, Disassembled, parse_source
+from ncu import Counted, Disassembled, Profiled, parse_source, tables_of
 from patterns import ALL, patterns
 from shared_rule import OPERATIONS, agrees
 
@@ -73,3 +73,17 @@ def test_an_operation_that_does_not_exist_is_refused() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode != 0
     assert f"there is no case 'ld_3'; choose among: {OPERATIONS[0].name}; " in done.stderr
+
+
+def test_tables_of_called_functions_are_not_taken_for_launches() -> None:
+    """The source page has a table for each function that a kernel calls, before that of the kernel or behind it."""
+
+    def table(name: str) -> Disassembled:
+        return Disassembled(name, (Counted(len(name), "RET", {}),))
+
+    launches = [Profiled("void twice<int>(int *)", {}), Profiled("twice", {}), Profiled("once", {})]
+    names = ["helper(int)", "void twice<int>(int *)", "helper(int)", "twice", "once", "helper(int)"]
+    found = tables_of(launches, map(table, names))
+    assert [one.kernel for one in found] == ["void twice<int>(int *)", "twice", "once"]
+    with pytest.raises(RuntimeError, match="no table of instructions for once, launch 2"):
+        tables_of(launches, map(table, names[:4]))
