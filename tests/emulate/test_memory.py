@@ -350,3 +350,13 @@ def test_memory_may_be_freed_wherever_the_garbage_collector_strikes(name: str) -
         (gc.enable if looks else gc.disable)()
     assert freed > 0
     assert len(kept) == 40
+
+
+@pytest.mark.parametrize("other", [5, 1, -1])
+def test_an_impossible_order_of_a_schedule_is_refused_as_on_a_gpu(other: int) -> None:
+    target = emulator()
+    array = target.zeros(4)
+    copy = Copy(array.address, array.address, 4)
+    for prepare in (target.run, target.graph):
+        with pytest.raises(BadLaunch, match=rf"^step 1 of the schedule waits for step {other}, which is not before it$"):
+            prepare(Schedule((Step(copy), Step(copy, after=(other,)))))

@@ -18,7 +18,6 @@ from memlane.driver.calls import done
 from memlane.driver.cluster import asked_cluster, put_in_clusters
 from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
-from memlane.errors import BadLaunch
 from memlane.launch import Copy, Launch, Schedule, Timeline
 
 KernelOf = Callable[[Launch], DeviceKernel]
@@ -29,7 +28,7 @@ def build(schedule: Schedule, kernel_of: KernelOf) -> Graph:
     """An executable graph of the schedule. The context of its device must be current."""
     builder = _Builder(GraphDefinition(), kernel_of)
     ends: list[Any] = []
-    for number, waits in enumerate(dependencies(schedule)):
+    for number, waits in enumerate(schedule.dependencies()):
         ends.append(builder.action(schedule.steps[number].action, [ends[index] for index in waits]))
     return builder.definition.instantiate()
 
@@ -59,29 +58,13 @@ def build_timed(schedule: Schedule, kernel_of: KernelOf, device: Device) -> Time
     root = builder.record(origin, [])
     events: list[tuple[Event, Event]] = []
     ends: list[Any] = []
-    for number, waits in enumerate(dependencies(schedule)):
+    for number, waits in enumerate(schedule.dependencies()):
         pair = (device.create_event(options), device.create_event(options))
         start = builder.record(pair[0], [ends[index] for index in waits] or [root])
         action = builder.action(schedule.steps[number].action, [start])
         ends.append(builder.record(pair[1], [action]))
         events.append(pair)
     return TimedGraph(schedule, builder.definition.instantiate(), origin, events)
-
-
-def dependencies(schedule: Schedule) -> list[list[int]]:
-    """For each step, the numbers of the steps that it waits for: those in `after`, and the one before it on its lane.
-
-    Raises BadLaunch for a step that waits for itself, a later one, or one that does not exist.
-    """
-    last: dict[int, int] = {}
-    waits: list[list[int]] = []
-    for number, step in enumerate(schedule.steps):
-        for other in step.after:
-            if not 0 <= other < number:
-                raise BadLaunch(f"step {number} of the schedule waits for step {other}, which is not before it")
-        waits.append(sorted({*step.after, *([last[step.lane]] if step.lane in last else [])}))
-        last[step.lane] = number
-    return waits
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memlane.chip import LANES
+from memlane.errors import BadLaunch
 from memlane.launch.observation import NO_LAYERS, Layers
 
 if TYPE_CHECKING:
@@ -91,6 +92,21 @@ class Schedule:
     """
 
     steps: tuple[Step, ...]
+
+    def dependencies(self) -> list[list[int]]:
+        """Return for each step the numbers of the steps that it waits for: those in `after`, and the one before it on its lane.
+
+        Raises BadLaunch for a step that waits for itself, a later one, or one that does not exist.
+        """
+        last: dict[int, int] = {}
+        waits: list[list[int]] = []
+        for number, step in enumerate(self.steps):
+            for other in step.after:
+                if not 0 <= other < number:
+                    raise BadLaunch(f"step {number} of the schedule waits for step {other}, which is not before it")
+            waits.append(sorted({*step.after, *([last[step.lane]] if step.lane in last else [])}))
+            last[step.lane] = number
+        return waits
 
     def __str__(self) -> str:
         return "\n".join(_describe(number, step) for number, step in enumerate(self.steps))

@@ -20,14 +20,12 @@ def run_schedule(emulator: Emulator, schedule: Schedule) -> Timeline:
     emulator.empty_caches()
     starts: list[float] = []
     ends: list[float] = []
-    lane_ends: dict[int, float] = {}
-    for step in schedule.steps:
-        start = max([lane_ends.get(step.lane, 0.0), *(ends[number] for number in step.after)])
+    for step, waits in zip(schedule.steps, schedule.dependencies(), strict=True):
+        start = max((ends[number] for number in waits), default=0.0)
         action = step.action
         took = _copy(emulator, action) if isinstance(action, Copy) else _launch(emulator, action)
         starts.append(start)
         ends.append(start + took)
-        lane_ends[step.lane] = ends[-1]
     return Timeline(schedule, tuple(starts), tuple(ends), modelled=True)
 
 
