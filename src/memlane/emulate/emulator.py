@@ -230,6 +230,7 @@ class Emulator(Target):
         return run_schedule(self, schedule)
 
     def graph_of(self, schedule: Schedule) -> Graph:
+        schedule.dependencies()  # raises what a GPU would say too
         return ScheduleGraph(self, schedule)
 
 
