@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memlane.errors import RecordError
-from memlane.record import check_output, replacing
+from memlane.record import check_output, replacing, replacing_directory
 from tests.synthetic import transpose
 
 
@@ -54,6 +54,29 @@ def test_a_bug_in_the_middle_leaves_the_old_file_and_no_litter(tmp_path: Path) -
         fail()
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_an_end_in_the_middle_leaves_the_old_file_and_no_litter(tmp_path: Path, end: type[BaseException]) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+
+    def write_file() -> None:
+        with replacing(path, force=True) as stream:
+            stream.write(b"half")
+            raise end
+
+    def write_folder() -> None:
+        with replacing_directory(tmp_path / "folder", "anchor") as folder:
+            (folder / "anchor").write_bytes(b"half")
+            raise end
+
+    with pytest.raises(end):
+        write_file()
+    with pytest.raises(end):
+        write_folder()
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_space_left_leaves_the_old_file_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ GROUPS = {
 """By module: its help, and the functions that are its commands."""
 EPILOG = """\
 Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line asks for what cannot be;
-130, interrupted. `memlane COMMAND --help` has examples."""
+130, interrupted; a script's own is passed on. `memlane COMMAND --help` has examples."""
 _COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """Where shells leave the line that is to be completed."""
 

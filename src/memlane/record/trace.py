@@ -68,7 +68,10 @@ class Trace:
         """What it holds, in one line; `memlane.report.render_trace` gives the table."""
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in self.launches)) or "no kernel"
         times = f"modelled for {self.chip}" if self.modelled else f"measured on {self.chip}"
-        return f"{kernels}; launches: {len(self.launches)}; records: {self.table.num_rows:,}, lost: {self.lost:,}; {times} ({self.target})"
+        broken = sum(bool(launch.failed) for launch in self.launches)
+        launches = f"launches: {len(self.launches)}{f', broken off: {broken}' if broken else ''}"
+        why = f"; the program broke off: {self.failed}" if self.failed else ""
+        return f"{kernels}; {launches}; records: {self.table.num_rows:,}, lost: {self.lost:,}; {times} ({self.target}){why}"
 
     @property
     def lost(self) -> int:
