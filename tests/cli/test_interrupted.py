@@ -1,12 +1,16 @@
-"""Ctrl-C while a launch is under way: what was collected until then is reported."""
+"""Launches that Ctrl-C or a GPU ends: what was collected until then is reported, where it is still there."""
 
 from __future__ import annotations
 
 import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from memlane.cli.failure import failure_of, failure_of_script, finished
+from memlane.errors import CommandError, DeviceError, KernelTrap, LaunchError
 from memlane.record import load
 from tests.cli.conftest import Command
 from tests.cli.test_broken_off import START, flowing
@@ -57,3 +61,31 @@ def test_what_came_before_an_interrupted_launch_is_reported(memlane: Command, co
     if command == "trace":
         assert [launch.kernel for launch in load("job.parquet").launches] == ["fill", "spin"]
         assert sorted(os.listdir()) == ["job.parquet", "job.py"]
+
+
+def test_a_second_one_ends_what_a_gpu_may_never_finish() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    handler = partial(signal.getsignal, signal.SIGINT)
+    assert finished(handler, failure_of(KeyboardInterrupt())) is signal.SIG_DFL
+    assert finished(handler, failure_of(LaunchError("another failure"))) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_gpu_that_failed_takes_along_what_it_counted() -> None:
+    """Nothing can be read from it any more; a failure of the script itself is told as it is."""
+
+    def unreadable() -> None:
+        raise DeviceError("the context is gone")
+
+    error = KernelTrap("kernel k trapped")
+    error.add_note("reached from job.py:3: k()")
+    with pytest.raises(
+        KernelTrap, match=r"^kernel k trapped. What was recorded until then is lost with the memory of its context"
+    ) as raised:
+        finished(unreadable, failure_of(error))
+    assert raised.value.__notes__ == ["reached from job.py:3: k()"]
+    stopped = failure_of_script(Path("job.py"), "job.py", SystemExit(3))
+    with pytest.raises(CommandError, match=r"^job.py stopped with exit code 3$"):
+        finished(unreadable, stopped)
+    with pytest.raises(DeviceError):
+        finished(unreadable, None)
