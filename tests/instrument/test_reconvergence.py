@@ -21,6 +21,14 @@ from tests.sass.code import cubin_of, listing
 DIVERGENCE = Path(__file__).parents[2] / "benchmarks" / "kernels" / "divergence.cu"
 SERVED = "so they may be served in other groups"
 
+
+def compiled(source: str | Path) -> Module:
+    try:
+        return cuda(source, arch="sm_90")
+    except MissingDependency as absent:
+        pytest.skip(str(absent))
+
+
 # -- written by hand -----------------------------------------------------------------------------------------------------------------
 
 
@@ -103,6 +111,28 @@ def test_a_jump_table_is_a_branch() -> None:
 
 def test_a_warp_takes_some_jumps_as_a_whole() -> None:
     assert apart("BSSY B0, `(.L_e); BRA.DIV UR4, `(.L_j); ST 1; .L_j:; ST 2; BSYNC B0; .L_e:; EXIT") == {}
+
+
+def test_branches_of_a_function_that_do_not_diverge() -> None:
+    """As ptxas has it: the turns of a loop are constant, and no barrier is around it."""
+    source = """
+    __device__ __noinline__ int sum(const int* a, int i) {
+        int sum = 0;
+    #pragma unroll 1
+        for (int k = 0; k < TURNS; ++k) sum = sum * 3 + a[k * 32 + i];
+        return sum;
+    }
+    extern "C" __global__ void k(int* out, const int* a) { out[threadIdx.x] = sum(a, threadIdx.x); }
+    """
+    module = compiled(source.replace("TURNS", "100"))
+    program = disassemble(cubin_of(module))
+    (function,) = (one for name, one in program.functions.items() if name != "k")
+    assert any(one.opcode == "BRA" and one.guard is not None for one in function.instructions)
+    assert not any(one.opcode == "BSSY" for one in function.instructions)
+    assert {one.reason for one in exactness(module, program)} == {""}
+    diverging = compiled(source.replace("TURNS", "i"))
+    assert any(one.opcode == "BSSY" for _, one in disassemble(cubin_of(diverging)).instructions())
+    assert {one.reason for one in exactness(diverging, cubin_of(diverging))} == {""}
 
 
 # -- barriers that are left, set anew, moved -----------------------------------------------------------------------------------------
@@ -235,10 +265,7 @@ APART_IN: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def divergence() -> Module:
-    try:
-        return cuda(DIVERGENCE, arch="sm_90")
-    except MissingDependency as absent:
-        pytest.skip(str(absent))
+    return compiled(DIVERGENCE)
 
 
 def test_ways_in_which_the_assembler_keeps_lanes_apart(divergence: Module) -> None:

@@ -20,9 +20,9 @@ Nothing else counts as joining them: not `WARPSYNC` of a mask, collective instru
 hardware may join groups that happen to wait for the processor at the same instruction, which no text tells.
 
 Lanes that end (`EXIT` under a guard, a trap) leave the others together. A branch is taken alike by all lanes if its predicate comes from
-constants, or if the PTX branch on its line does not diverge. Of what is left, a branch of a kernel without a convergence barrier around it
-is taken for one that the assembler found to be uniform, unless its PTX branch diverges; in a function that is called it is not, as the
-assembler leaves barriers out where a function may call itself.
+constants. A branch of a kernel without a convergence barrier around it is also taken for one that the assembler found to be uniform, unless
+the PTX branch on its line diverges. In a function that is called the latter must be shown not to diverge, as the assembler leaves barriers
+out where a function may call itself.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ class _Routine:
         self._program = program
         self._flow, self._waiting = code.flow, code.waiting
         self._entry = entry
+        self._known_next: dict[int, tuple[int, ...]] = {}
         name = self._flow.function_of[entry]
         self._is_kernel = name in code.module.kernels and entry == self._flow.entry(name)
 
@@ -187,7 +188,7 @@ class _Routine:
 
     def _parting(self, node: int) -> _Parting | None:
         one = self._flow.nodes[node]
-        following = tuple(self._next(node))
+        following = self._next(node)
         if one.opcode == "CALL":
             cause = self._returning(node)
             return _Parting(following, cause) if cause and following else None
@@ -211,9 +212,16 @@ class _Routine:
     def _is_uniform_jump(self, node: int) -> bool:
         """Whether lanes that are together take a jump alike, or whether the assembler found that."""
         may_diverge = self._program.may_diverge(node)
-        if may_diverge is False or self._has_uniform_sources(self._flow.nodes[node], node):
+        if self._has_uniform_sources(self._flow.nodes[node], node):
             return True
-        return self._is_kernel and may_diverge is None
+        return may_diverge is not True if self._is_kernel else may_diverge is False and self._is_one_condition(node)
+
+    def _is_one_condition(self, node: int) -> bool:
+        """Whether a jump has one predicate, made of no others: not of two branches that the assembler joined, of which one diverges."""
+        predicates = [register for register in effects(self._flow.nodes[node]).reads if register.bank == "P"]
+        writers = {writer for one in predicates for writer in self._waiting.definitions(node, one)}
+        sources = {register.bank for writer in writers for register in effects(self._flow.nodes[writer]).reads}
+        return len(predicates) == 1 and sources.isdisjoint({"P", "UP"})
 
     def _has_uniform_sources(self, one: Instruction, node: int) -> bool:
         registers = effects(one).reads
@@ -293,9 +301,11 @@ class _Routine:
                     work.append(to)
         return held
 
-    def _next(self, node: int) -> list[int]:
+    def _next(self, node: int) -> tuple[int, ...]:
         """The instructions that follow one in the routine; behind a call those behind its return."""
-        return list(self._following(node))
+        if node not in self._known_next:
+            self._known_next[node] = tuple(self._following(node))
+        return self._known_next[node]
 
     def _following(self, node: int) -> Iterator[int]:
         one, name = self._flow.nodes[node], self._flow.function_of[node]
