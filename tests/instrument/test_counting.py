@@ -276,3 +276,24 @@ def test_refusals() -> None:
         count(module, replace(CHIP, name="old", banks=replace(CHIP.banks, broadcast="one word")))
     with pytest.raises(RecordError, match="the counters of this module have 0 bytes, got 8"):
         read_counters(count(module, CHIP), np.zeros(8, np.uint8), "k")
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_addresses_that_wrap_are_counted_as_those_they_stand_for(space: str) -> None:
+    """In every second lane a register of 64 bits holds 2^32 more, and a base of 32 bits lies below 0."""
+    for base, width, access_ in (("%rd1", 64, f"ld.{space}.u32 %r4, [%rd5];"), ("%r5", 32, f"ld.{space}.u32 %r4, [%r5+4096];")):
+        narrow = "cvt.u32.u64 %r5, %rd1; sub.u32 %r5, %r5, 4096; mad.lo.u32 %r5, %r1, 64, %r5;"
+        wide = "and.b32 %r2, %r1, 1; cvt.u64.u32 %rd5, %r2; shl.b64 %rd5, %rd5, 32; add.u64 %rd5, %rd5, %rd1;"
+        body = f"""
+            .reg .b32 %r<8>; .reg .b64 %rd<8>;
+            .shared .align 128 .b8 words[{4 * WORDS}]; .local .align 16 .b8 own[{4 * WORDS}];
+            mov.u64 %rd1, {"words" if space == "shared" else "own"}; mov.u32 %r1, %tid.x;
+            {wide if width == 64 else narrow} {access_} ret;"""
+        launch = Run(kernel(body, ".param .u64 data"), "k", 1, 32, (np.zeros(1, "u4"),))
+        (found,) = launch.counted()[1]
+        places = (np.zeros(32) if width == 64 else np.arange(32) * 64).astype("u8")
+        if space == "shared":
+            assert found.wavefronts == access.wavefronts(CHIP, places, np.full(32, True), 4, "load"), base
+        else:
+            (own,) = launch.observed().values()
+            assert found.sectors == own["sectors"], base

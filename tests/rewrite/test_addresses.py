@@ -207,3 +207,50 @@ KEEP:
     out = target.zeros(1, np.uint32)
     target.load(relayout_module(parse(text), RandomShift(4, 8, 1)).module)["k"][1, 32](out)
     assert out.numpy().tolist() == [expected]
+
+
+def test_addresses_that_wrap_lead_to_the_element() -> None:
+    """Bases in front of the array, or 4 GiB behind it, in registers of 32 bits: constant and known to the running kernel alone."""
+    text = f"""
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+    .reg .b32 %lane, %base, %at, %sum, %v;
+    .reg .b64 %out, %wide;
+    .shared .align 16 .b8 tile[{ELEMENTS * 4}];
+    mov.u32 %lane, %tid.x;
+    mov.u32 %base, tile;
+    mad.lo.u32 %at, %lane, 4, %base;
+    {" ".join(f"add.u32 %v, %lane, {first}; st.shared.u32 [%at+{4 * first}], %v;" for first in range(0, ELEMENTS, LANES))}
+    bar.warp.sync -1;
+    sub.u32 %at, %at, 4096;
+    ld.shared.u32 %sum, [%at+4100];
+    add.u32 %at, %at, 0xfffffff0;
+    ld.shared.u32 %v, [%at+4128];
+    mad.lo.s32 %sum, %sum, 31, %v;
+    ld.shared.u32 %v, [%at+0x200001020];
+    mad.lo.s32 %sum, %sum, 31, %v;
+    add.u32 %base, %base, 0xfffffff8;
+    ld.shared.u32 %v, [%base+52];
+    mad.lo.s32 %sum, %sum, 31, %v;
+    cvt.u64.u32 %wide, %at;
+    ld.shared.u32 %v, [%wide+4136];
+    mad.lo.s32 %sum, %sum, 31, %v;
+    ld.param.u64 %out, [out];
+    mad.wide.u32 %out, %lane, 4, %out;
+    st.global.u32 [%out], %sum;
+    ret;
+}}
+"""
+    lane = np.arange(LANES, dtype=np.uint32)
+    expected = np.zeros(LANES, np.uint32)
+    for element in (lane + 1, lane + 4, lane + 4, np.full(LANES, 11), lane + 6):
+        expected = expected * np.uint32(31) + element.astype(np.uint32)
+    target = ml.target("emulator:h200")
+    module = parse(text)
+    for version in (module, relayout_module(module, Padded(16, 16, 1)).module, relayout_module(module, XorSwizzle(16, 16)).module):
+        out = target.zeros(LANES, np.uint32)
+        target.load(version)["k"][1, LANES](out)
+        assert out.numpy().tolist() == expected.tolist()

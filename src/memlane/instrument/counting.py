@@ -291,7 +291,7 @@ def _in_space(
 
 
 def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
-    """The address in 64 bits."""
+    """The address in 64 bits. In shared and local memory a sum of base and immediate wraps at 32."""
     target = f"{r}address"
     operand = access.address
     assert isinstance(operand, Address)
@@ -305,7 +305,9 @@ def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
             text += f"mov.u64 {target}, {name};\nadd.s64 {target}, {target}, {inner};\n"
         case Immediate(value):
             text += f"mov.u64 {target}, {value};\n"
-    return f"{text}add.s64 {target}, {target}, {operand.offset};\n" if operand.offset else text
+    text += f"add.s64 {target}, {target}, {operand.offset};\n" if operand.offset else ""
+    wraps = access.space != "global" and access.space != "generic" and isinstance(operand.base, Register)
+    return f"{text}and.b64 {target}, {target}, 0xffffffff;\n" if wraps else text
 
 
 def _count_branch(prefix: str, at: int, index: int, instruction: Instruction) -> str:

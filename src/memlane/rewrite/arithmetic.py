@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.ptx import SCALAR_TYPES, Instruction, Operand, Register
-from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, merged, multiple
+from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, merged, multiple, wrapped
 
 
 def reason(one: Instruction) -> str:
@@ -90,7 +90,7 @@ def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
     if value.offset is None:
         return replace(value, bits=_bits(one), multiple=1)
     offset = {"and": value.offset & number, "or": value.offset | number, "xor": value.offset ^ number}[one.opcode]
-    return replace(value, bits=_bits(one), offset=offset)
+    return replace(value, bits=_bits(one), offset=_at(value, offset))
 
 
 def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
@@ -112,8 +112,12 @@ def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequ
 def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
     if pointer.generic and _bits(one) < 64:
         return None
-    offset = None if by is None or pointer.offset is None else pointer.offset + by
+    offset = None if by is None or pointer.offset is None else _at(pointer, pointer.offset + by)
     return replace(pointer, bits=_bits(one), offset=offset, multiple=min(multiple(pointer), steps))
+
+
+def _at(pointer: Pointer, offset: int) -> int:
+    return offset if pointer.generic else wrapped(offset)
 
 
 def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Operand]) -> int:

@@ -66,6 +66,11 @@ def power_of(number: int) -> int:
     return min(MOST, number & -number) if number else MOST
 
 
+def wrapped(offset: int) -> int:
+    """Return an offset in shared memory as the number that is nearest to 0: addresses there have 32 bits."""
+    return (offset + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def arrays_of(value: Value) -> frozenset[SharedArray]:
     if isinstance(value, Mixed):
         return value.arrays

@@ -31,14 +31,17 @@ from memlane.rewrite.emit import LookUp, emit
 from memlane.rewrite.placement import Placement
 from memlane.rewrite.provenance import ArrayAccess
 from memlane.rewrite.terms import Sums, Terms
-from memlane.rewrite.values import Pointer
+from memlane.rewrite.values import Pointer, wrapped
 
 
 def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None:
     """Bytes from where the array begins, if that is known."""
     address = instruction.operands[access.operand]
     assert isinstance(address, Address)
-    return None if access.pointer.offset is None else access.pointer.offset + address.offset
+    if access.pointer.offset is None:
+        return None
+    offset = access.pointer.offset + address.offset
+    return offset if access.pointer.generic else wrapped(offset)
 
 
 @dataclass(frozen=True)
@@ -134,20 +137,21 @@ class Writer:
             self.folded += 1
             return (), replace(address, offset=address.offset + self._moved(constant) - constant)
         assert isinstance(address.base, Register)
+        offset = address.offset if pointer.generic else wrapped(address.offset)
         flat_address = flat.operands[access.operand]
         assert isinstance(flat_address, Address)
         assert isinstance(flat_address.base, Register)
         register, guard = flat_address.base.name, flat.guard
         for key in dict.fromkeys(((register, guard), (register, None))):
             for known in self._known.get(key, ()):
-                apart = self._distance(known, address.offset, access)
+                apart = self._distance(known, offset, access)
                 if apart is not None:
                     self.shared += 1
                     return (), Address(Register(known.name), apart)
         # Inside an inner block its own registers may hide those that the address was made of.
         terms = None if self._depth or pointer.generic else self._sums.of(register, flat)
-        text, name = self._computed(address.offset, pointer, access.nbytes, one.guard, terms)
-        self._known.setdefault((register, guard), []).append(_Mapped(address.offset, access.nbytes, name))
+        text, name = self._computed(offset, pointer, access.nbytes, one.guard, terms)
+        self._known.setdefault((register, guard), []).append(_Mapped(offset, access.nbytes, name))
         names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
         return _placed(text, names, one.location), Address(Register(name), 0)
 

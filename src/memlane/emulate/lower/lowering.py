@@ -18,6 +18,7 @@ from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Val
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
+from memlane.emulate.lower.narrow import NARROW_SPACES, low_words, narrowed, with_upper_half
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -331,21 +332,23 @@ class Lowering:
         computed: an instruction with two addresses needs two."""
         operand = self.instruction.operand(letter)
         assert isinstance(operand, Address)
-        e, distance = self.e, constant(I64, operand.offset)
-        base = operand.base
-        if (
-            isinstance(base, Register)
-            and self.registers.bits[base.name] == 64
-            and base.name not in self._changed
-            and base.name in self.registers.offsets
-        ):
-            return self.slot(base.name), distance
+        e, base, space = self.e, operand.base, self.instruction.form.addresses[letter]
+        width = self.registers.bits[base.name] if isinstance(base, Register) else 64
+        wraps = space in NARROW_SPACES or (space == "const" and width == 32)
+        distance = constant(I64, operand.offset)
         if isinstance(base, Register):
+            if width == 64 and not wraps and base.name not in self._changed and base.name in self.registers.offsets:
+                return self.slot(base.name), distance
             lanes = self.value(base, "u64")
         elif isinstance(base, Symbol):
             lanes = self.symbol_address(base.name, base.offset)
         else:
             lanes = constant(vector(I64), base.value)
+        if wraps:
+            lanes, distance = e.add(lanes, constant(lanes.type, operand.offset)), constant(I64, 0)
+            lanes = low_words(e, lanes) if width == 32 else narrowed(e, lanes)
+        if wraps and space == "const" and self.frame.constants:
+            lanes = with_upper_half(e, lanes, self.symbol_address(next(iter(self.frame.constants)), 0))
         e.store_lanes(lanes, self.scratch(scratch, 256))
         return self.scratch(scratch, 256), distance
 

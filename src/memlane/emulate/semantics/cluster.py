@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlane.emulate.check.hooks import check_cluster_arrival, check_cluster_wait
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
-from memlane.emulate.layout import BLOCK, CLUSTER_SHIFT, CONTEXT, RANK_MASK, SHARED_WINDOW, WINDOW_BYTES
+from memlane.emulate.layout import BLOCK, CLUSTER_SHIFT, CONTEXT, SHARED_WINDOW, WINDOW_BYTES
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.cluster import arrive_at_cluster, wait_at_cluster
 from memlane.emulate.semantics.table import semantics
@@ -17,27 +17,27 @@ _SYNC = "parallel-synchronization-and-communication-instructions-"
 def mapa(k: Lowering) -> None:
     """The same place in the shared memory of another block, by its rank. Generic addresses stay in their window."""
     e, address = k.e, k.read("a")
-    kind = address.type
-    rank = k.read("b", "u32")
-    rank = rank if kind == rank.type else e.zext(rank, kind)
-    field = e.shl(e.add(rank, constant(kind, 1)), constant(kind, CLUSTER_SHIFT))
-    above = constant(kind, ~(WINDOW_BYTES - 1) if kind.element.width == 64 else 0)
-    inside = e.or_(e.and_(address, constant(kind, RANK_MASK)), e.and_(address, above))
-    k.write("d", e.or_(inside, field))
+    kind = vector(I32)
+    steps = e.sub(e.add(k.read("b", "u32"), constant(kind, 1)), _named(k, address))
+    steps = e.shl(steps, constant(kind, CLUSTER_SHIFT))
+    k.write("d", e.add(address, steps if address.type == kind else e.sext(steps, address.type)))
 
 
 @semantics(_SECTION + "getctarank")
 def getctarank(k: Lowering) -> None:
     """Whose shared memory an address lies in."""
-    e, address = k.e, k.read("a")
-    kind = address.type
-    wide = kind.element.width == 64
-    inner = e.and_(address, constant(kind, WINDOW_BYTES - 1)) if wide else address
-    field = e.lshr(inner, constant(kind, CLUSTER_SHIFT))
-    field = e.trunc(field, vector(I32)) if wide else field
+    e, field = k.e, _named(k, k.read("a"))
     own = e.splat(e.get(k.block, BLOCK, "rank"))
     rank = e.sub(field, constant(vector(I32), 1))
     k.write("d", e.select(e.icmp_unsigned("==", field, constant(vector(I32), 0)), own, rank))
+
+
+def _named(k: Lowering, address: Value) -> Value:
+    """The field of an address that names a block, 32 i32. An address may lie in front of the block's memory until an offset is added to
+    it: then it is still that block's, though the field below it was borrowed from."""
+    e, kind = k.e, vector(I32)
+    low = address if address.type == kind else e.trunc(address, kind)
+    return e.lshr(e.add(low, constant(kind, 1 << (CLUSTER_SHIFT - 1))), constant(kind, CLUSTER_SHIFT))
 
 
 def is_own_shared(k: Lowering, address: Value) -> Value:

@@ -7,6 +7,7 @@ from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CONTEXT, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.lower.narrow import narrowed
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.semantics.cluster import is_own_shared
@@ -84,12 +85,13 @@ def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Ope
     """A kernel parameter: the same for all threads, at a known place."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("d")]
     space, start = k.frame.offsets.get(symbol.name, ("", 0))
-    end = start + symbol.offset + offset + scalar.nbytes * len(targets)
-    if space != "param" or end > k.frame.params_bytes or scalar.bits > 64:
+    begin = start + symbol.offset + offset
+    end = begin + scalar.nbytes * len(targets)
+    if space != "param" or begin < 0 or end > k.frame.params_bytes or scalar.bits > 64:
         raise k.unsupported(f"{k.instruction.name} of {symbol.name}, which is no kernel parameter or too short")
     params = e.get_pointer(k.context, CONTEXT, "params")
     for number, target in enumerate(targets):
-        value = e.load(e.at(params, start + symbol.offset + offset + number * scalar.nbytes), typ=INTEGERS[scalar.bits], align=1)
+        value = e.load(e.at(params, begin + number * scalar.nbytes), typ=INTEGERS[scalar.bits], align=1)
         k.write_operand(target, e.splat(value), scalar.name)
 
 
@@ -165,13 +167,19 @@ def createpolicy(k: Lowering) -> None:
 
 @semantics(_SECTION + "cvta")
 def cvta(k: Lowering) -> None:
+    """The window of shared memory is as large as its addresses reach: what they wrap by is dropped, as on chips since sm_90."""
     space = k.slot_of("space").partition("::")[0]
     address = k.read("a")
     window = WINDOWS.get(space, 0)
-    if window and address.type.element.width != 64:
+    if not window:
+        return k.write("d", address)
+    if address.type.element.width != 64:
         raise k.unsupported()
-    move = k.e.sub if k.instruction.has("to") else k.e.add
-    k.write("d", move(address, constant(address.type, window)) if window else address)
+    start = constant(address.type, window)
+    if k.instruction.has("to"):
+        inner = k.e.sub(address, start)
+        return k.write("d", narrowed(k.e, inner) if space == "shared" else inner)
+    return k.write("d", k.e.add(narrowed(k.e, address) if space == "shared" else address, start))
 
 
 @semantics(_SECTION + "isspacep")

@@ -19,6 +19,7 @@ from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.lower.narrow import NARROW_SPACES, narrowed
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
@@ -123,12 +124,14 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
     line, along = piece.place if by_rows else piece.place[::-1]
     stride: Value = constant(vector(I64), columns if by_rows else rows)
     if k.has("stride"):
-        stride = e.sext(k.read("stride", "s32"), vector(I64))
+        stride = e.zext(k.read("stride", "u32"), vector(I64))
     pointer, distance = k.address("a")
     lines, columns_ = (ir.Constant(vector(I64), numbers) for numbers in (line, along))
     numbers = e.add(e.mul(lines, stride), columns_)
     offset = e.mul(numbers, constant(vector(I64), bits // 8))
     address = e.add(e.add(e.load_lanes(pointer, I64), e.splat(distance)), offset)
+    if k.instruction.form.addresses["a"] in NARROW_SPACES:
+        address = narrowed(e, address)
     e.store_lanes(address, k.scratch("elements", 256))
     return k.scratch("elements", 256)
 
