@@ -18,6 +18,8 @@ from memlane.ptx import Function, Instruction, Module, RegisterDecl, parse
 THREADS = 128
 FORMS_PER_KERNEL = 24
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+_OWN = re.compile(r"@(?!!?x\d)")
+"""What begins the name of a register of the form: not a guard, which is an operand."""
 _FORM = re.compile(r"\bf(\d+)_")
 _REFUSAL = re.compile(r"^\S+:(\d+): (.*)$", re.MULTILINE)
 
@@ -66,7 +68,7 @@ def _kernel(one: Application) -> str:
     for number, case in enumerate(one.cases):
         kinds = {**{str(place): kind for place, kind in enumerate(case.results)}, **case.temporaries}
         lines += [f".reg .{register(kind)} f{number}_{name};" for name, kind in kinds.items()]
-        lines.append(case.code.replace("@", f"f{number}_"))
+        lines.append(_OWN.sub(f"f{number}_", case.code))
         for place, kind in enumerate(case.results):
             lines += _result_store(f"f{number}_{place}", f"f{number}_s", kind, 8 * one.count * plane)
             plane += 1

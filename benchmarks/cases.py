@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from instructions import Spelling
 
@@ -38,17 +39,20 @@ def cases(spelling: Spelling) -> tuple[Case, ...]:
     if not spelling.group or spelling.has("async"):
         return ()
     if spelling.group == "carry":
-        return (_carry(spelling),)
+        return (_carry(spelling), *_carry_chains(spelling))
     if opcode in ("ld", "ldu"):
-        return (_load(spelling),)
+        return _and_wrapped(_load(spelling))
     if opcode == "st":
-        return (_store(spelling),)
+        return _and_wrapped(_store(spelling))
     if opcode in ("atom", "red"):
-        return _atomics(spelling)
+        alone, *together = _atomics(spelling) or (None,)
+        return () if alone is None else (*_and_wrapped(alone), *together)
     if opcode in ("bar", "barrier"):
         return _barriers(spelling)
     if opcode == "lop3":
         return tuple(_generic(spelling, lut) for lut in ("0x96", "0xe8", "0xca", "0x01", "0xfe", "0x2d"))
+    if opcode == "setp" and "bool" in spelling.form.slots:
+        return (_generic(spelling), *_predicates_in_place(spelling))
     return (_generic(spelling),)
 
 
@@ -125,6 +129,15 @@ def _is_three_way(spelling: Spelling) -> bool:
     return spelling.row.opcode in ("min", "max") and "c" in spelling.form.operands
 
 
+def _predicates_in_place(spelling: Spelling) -> Iterator[Case]:
+    """`setp` whose third operand is one of its results, as it is and negated."""
+    plain = _generic(spelling)
+    last = len(plain.results) - 1
+    for word, operand, label in (("mov", "@0", "c is p"), ("not", f"!@{last}", f"c is !{'pq'[last]}")):
+        code = f"{word}.pred {operand.lstrip('!')}, x2; {plain.code.replace('x2;', f'{operand};')}"
+        yield replace(plain, code=code, label=f"{spelling.name}, {label}")
+
+
 def _carry(spelling: Spelling) -> Case:
     """The carry goes in as whether the last operand is zero, and comes out by a further addition."""
     kind = spelling.form.slots["type"]
@@ -141,6 +154,66 @@ def _carry(spelling: Spelling) -> Case:
         return Case(spelling, tuple(operands), (kind,), code, temporaries)
     code += f" {'subc' if opcode.startswith('sub') else 'addc'}.{kind} @1, 0, 0;"
     return Case(spelling, tuple(operands), (kind, kind), code, temporaries)
+
+
+_CARRY_READERS = ("addc", "subc", "madc.lo", "madc.hi")
+
+
+def _carry_chains(spelling: Spelling) -> Iterator[Case]:
+    """The carry of one kind of instruction, read by another: by each that reads one, of both widths, and by one behind a barrier where only
+    the threads whose last operand holds have written it."""
+    kind = spelling.form.slots["type"]
+    if not spelling.has("cc") or kind not in ("u32", "u64"):
+        return
+    third = ", x0" if spelling.row.opcode.startswith("mad") else ""
+    write = f"{spelling.name} @0, x0, x1{third};"
+    for reader in _CARRY_READERS:
+        for other in ("u32", "u64"):
+            more = [f", {name}" if reader.startswith("mad") else "" for name in ("x2", "x3")]
+            code = f"add.cc.{other} @t, x2, x3; {write} {reader}.{other} @1, x2, x3{more[0]}; {reader}.cc.{other} @2, x3, x2{more[1]}; "
+            code += f"addc.{other} @3, 0, 0;"
+            yield Case(
+                spelling, (kind, kind, other, other), (kind, other, other, other), code, {"t": other}, f"{spelling.name}, {reader}.{other}"
+            )
+    code = f"mov.{_untyped(kind)} @0, 0; sub.cc.{kind} @t, x1, x0; @x2 {write} bar.sync 0; addc.{kind} @1, x0, x1; subc.{kind} @2, x0, x1;"
+    yield Case(spelling, (kind, kind, "pred"), (kind,) * 3, code, {"t": kind}, f"{spelling.name}, conditional")
+
+
+def _untyped(kind: str) -> str:
+    return f"b{SCALAR_TYPES[kind].bits}"
+
+
+# -- addresses of 32 bits -------------------------------------------------------------------------------------------------------------
+
+_WRAPPED = {
+    **dict.fromkeys(("ld.shared.u32", "ld.shared.v4.u32", "st.shared.u32", "atom.shared.add.u32", "red.shared.add.u32"), 1 << 16),
+    **dict.fromkeys(("ld.local.u32", "st.local.u32"), 1 << 25),
+}
+"""Forms whose base register is put so many bytes in front of the address, which is below 0, and the immediate leads back."""
+
+
+def _and_wrapped(case: Case) -> tuple[Case, ...]:
+    """A case of memory; and with addresses whose sum overflows 32 bits, in a register of 32 bits and in one of 64."""
+    form = case.spelling.name
+    if form not in _WRAPPED:
+        return (case,)
+    before, _, behind = case.code.partition(f"{form} ")
+    own = re.search(r"\[(\w+)\]", behind)
+    assert own is not None
+    start = f"cvt.u32.u64 @a, {own[1]}; sub.u32 @a, @a, {_WRAPPED[form]}; "
+    ways = (("wrapped 32-bit address", "", "@a"), ("wrapped 64-bit address", "cvt.u64.u32 @b, @a; ", "@b"))
+    return (
+        case,
+        *(
+            replace(
+                case,
+                code=f"{before}{start}{wide}{form} {behind.replace(own[0], f'[{base}+{_WRAPPED[form]}]', 1)}",
+                temporaries={**case.temporaries, "a": "u32", "b": "u64"},
+                label=f"{form}, {label}",
+            )
+            for label, wide, base in ways
+        ),
+    )
 
 
 # -- memory: each thread has 16 bytes in every space, `own_<space>`, and knows those of its neighbour, `next_<space>`; in `next_operands`

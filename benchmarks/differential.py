@@ -50,6 +50,7 @@ SOURCES = [
     "benchmarks/instructions.py",
     "benchmarks/operands.py",
     "benchmarks/oracle.py",
+    "benchmarks/oracle_carry.py",
     "benchmarks/oracle_compare.py",
     "benchmarks/oracle_convert.py",
     "benchmarks/oracle_exchange.py",

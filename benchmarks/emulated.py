@@ -9,7 +9,7 @@ import llvmlite.ir as ir
 from memlane.chip import Chip, load
 from memlane.emulate.code.build import I32, INTEGERS, POINTER, Emit, constant, vector
 from memlane.emulate.layers import layers_for
-from memlane.emulate.lower.body import live_out, writes
+from memlane.emulate.lower.body import live_out
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link
 from memlane.emulate.lower.lowering import Lowering, assign_registers
@@ -19,7 +19,7 @@ from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Layers
-from memlane.ptx import Function, Instruction, Module, registers_read
+from memlane.ptx import Function, Instruction, Module, registers_read, values_written
 
 
 def refusals(module: Module, function: Function, where: Chip | None = None) -> dict[int, str]:
@@ -56,7 +56,7 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
 
 def _leave_results(k: Lowering, instruction: Instruction) -> None:
     """Zeros in the registers that would have been written: later instructions read them."""
-    for name in writes(instruction):
+    for name in values_written(instruction):
         bits = k.registers.bits[name]
         k.set_register(name, constant(I32 if bits == 1 else vector(INTEGERS[bits]), 0))
 

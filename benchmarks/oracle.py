@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import oracle_carry
 import oracle_compare
 import oracle_convert
 import oracle_exchange
@@ -27,7 +28,7 @@ from oracle_table import BLOCKS, THREADS, Answer, NotKnownError
 from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
-CHAPTERS = (oracle_integer, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange)
+CHAPTERS = (oracle_integer, oracle_carry, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange)
 """Imported to bind their entries."""
 BLOCK_THREADS = 128
 

@@ -10,7 +10,6 @@ from oracle_table import answers, clamped, number, signed, word_of
 from memlane.ptx import SCALAR_TYPES
 
 _INTEGER = "integer-arithmetic-instructions-"
-_CARRY = "extended-precision-integer-arithmetic-instructions-"
 _LOGIC = "logic-and-shift-instructions-"
 WORD = 0xFFFFFFFF
 
@@ -205,34 +204,6 @@ def dp4a(s: Spelling, a: int, b: int, c: int) -> int:
 def dp2a(s: Spelling, a: int, b: int, c: int) -> int:
     chosen = _parts(b, s.form.slots["btype"], 8)[2:] if s.has("hi") else _parts(b, s.form.slots["btype"], 8)[:2]
     return (c + sum(x * y for x, y in zip(_parts(a, s.form.slots["atype"], 16), chosen, strict=True))) & WORD
-
-
-# -- carry chains: the case hands the carry in as whether its last operand is not zero, and takes it out by a further addition ---------
-
-
-def _with_carry(s: Spelling, total: int) -> list[int]:
-    """The value, and with `.cc` the carry, or what the borrow makes of zero."""
-    low = total & _whole(s)
-    if not s.has("cc"):
-        return [low]
-    if s.row.opcode.startswith("sub"):
-        return [low, _whole(s) if total < 0 else 0]
-    return [low, total >> _bits(s)]
-
-
-@answers(_CARRY + "add-cc", _CARRY + "addc")
-def add_carry(s: Spelling, a: int, b: int, last: int = 0) -> list[int]:
-    return _with_carry(s, a + b + (last != 0))
-
-
-@answers(_CARRY + "sub-cc", _CARRY + "subc")
-def sub_carry(s: Spelling, a: int, b: int, last: int = 0) -> list[int]:
-    return _with_carry(s, a - b - (last != 0))
-
-
-@answers(_CARRY + "mad-cc", _CARRY + "madc")
-def mad_carry(s: Spelling, a: int, b: int, c: int, last: int = 0) -> list[int]:
-    return _with_carry(s, (_product(s, a, b) & _whole(s)) + c + (last != 0))
 
 
 # -- logic and shift -----------------------------------------------------------------------------------------------------------------

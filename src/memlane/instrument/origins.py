@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from memlane.ptx import Address, Function, Instruction, Symbol, memory_accesses, registers_in, registers_read, registers_written
+from memlane.ptx import Address, Function, Instruction, Symbol, memory_accesses, registers_in, values_read, values_written
 
 Definitions = Mapping[str, tuple[int, ...]]
 
@@ -30,7 +30,7 @@ def origins_of(function: Function) -> Mapping[int, Origins]:
     instructions = tuple(function.instructions())
     defined: dict[str, tuple[int, ...]] = {}
     for index, one in enumerate(instructions):
-        for name in registers_written(one):
+        for name in values_written(one):
             defined[name] = (*defined.get(name, ()), index)
     parameters = {one.name: position for position, one in enumerate(function.params)}
     return {
@@ -59,7 +59,7 @@ def _traced_back(names: list[str], instructions: tuple[Instruction, ...], define
             elif one.form.addresses:
                 loads.add(index)
             else:
-                before = set(registers_read(one)) - seen
+                before = set(values_read(one)) - seen
                 seen |= before
                 names += before
     return Origins(tuple(sorted(found)), tuple(sorted(loads)))

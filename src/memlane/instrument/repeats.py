@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, registers_read, registers_written
+from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, values_read, values_written
 from memlane.walks import post_order, reachable
 
 Edges = Mapping[int, tuple[int, ...]]
@@ -24,7 +24,7 @@ def repeating(function: Function) -> frozenset[int]:
     block_of = [block.index for block in flow.blocks for _ in block.instructions]
     writers: dict[str, tuple[int, ...]] = {}
     for index, one in enumerate(instructions):
-        for name in registers_written(one):
+        for name in values_written(one):
             writers[name] = (*writers.get(name, ()), index)
     found = set()
     for index, one in enumerate(instructions):
@@ -61,15 +61,15 @@ def _begins_anew(
         one = instructions[index]
         if one.form.addresses and one.form.addresses.get("a") != "param":
             return False
-        behind[index] = tuple(dict.fromkeys(index for name in registers_read(one) for index in writers.get(name, ())))
+        behind[index] = tuple(dict.fromkeys(index for name in values_read(one) for index in writers.get(name, ())))
         work += behind[index]
     # What the outer loop does beside the inner one: it may set registers, but not count on from what they were.
     beside = {index for index in behind if block_of[index] in outer and block_of[index] not in inner}
-    set_there = {name for index in beside for name in registers_written(instructions[index])}
+    set_there = {name for index in beside for name in values_written(instructions[index])}
     for cycle in _cycles(behind):
         if cycle & beside:
             return False
-        counted = {name for index in cycle for name in registers_written(instructions[index])}
+        counted = {name for index in cycle for name in values_written(instructions[index])}
         if any(block_of[index] in inner for index in cycle) and not counted & set_there:
             return False
     return True

@@ -66,6 +66,7 @@ from memlane.ptx.ops import TABLE
 from memlane.ptx.parser import INSERTED, parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
 from memlane.ptx.registers import (
+    CARRY,
     Scope,
     names_in,
     overwrites,
@@ -74,6 +75,8 @@ from memlane.ptx.registers import (
     registers_written,
     rename_instruction,
     rename_operand,
+    values_read,
+    values_written,
 )
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.special import SPECIAL_REGISTERS
@@ -81,6 +84,7 @@ from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
 from memlane.ptx.verify import verify
 
 __all__ = [
+    "CARRY",
     "GRID_WORKSPACE",
     "INSERTED",
     "SCALAR_TYPES",
@@ -153,6 +157,8 @@ __all__ = [
     "rename_operand",
     "special_registers",
     "statements",
+    "values_read",
+    "values_written",
     "variable_text",
     "verify",
 ]

@@ -58,6 +58,23 @@ def registers_read(instruction: Instruction) -> tuple[str, ...]:
     return tuple(found)
 
 
+CARRY = "%cc"
+"""The carry flag of extended-precision arithmetic, which instructions name by their opcode only."""
+_CARRY_READERS = frozenset({"addc", "subc", "madc"})
+
+
+def values_written(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction may write, the carry flag being one."""
+    found = registers_written(instruction)
+    return (*found, CARRY) if instruction.has("cc") else found
+
+
+def values_read(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction reads, its guard included, the carry flag being one."""
+    found = registers_read(instruction)
+    return (*found, CARRY) if instruction.opcode in _CARRY_READERS else found
+
+
 def overwrites(instruction: Instruction) -> tuple[str, ...]:
     """The registers whose former value is gone for certain behind an instruction: written whole and without a guard."""
     if instruction.guard is not None:

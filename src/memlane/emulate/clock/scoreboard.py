@@ -15,9 +15,9 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.latency import Timing, timing_of
 from memlane.emulate.code.build import I64, Value, constant
 from memlane.emulate.layout import BLOCK, COPY_GROUPS, WARP
-from memlane.emulate.lower.body import Step, reads, writes
+from memlane.emulate.lower.body import Step, reads
 from memlane.emulate.runtime.helper import invoke
-from memlane.ptx import Immediate, Instruction, Special
+from memlane.ptx import Immediate, Instruction, Special, values_written
 
 if TYPE_CHECKING:
     from memlane.emulate.lower.lowering import Lowering
@@ -91,7 +91,7 @@ class Scoreboard:
 
     def end(self, step: Step) -> None:
         """The results are ready when the instruction completes."""
-        for name in writes(step.instruction):
+        for name in values_written(step.instruction):
             self._ready[name] = self._complete
             self._changed.add(name)
 

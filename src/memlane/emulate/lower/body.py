@@ -16,6 +16,7 @@ from memlane.emulate.lower.calls import Call, Return
 from memlane.emulate.lower.order import nested_order
 from memlane.errors import PtxTypeError
 from memlane.ptx import (
+    CARRY,
     Directive,
     Function,
     Instruction,
@@ -26,12 +27,9 @@ from memlane.ptx import (
     Variable,
     called_name,
     flatten_scopes,
-    registers_read,
-    registers_written,
+    values_read,
+    values_written,
 )
-
-CARRY = "%cc"
-"""The carry flag of extended-precision arithmetic, as a predicate register."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | No
     """Whether the instruction reads what another thread may just have written, and somebody looks at what it read."""
     effect = instruction.form.effect
     if effect == "atomic":
-        return any(name in used for name in writes(instruction))
+        return any(name in used for name in values_written(instruction))
     if effect == "call":
         return called_name(instruction) in polling
     if instruction.opcode == "mbarrier":
@@ -192,7 +190,7 @@ def _register_types(function: Function, statements: Sequence[Statement], places:
     found = {}
     for place in places:
         for step in place.steps:
-            for name in (*reads(step.instruction), *writes(step.instruction)):
+            for name in (*reads(step.instruction), *values_written(step.instruction)):
                 if name not in found:
                     found[name] = single.get(name) or many.get(name.rstrip("0123456789")) or _by_prefix(name, many)
     return found
@@ -203,18 +201,10 @@ def _by_prefix(name: str, many: dict[str, str]) -> str:
     return next((kind for prefix, kind in many.items() if name.startswith(prefix)), "b32")
 
 
-def writes(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction writes, the carry flag being one."""
-    found = registers_written(instruction)
-    return (*found, CARRY) if instruction.has("cc") else found
-
-
 def reads(instruction: Instruction) -> tuple[str, ...]:
     """The registers whose values an instruction needs: a guarded one also those that it may leave as they are."""
-    found = registers_read(instruction)
-    if instruction.opcode in ("addc", "subc", "madc"):
-        found = (*found, CARRY)
-    return found if instruction.guard is None else (*found, *writes(instruction))
+    found = values_read(instruction)
+    return found if instruction.guard is None else (*found, *values_written(instruction))
 
 
 def live_out(places: Sequence[Place]) -> list[set[str]]:
@@ -226,7 +216,7 @@ def live_out(places: Sequence[Place]) -> list[set[str]]:
         defines: set[str] = set()
         for step in place.steps:
             uses.update(name for name in reads(step.instruction) if name not in defines)
-            defines.update(writes(step.instruction))
+            defines.update(values_written(step.instruction))
         needed.append(uses)
         killed.append(defines)
     live_in = [set(uses) for uses in needed]

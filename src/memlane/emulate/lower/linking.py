@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from memlane.emulate.lower.body import CARRY, Body, Place, Step, flatten, live_out
+from memlane.emulate.lower.body import Body, Place, Step, flatten, live_out
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
 from memlane.emulate.lower.parameters import Parameters
 from memlane.emulate.lower.part import Part, called_from, fits
@@ -19,6 +19,7 @@ from memlane.emulate.lower.variables import function_addresses, lay_out_locals
 from memlane.emulate.lower.wiring import of_this_activation, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import (
+    CARRY,
     Address,
     Block,
     Function,
@@ -26,6 +27,7 @@ from memlane.ptx import (
     Module,
     Operand,
     Register,
+    Sink,
     Symbol,
     Variable,
     Vector,
@@ -123,7 +125,7 @@ class _Linker:
             return []
         if name is not None:
             if name not in self._parts or self._parts[name].is_kernel:
-                raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body", call.span)
+                raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body: {_remedy(name)}", call.span)
             target = self._parts[name]
             if not fits(part, call, target.function):
                 raise PtxTypeError(f"the arguments or results of this call are not those of {name}", call.span)
@@ -267,9 +269,13 @@ class _Linker:
         return list(zip(targets, sources, strict=False))
 
     def _received(self, part: Part, actual: Operand, formal: tuple[Part, Variable] | None) -> list[str]:
-        """The registers of the caller that get a result."""
+        """The registers of the caller that get a result; of one that is thrown away, registers that nothing reads."""
         if isinstance(actual, Symbol):
             return [register for _, register in self._units(part, actual.name)]
+        if isinstance(actual, Sink) and formal is not None:
+            unread = {f"{part.name}::_{register}": self._registers[register] for register in self._registers_of(*formal)}
+            self._registers.update(unread)
+            return list(unread)
         return [part.rename(actual.name)] if isinstance(actual, Register) else []
 
     # -- places ----------------------------------------------------------------------------------------------------------------------
@@ -316,6 +322,13 @@ class _Linker:
             if callee not in seen:
                 yield from self._callees_first(callee, seen)
         yield name
+
+
+def _remedy(name: str) -> str:
+    """What to do about a function that is declared only."""
+    if name in ("malloc", "free"):
+        return "kernels do not allocate memory there, so pass memory that the host allocated"
+    return "modules are not linked, so put it into the same module, by compiling its source together with that of the kernel"
 
 
 def _steps(body: Body) -> Iterator[Step]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memlane.emulate.lower.body import CARRY, Body
-from memlane.ptx import Function, Instruction, Symbol
+from memlane.emulate.lower.body import Body
+from memlane.ptx import CARRY, Function, Instruction, Symbol
 from memlane.ptx.parameters import items_of
 from memlane.walks import reachable
 

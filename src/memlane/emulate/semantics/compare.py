@@ -47,12 +47,17 @@ def with_predicate(k: Lowering, mask: Value) -> Value:
     return combine(mask, k.read("c"))
 
 
+def write_both(k: Lowering, first: Value, second: Value) -> None:
+    """Write the results of `p|q`, each combined with c, which may be one of the two."""
+    first, second = (with_predicate(k, mask) for mask in (first, second))
+    k.write("p", first)
+    k.write_second("p", second)
+
+
 @semantics(_SECTION + "setp")
 def setp(k: Lowering) -> None:
     mask = compared(k, "a")
-    opposite = k.e.not_(mask)
-    k.write("p", with_predicate(k, mask))
-    k.write_second("p", with_predicate(k, opposite))
+    write_both(k, mask, k.e.not_(mask))
 
 
 @semantics(_SECTION + "set")

@@ -1,13 +1,16 @@
-"""Extended-precision integer arithmetic: a carry flag for each thread, kept like a predicate register."""
+"""Extended-precision integer arithmetic: a carry flag for each thread, kept like a predicate register.
+
+There is one flag for sums and differences. A difference is the sum with the complement and 1, so behind `sub.cc` the flag says that there
+was no borrow. Before any instruction writes it, it is 0 here; the manual leaves it open.
+"""
 
 from __future__ import annotations
 
-from memlane.emulate.code.build import Value
-from memlane.emulate.lower.body import CARRY
+from memlane.emulate.code.build import Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.integer import product
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES
+from memlane.ptx import CARRY, SCALAR_TYPES
 
 _SECTION = "extended-precision-integer-arithmetic-instructions-"
 
@@ -16,43 +19,35 @@ def _carry(k: Lowering, kind: Value) -> Value:
     return k.e.zext(k.e.lanes_of(k.register(CARRY)), kind)
 
 
-def _finish(k: Lowering, result: Value, carry: Value) -> None:
-    if k.instruction.has("cc"):
-        k.set_register(CARRY, k.e.mask_of(carry))
-    k.write("d", result)
-
-
-def _sum(k: Lowering, a: Value, b: Value, with_carry: bool) -> None:
+def _sum(k: Lowering, a: Value, b: Value, carry: Value | None = None) -> None:
+    """Write a + b + carry, and the carry out of it."""
     e = k.e
     total = e.add(a, b)
     overflow = e.icmp_unsigned("<", total, a)
-    if with_carry:
-        more = e.add(total, _carry(k, a.type))
+    if carry is not None:
+        more = e.add(total, carry)
         overflow = e.or_(overflow, e.icmp_unsigned("<", more, total))
         total = more
-    _finish(k, total, overflow)
+    if k.instruction.has("cc"):
+        k.set_register(CARRY, k.e.mask_of(overflow))
+    k.write("d", total)
 
 
 @semantics(_SECTION + "add-cc", _SECTION + "addc")
 def add(k: Lowering) -> None:
-    _sum(k, k.read("a"), k.read("b"), k.instruction.opcode == "addc")
+    a = k.read("a")
+    _sum(k, a, k.read("b"), _carry(k, a.type) if k.instruction.opcode == "addc" else None)
 
 
 @semantics(_SECTION + "sub-cc", _SECTION + "subc")
 def sub(k: Lowering) -> None:
-    """The flag is the borrow."""
-    e, a, b = k.e, k.read("a"), k.read("b")
-    rest = e.sub(a, b)
-    borrow = e.icmp_unsigned("<", a, b)
-    if k.instruction.opcode == "subc":
-        less = e.sub(rest, _carry(k, a.type))
-        borrow = e.or_(borrow, e.icmp_unsigned(">", less, rest))
-        rest = less
-    _finish(k, rest, borrow)
+    a = k.read("a")
+    carry = _carry(k, a.type) if k.instruction.opcode == "subc" else constant(a.type, 1)
+    _sum(k, a, k.e.not_(k.read("b")), carry)
 
 
 @semantics(_SECTION + "mad-cc", _SECTION + "madc")
 def mad(k: Lowering) -> None:
     mode = "hi" if k.instruction.has("hi") else "lo"
-    signed = SCALAR_TYPES[k.slot_type("a")].kind == "s"
-    _sum(k, product(k, k.read("a"), k.read("b"), mode, signed), k.read("c"), k.instruction.opcode == "madc")
+    a, signed = k.read("a"), SCALAR_TYPES[k.slot_type("a")].kind == "s"
+    _sum(k, product(k, a, k.read("b"), mode, signed), k.read("c"), _carry(k, a.type) if k.instruction.opcode == "madc" else None)

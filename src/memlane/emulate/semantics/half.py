@@ -8,7 +8,7 @@ from memlane.chip import LANES
 from memlane.emulate.code.build import F64, I16, I32, Value, constant, real, vector
 from memlane.emulate.code.formats import like, narrow, odd_sum, widen
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.semantics.compare import holds, with_predicate
+from memlane.emulate.semantics.compare import holds, with_predicate, write_both
 from memlane.emulate.semantics.floating import finish, library, rounded
 from memlane.emulate.semantics.table import semantics
 
@@ -170,8 +170,7 @@ def _masks(k: Lowering) -> list[Value]:
 def setp(k: Lowering) -> None:
     """Of pairs: the lower comparison into p, the upper into q."""
     masks = _masks(k)
-    k.write("p", with_predicate(k, masks[0]))
-    k.write_second("p", with_predicate(k, masks[1] if len(masks) > 1 else k.e.not_(masks[0])))
+    write_both(k, masks[0], masks[1] if len(masks) > 1 else k.e.not_(masks[0]))
 
 
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "u16": 0xFFFF, "s16": 0xFFFF}
