@@ -6,6 +6,7 @@ This is no C++ parser. It finds where a declaration at namespace or class scope 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,8 @@ _PARENTHESISED = frozenset(
     | {"alignas", "alignof", "sizeof", "decltype", "noexcept", "explicit", "requires"}
 )
 """Words whose parentheses are no parameter list."""
+_DEEPEST_CLASS = 50
+"""Classes in a class, up to which their members are told apart; further inside they belong to the class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,13 @@ def _structural(tokens: list[Token]) -> list[Token]:
         elif name in ("else", "elif", "elifdef", "elifndef") and stack:
             stack[-1].next_branch()
         elif name == "endif" and stack:
-            stack.pop()
+            inner = stack.pop()
+            if stack:
+                stack[-1].balance += inner.balance
         elif token.kind != "directive" and not (stack and stack[-1].hidden):
             kept.append(token)
-            for conditional in stack:
-                conditional.balance += (token.text == "{") - (token.text == "}")
+            if stack:
+                stack[-1].balance += (token.text == "{") - (token.text == "}")
     return kept
 
 
@@ -97,6 +102,10 @@ class _Scanner:
         self.tokens = tokens
         self.macros = macros
         self.at = 0
+        self.depth = 0
+        """Classes around the declaration at hand."""
+        self.sides: dict[str, str] = {}
+        """Of macros that expand to declarations, by their text."""
         self.end_token = Token("end", "", end, end)
 
     def peek(self, ahead: int = 0) -> Token:
@@ -159,16 +168,18 @@ class _Scanner:
             if token.text == "}":
                 return
             if token.text == "{":
-                if shape.class_word and not shape.parameters:
+                if shape.class_word and not shape.parameters and self.depth < _DEEPEST_CLASS:
                     self.at += 1
+                    self.depth += 1
                     yield from self.scope(in_class=True)
+                    self.depth -= 1
                     continue
                 self.skip_group()
                 if shape.parameters and not shape.plain:
                     self._skip_handlers()
                     return
             elif self.peek(1).text == "(" and token.text in self.macros.declarations and not shape.parameters:
-                shape.expansion = _side_of_expansion(self.macros.declarations[token.text], self.macros)
+                shape.expansion = self.side_of_expansion(self.macros.declarations[token.text])
                 self.at += 1
                 self.skip_group()
                 self.skip_if(";")
@@ -248,6 +259,14 @@ class _Scanner:
             self.skip_group()
             self.skip_group()
 
+    def side_of_expansion(self, text: str) -> str:
+        """The side of what a macro expands to: that of the device if any of it is."""
+        if text not in self.sides:
+            inner = replace(self.macros, declarations={})
+            sides = {unit.side for unit in units_of(tokenize(text), inner)}
+            self.sides[text] = "device" if "device" in sides else "host" if sides == {"host"} else "either"
+        return self.sides[text]
+
     def skip_if(self, *texts: str) -> bool:
         """Steps over these tokens if they come next."""
         if all(self.peek(ahead).text == text for ahead, text in enumerate(texts)):
@@ -258,13 +277,16 @@ class _Scanner:
     def skip_group(self) -> None:
         """Steps over a bracketed group with all groups in it, or over one token."""
         expected: list[str] = []
+        missing = Counter[str]()
         while not self.done:
             text = self.peek().text
             if text in _CLOSING:
                 expected.append(_CLOSING[text])
-            elif expected and text in expected:
-                while expected.pop() != text:
-                    pass
+                missing[_CLOSING[text]] += 1
+            elif missing[text]:
+                while (closing := expected.pop()) != text:
+                    missing[closing] -= 1
+                missing[text] -= 1
             self.at += 1
             if not expected:
                 return
@@ -281,13 +303,6 @@ class _Scanner:
             self.at += 1
             if depth == 0:
                 return
-
-
-def _side_of_expansion(text: str, macros: Macros) -> str:
-    """The side of what a macro expands to: that of the device if any of it is."""
-    inner = replace(macros, declarations={})
-    sides = {unit.side for unit in units_of(tokenize(text), inner)}
-    return "device" if "device" in sides else "host" if sides == {"host"} else "either"
 
 
 def _side(shape: _Shape, in_class: bool) -> str:

@@ -10,6 +10,9 @@ from itertools import pairwise
 
 from memlane.compile.tokens import Token
 
+_LONGEST_EXPRESSION = 500
+"""Words of a template kernel with its arguments; longer ones are not instantiated."""
+
 
 def launches_in(text: str, tokens: list[Token]) -> list[str]:
     """The template kernels that a host function launches; without those whose arguments depend on its own template parameters."""
@@ -23,7 +26,7 @@ def launches_in(text: str, tokens: list[Token]) -> list[str]:
         first = _start_of_name(tokens, index - 1)
         if first is not None:
             expression = _substituted(text, tokens[first:index], constants)
-            if not parameters & set(expression):
+            if len(expression) <= _LONGEST_EXPRESSION and not parameters & set(expression):
                 found.append(" ".join("".join(expression).split()))
     return found
 
@@ -64,7 +67,7 @@ def _template_parameters(tokens: list[Token]) -> set[str]:
 def _start_of_name(tokens: list[Token], last: int) -> int | None:
     """Where `a::b<c, d<e>>` begins whose closing `>` is at `last`."""
     depth = 0
-    for index in range(last, -1, -1):
+    for index in range(last, max(-1, last - _LONGEST_EXPRESSION), -1):
         depth += (tokens[index].text == ">") - (tokens[index].text == "<")
         if depth == 0:
             break
@@ -105,9 +108,15 @@ def _constants(text: str, tokens: list[Token]) -> dict[str, list[Token]]:
 
 
 def _substituted(text: str, tokens: list[Token], constants: dict[str, list[Token]], level: int = 0) -> list[str]:
-    """The words of an expression with white space as it was, constants replaced by their values."""
+    """The words of an expression with white space as it was, constants replaced by their values.
+
+    Constants of constants may come to more than any memory holds: of an expression that is too long the beginning is given, of that length
+    at least.
+    """
     words: list[str] = []
     for index, token in enumerate(tokens):
+        if len(words) > _LONGEST_EXPRESSION:
+            break
         value = constants.get(token.text) if level < 8 else None
         if value is not None and not (index and tokens[index - 1].text == "::"):
             inner = _substituted(text, value, constants, level + 1)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memlane.compile.tokens import Token, directive
+from memlane.walks import reachable
 
 DEVICE_WORDS = frozenset({"__device__", "__global__", "__constant__", "__shared__", "__managed__"})
 """What marks a declaration as existing on the device."""
@@ -60,11 +61,12 @@ def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros
 
 def _closure(bodies: Mapping[str, str]) -> frozenset[str]:
     """All words that expand, through any number of macros, to an execution or memory space and that are no whole declarations."""
-    device = set(DEVICE_WORDS)
-    pending = {name: _words(body) for name, body in bodies.items() if not _is_declaration(body)}
-    while found := {name for name, words in pending.items() if name not in device and words & device}:
-        device |= found
-    return frozenset(device)
+    users: dict[str, list[str]] = {}
+    for name, body in bodies.items():
+        if not _is_declaration(body):
+            for word in _words(body):
+                users.setdefault(word, []).append(name)
+    return frozenset(DEVICE_WORDS | reachable(DEVICE_WORDS, lambda word: users.get(word, ())))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -120,10 +120,18 @@ def _included(token: Token) -> re.Match[str] | None:
 def _find(name: str, directories: Sequence[Path]) -> Path | None:
     for directory in directories:
         candidate = directory / name
-        if candidate.is_file():
+        if _is_file(candidate):
             return candidate
     return None
 
 
+def _is_file(path: Path) -> bool:
+    """Whether a file is there; what no file can be called is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _in_toolkit(name: str) -> bool:
-    return any((directory / name).is_file() for directory in toolkit.include_directories())
+    return any(_is_file(directory / name) for directory in toolkit.include_directories())
