@@ -15,6 +15,7 @@ from memlane.errors import CompileError
 _SIZED = 4
 """Format of an attribute whose value is as long as the size in its head; the other formats carry two bytes."""
 _REGISTER_COUNT, _MIN_STACK_SIZE = 0x2F, 0x12
+_LONGEST_NAME = 1 << 16
 _RESERVED = 1024
 """Bytes of shared memory that the system takes from sm_90 on. Cubins say how many, but those of nvJitLink 13.0 only that there are some."""
 
@@ -49,7 +50,7 @@ def kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
     """The needs of each kernel, by its name in PTX. Raises CompileError if this is no cubin."""
     try:
         return _kernel_usage(cubin)
-    except (struct.error, ValueError) as cause:
+    except (struct.error, IndexError, KeyError, OverflowError, ValueError) as cause:
         raise CompileError("the assembler made no readable cubin") from cause
 
 
@@ -109,4 +110,4 @@ def _attributes(cubin: bytes, section: _Section | None) -> Iterator[tuple[int, i
 
 
 def _string(data: bytes, offset: int) -> str:
-    return data[offset : data.index(b"\0", offset)].decode()
+    return data[offset : data.index(b"\0", offset, offset + _LONGEST_NAME)].decode()

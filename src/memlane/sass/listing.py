@@ -20,7 +20,7 @@ from memlane.sass.program import Function, Guard, Instruction, Place, Program
 _SECTION = re.compile(r"\s*\.section\s+\.text\.([^,]+),")
 _TARGET = re.compile(r"\s*\.target\s+(\w+)")
 _LABEL = re.compile(r"([.$\w][^\s:]*):\s*$")
-_FILE = re.compile(r'"([^"]*)", line (\d+)')
+_FILE = re.compile(r'"([^"]*)", line (\d{1,9})(?!\d)')
 _PTX_FILE = ".nv_debug_ptx_txt"
 _CODE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _HIGH = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")

@@ -37,7 +37,7 @@ class Operand:
     """Whether it is marked `.64`."""
 
 
-_TOKEN = re.compile(r"(?<![\w.$@])(UR|UP|R|P|B)(\d+|Z|T)(?![\w$@])((?:\.\w+)*)")
+_TOKEN = re.compile(r"(?<![\w.$@])(UR|UP|R|P|B)([0-9]{1,6}|Z|T)(?![\w$@])((?:\.\w+)*)")
 _LABEL = re.compile(r"`\(([^`]*)\)")
 _INTEGER = re.compile(r"-?0x[0-9a-f]+$")
 _TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
