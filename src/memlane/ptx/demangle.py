@@ -78,6 +78,7 @@ class _Reader(Cursor):
         while self.at < len(self.text) and self.peek() not in ("E", ".", "$"):
             types.append(self.type())
         texts = [str(item) for item in types]
+        self.check_length(sum(map(len, texts)))
         return ", ".join(text for text in texts if text) if texts != ["void"] else ""
 
     def name(self) -> Name:
@@ -127,6 +128,7 @@ class _Reader(Cursor):
         text = ", ".join(text for text in map(str, arguments) if text)
         name.text += f"<{text}>"
         name.has_arguments = True
+        self.check_length(len(name.text))
 
     def local(self) -> Name:
         """A static variable or a type inside a function."""
@@ -185,7 +187,7 @@ class _Reader(Cursor):
     def source_name(self) -> str:
         length = self.number()
         text = self.text[self.at : self.at + length]
-        if len(text) < length:
+        if not 0 < length == len(text):
             raise UnreadError
         self.at += length
         return "(anonymous namespace)" if text.startswith(("_GLOBAL__N_", "_INTERNAL_")) else text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_MOST_DIGITS = 40
+_LONGEST = 1 << 16
 _DIGITS36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -70,12 +72,18 @@ class Cursor:
         self.at += 1
         return character
 
+    @staticmethod
+    def check_length(characters: int) -> None:
+        """Raise UnreadError for a part that is too long: parts that stand for earlier ones double with every step."""
+        if characters > _LONGEST:
+            raise UnreadError
+
     def number(self) -> int:
         negative = self.take("n")
         start = self.at
-        while self.peek().isdigit():
+        while self.peek().isdecimal():
             self.at += 1
-        if start == self.at:
+        if not 0 < self.at - start <= _MOST_DIGITS:
             raise UnreadError
         return -int(self.text[start : self.at]) if negative else int(self.text[start : self.at])
 
