@@ -26,6 +26,7 @@ memlane: so a user's `h200.toml` can be like the shipped one.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
@@ -34,8 +35,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import KINDS, OLDEST_COMPILED, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
 from memlane.errors import ChipError
+from memlane.source import shortened
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
 _VARIANTS = {"store_banks": "banks", "atomic_banks": "banks", "increment_banks": "banks", "compare_swap_banks": "atomic_banks"}
@@ -44,6 +46,11 @@ _OPTIONAL = ("sources", *_VARIANTS)
 _HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_VARIANTS)
 _NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_VARIANTS}
 
+MOST, MOST_OF_A_RULE = 1 << 50, 1024
+"""Numbers of a chip are at most the first, those of the rules for banks and coalescing the second: products of them fit 64 bits, and arrays
+with an element for each bank the memory."""
+WIDEST_ACCESS_BYTES = 16
+_FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
 
 _ATTRIBUTES: Mapping[str, tuple[str, int]] = {
@@ -180,20 +187,25 @@ def _read(path: Path, changed: int) -> Chip:
     return _ChipFile(path, _text(path)).chip()
 
 
-def _text(path: Path) -> dict[str, Any]:
-    """What a file says, together with what the file says that it is `like`."""
+def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """What a file says, together with what the file says that it is `like`. `users` are the files that are like this one."""
     try:
         text = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise ChipError(f"cannot read the chip file {path}: its arrays or tables are nested too deeply") from None
+    except (OSError, ValueError) as error:  # no text, no TOML, or a number of thousands of digits
         raise ChipError(f"cannot read the chip file {path}: {error}") from error
     if "like" not in text:
         return text
-    name = f"{text.pop('like')}.toml"
+    name = text.pop("like")
+    if not isinstance(name, str) or not _FILE_NAME.fullmatch(name):
+        raise ChipError(f'{path}: like must be the name of a chip beside it or of one that comes with memlane, as in "h200", not {name!r}')
+    name = f"{name}.toml"
     candidates = (path.with_name(name), Path(__file__).parent / "data" / name)
-    relative = next((one for one in candidates if one.resolve() != path.resolve() and one.is_file()), None)
+    relative = next((one for one in candidates if one.resolve() not in (path.resolve(), *users) and one.is_file()), None)
     if relative is None:
         raise ChipError(f"{path}: there is no {name} beside it that it could be like")
-    said = _text(relative)
+    said = _text(relative, (path.resolve(), *users))
     for name, entry in text.items():
         both = isinstance(entry, dict) and isinstance(said.get(name), dict)
         said[name] = {**said[name], **entry} if both else entry
@@ -213,6 +225,16 @@ def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
         value, unit = get_args(hint)
         entries[one.name] = (value, unit, optional)
     return entries
+
+
+def _shown(value: Any) -> str:
+    """A value as a message quotes it."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return shortened(repr(value))
+    except ValueError:  # Python writes no number of thousands of digits
+        return "what it is"
 
 
 class _ChipFile:
@@ -236,7 +258,9 @@ class _ChipFile:
         if not isinstance(self.text.get("sources", {}), dict):
             raise self.fail("'sources' must be a table: [sources]")
         capability = self.text["compute_capability"]
-        if not (isinstance(capability, list) and len(capability) == 2 and all(type(part) is int for part in capability)):
+        if not (
+            isinstance(capability, list) and len(capability) == 2 and all(type(part) is int and 0 <= part < 100 for part in capability)
+        ):
             raise self.fail("compute_capability must be two integers, as in [9, 0]")
         if not isinstance(self.text["product"], str):
             raise self.fail('product must be a string, as in "NVIDIA H200"')
@@ -245,6 +269,11 @@ class _ChipFile:
         for name, base in _VARIANTS.items():
             if name in self.text:
                 parts[name] = replace(parts.get(base, parts["banks"]), **self.table(name, BankRule, whole=False))
+        for name in ("banks", *_VARIANTS):
+            if name in parts and parts[name].banks * parts[name].bank_bytes % WIDEST_ACCESS_BYTES:
+                raise self.fail(
+                    f"[{name}] banks times bank_bytes must be a multiple of {WIDEST_ACCESS_BYTES} bytes, the widest access of a lane"
+                )
         return Chip(
             name=self.path.stem,
             product=self.text["product"],
@@ -283,20 +312,29 @@ class _ChipFile:
             raise self.fail(f"{where} is in {entry.get('unit', '')!r}; it must be in {unit!r}")
         value = entry["value"]
         if get_origin(wanted) is tuple:
-            if isinstance(value, list) and len(value) == 3 and all(type(part) is int and part > 0 for part in value):
+            if isinstance(value, list) and len(value) == 3 and all(type(part) is int and 0 < part <= MOST for part in value):
                 return tuple(value)
-            raise self.fail(f"{where} must be three positive integers, not {value!r}")
+            raise self.fail(f"{where} must be three positive integers, not {_shown(value)}")
         if wanted is int or wanted is float:
-            if (type(value) is int or (wanted is float and type(value) is float)) and (value > 0 or (value == 0 and where in _MAY_BE_ZERO)):
-                return wanted(value)
-            raise self.fail(f"{where} must be a positive {'integer' if wanted is int else 'number'}, not {value!r}")
+            if not (type(value) is int or (wanted is float and type(value) is float)) or not (
+                value > 0 or (value == 0 and where in _MAY_BE_ZERO)
+            ):
+                raise self.fail(f"{where} must be a positive {'integer' if wanted is int else 'number'}, not {_shown(value)}")
+            if unit == "lanes" and LANES % value:
+                raise self.fail(f"{where} must divide the {LANES} lanes of a warp, and {_shown(value)} does not")
+            most = MOST if where.startswith("[chip]") or wanted is float else MOST_OF_A_RULE
+            if value > most:
+                raise self.fail(f"{where} must be at most {most:,}, not {_shown(value)}")
+            return wanted(value)
         if value not in get_args(wanted):
-            raise self.fail(f"{where} must be one of {', '.join(repr(choice) for choice in get_args(wanted))}, not {value!r}")
+            raise self.fail(f"{where} must be one of {', '.join(repr(choice) for choice in get_args(wanted))}, not {_shown(value)}")
         return value
 
     def source(self, where: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         """Kind and text of an entry's source."""
         named = entry.get("source", "")
+        if not isinstance(named, str):
+            raise self.fail(f"{where} has the source {_shown(named)}; it must be a text")
         text = str(self.text.get("sources", {}).get(named, named))
         kind, _, rest = text.partition(":")
         if kind not in KINDS or not rest.strip():
