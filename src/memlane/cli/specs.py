@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ _OPTIONS = {
     "tensor_map": ("box", "swizzle", "fill", "element"),
 }
 """Those of `Target.texture`, `Target.surface` and `Target.tensor_map` that a word can say."""
+_MOST_DIGITS, _MOST_AXES, _DEEPEST = 18, 32, 16
+"""Of an extent; of an array, as NumPy has it; of structures in each other."""
 MOST_ALIGNED = 128
 """Bytes; no parameter of a kernel is aligned to more."""
 RANDOM_INTEGER_LIMIT = 256
@@ -38,26 +42,33 @@ RANDOM_INTEGER_LIMIT = 256
 def parse_argument(text: str) -> Spec:
     """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`, `{f4[16], 16:i4}`, `texture(f4[16], filter=linear)`. Raises CommandError that shows
     the form."""
+    return _parsed(text, 0)
+
+
+def _parsed(text: str, depth: int) -> Spec:
+    """A specification inside `depth` others."""
+    if depth > _DEEPEST:
+        raise CommandError(f"--arg {text}: structures are nested in each other {_DEEPEST} times at most")
     if match := _STRUCTURE.match(text.strip()):
-        return _structure(text, match["members"], match["alignment"])
+        return _structure(text, match["members"], match["alignment"], depth)
     if match := _IMAGE.match(text.strip()):
-        return _image(text, match["kind"], match["inside"])
+        return _image(text, match["kind"], match["inside"], depth)
     return _array_or_number(text.strip())
 
 
-def _structure(text: str, members: str, alignment: str | None) -> StructureSpec:
+def _structure(text: str, members: str, alignment: str | None, depth: int) -> StructureSpec:
     pieces = _pieces(members)
     if not all(pieces):
         raise CommandError(f"--arg {text}: a structure is its members with commas between them, for example '{{f4[1024]=arange, 1024:i4}}'")
-    least = int(alignment or 1)
+    least = int((alignment or "1")[:9])
     if least & (least - 1) or not 1 <= least <= MOST_ALIGNED:
         raise CommandError(f"--arg {text}: a structure is aligned to a power of two up to {MOST_ALIGNED} bytes, not to {alignment}")
-    return StructureSpec(text, tuple(parse_argument(piece) for piece in pieces), least)
+    return StructureSpec(text, tuple(_parsed(piece, depth + 1) for piece in pieces), least)
 
 
-def _image(text: str, kind: str, inside: str) -> ImageSpec:
+def _image(text: str, kind: str, inside: str, depth: int) -> ImageSpec:
     first, *others = _pieces(inside)
-    array = parse_argument(first)
+    array = _parsed(first, depth + 1)
     if not isinstance(array, ArgumentSpec) or isinstance(array.host, np.generic):
         raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} is made of an array, for example '{_IMAGES[kind]}'")
     options = {}
@@ -75,11 +86,11 @@ def _image(text: str, kind: str, inside: str) -> ImageSpec:
 def _option(text: str, name: str, value: str) -> object:
     if name == "box":
         extents = value.split("x")
-        if not all(extent.isdigit() for extent in extents):
+        if not all(map(_is_whole, extents)):
             raise CommandError(f"--arg {text}: a box is written as 64x32, not {value!r}")
         return tuple(int(extent) for extent in extents)
     if name == "channels":
-        if not value.isdigit():
+        if not _is_whole(value):
             raise CommandError(f"--arg {text}: channels is a number, not {value!r}")
         return int(value)
     if name in ("normalized", "layered", "cube"):
@@ -102,7 +113,7 @@ def _pieces(text: str) -> list[str]:
 
 def _array_or_number(text: str) -> ArgumentSpec:
     if match := _SPEC.match(text):
-        shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
+        shape = _shape(text, match["shape"])
         kind = _dtype(text, match["dtype"])
         try:
             return ArgumentSpec(text, _fill(text, shape, kind, match["fill"] or "zeros"))
@@ -111,9 +122,11 @@ def _array_or_number(text: str) -> ArgumentSpec:
     if match := _SCALAR.match(text):
         kind = _dtype(text, match["dtype"])
         try:
-            number = float(match["value"]) if kind.kind == "f" else int(match["value"], 0)
-            return ArgumentSpec(text, kind.type(number))
-        except (ValueError, OverflowError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of a number that becomes infinite
+                number = float(match["value"]) if kind.kind == "f" else int(match["value"], 0)
+                return ArgumentSpec(text, kind.type(number))
+        except (ValueError, OverflowError, Warning):
             raise CommandError(f"--arg {text}: {match['value']} is no {kind.name}") from None
     raise CommandError(
         f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], VALUE:DTYPE for a number, for example 1024:i4, or a "
@@ -121,10 +134,26 @@ def _array_or_number(text: str) -> ArgumentSpec:
     )
 
 
+def _shape(text: str, extents: str) -> tuple[int, ...]:
+    words = [extent.strip() for extent in extents.split(",") if extent.strip()]
+    if not all(map(_is_whole, words)):
+        raise CommandError(f"--arg {text}: the extents of an array are whole numbers of at most {_MOST_DIGITS} digits, as in f4[64,64]")
+    if len(words) > _MOST_AXES:
+        raise CommandError(f"--arg {text}: an array has at most {_MOST_AXES} axes, not {len(words)}")
+    return tuple(map(int, words))
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number that is not longer than any count can be."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
 def _dtype(text: str, name: str) -> np.dtype[Any]:
     try:
-        kind = np.dtype(name)
-    except TypeError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of names that NumPy is about to forget
+            kind = np.dtype(name)
+    except (TypeError, Warning):
         kind = np.dtype(object)
     if kind.kind not in "biuf":
         raise CommandError(f"--arg {text}: {name} is no number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32")
@@ -136,7 +165,7 @@ def _fill(text: str, shape: tuple[int, ...], kind: np.dtype[Any], fill: str) -> 
         return np.zeros(shape, kind)
     if fill == "arange":
         return np.arange(math.prod(shape), dtype=np.int64).astype(kind).reshape(shape)
-    if match := re.fullmatch(r"random(?::(\d+))?", fill):
+    if match := re.fullmatch(r"random(?::(\d{1,18}))?", fill):
         random = np.random.default_rng(int(match[1] or 0))
         if kind.kind == "f":
             return random.random(shape).astype(kind)
@@ -149,9 +178,13 @@ def _fill(text: str, shape: tuple[int, ...], kind: np.dtype[Any], fill: str) -> 
 
 def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Path) -> npt.NDArray[Any]:
     try:
-        host = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with path.open("rb") as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sizes that overflow; then it cannot be read
+            host: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    except FileNotFoundError as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {error}") from None
+    except (OSError, EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError) as error:
+        raise CommandError(f"--arg {text}: cannot read {path}: {error or 'it is no .npy file'}") from None
     if host.dtype != kind or (shape and host.shape != shape):
         raise CommandError(f"--arg {text}: {path} holds {host.dtype.str[1:]}{list(host.shape)}")
     return np.ascontiguousarray(host)
@@ -160,10 +193,10 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
 def parse_extent(option: str, text: str) -> tuple[int, ...]:
     """`32,32` -> (32, 32)."""
     parts = text.split(",")
-    if not 1 <= len(parts) <= 3 or not all(part.strip().isdigit() for part in parts):
+    if not 1 <= len(parts) <= 3 or not all(_is_whole(part.strip()) for part in parts):
         raise CommandError(
             f"{option} {text!r}: write X, X,Y or X,Y,Z, for example {option} 32,32"
             if text
             else f"{option} is missing: write {option} X[,Y[,Z]]"
         )
-    return tuple(int(part) for part in parts)
+    return tuple(int(part.strip()) for part in parts)

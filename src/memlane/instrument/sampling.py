@@ -40,7 +40,7 @@ _GROUPS_AT_ONCE = 1 << 20
 _SPREAD, _SHIFT, _MIX = 0x9E3779B1, 15, 0x85EBCA6B
 """Of the hash: a prime near 2^32 over the golden ratio, as Knuth advises (The Art of Computer Programming, 6.4), which a shift and a second
 factor (of MurmurHash3, public domain) keep from drawing lines through a grid. Of what comes out only the upper bits count."""
-_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
+_NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,10 @@ class Surface:
         self.target.write_image(self.image, self.texels, np.ascontiguousarray(data))
 
 
+MOST_TEXELS = 1 << 28
+"""Along one axis: of linear memory, the largest that any GPU takes (CUDA C++ Programming Guide, compute capabilities)."""
+
+
 def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels: int, layered: bool, cube: bool = False) -> Texels:
     """The texels of an array. BadLaunch where no image has that shape or type; `what` is `a texture` or `a surface`."""
     if dtype.str[1:] not in DTYPES or not dtype.isnative:
@@ -152,6 +156,8 @@ def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels:
         wanted = "(layers, width) or (layers, height, width)" if layered else "(width,), (height, width) or (depth, height, width)"
         hint = "" if channels > 1 or layered else "; say channels=2 or channels=4 if the last axis holds the channels of a texel"
         raise BadLaunch(f"{what} has the shape {wanted}, got {shape}{hint}")
+    if max((layers, *extents)) > MOST_TEXELS:
+        raise BadLaunch(f"an axis of {what} has at most {MOST_TEXELS:,} texels; the array has shape {shape}")
     width, height, depth = (*reversed(extents), 1, 1)[:3]
     return Texels(dtype, channels, (width, height, depth), len(extents), layers)
 

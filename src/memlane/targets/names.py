@@ -120,7 +120,7 @@ def _first() -> str:
 
 
 def _resolve(name: str, deterministic: bool) -> Target:
-    if match := re.fullmatch(r"cuda(?::(\d+))?", name):
+    if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if deterministic:
             raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
         with _making:
@@ -128,7 +128,7 @@ def _resolve(name: str, deterministic: bool) -> Target:
     kind, _, chip = name.partition(":")
     if kind != "emulator":
         raise DeviceError(f"no target {name!r}; {available()}")
-    if match := re.fullmatch(r"(.*):(\d+)", chip):
+    if match := re.fullmatch(r"(.*):(\d{1,9})", chip):
         chip, number = match[1], int(match[2])
     else:
         number = 0
@@ -144,7 +144,7 @@ def _resolve(name: str, deterministic: bool) -> Target:
 def _chip_file(text: str) -> Path:
     try:
         return Path(text).expanduser().resolve()
-    except (OSError, RuntimeError) as error:  # no home, no working directory, links in a circle
+    except (OSError, RuntimeError, ValueError) as error:  # no name, no home, no working directory, links in a circle
         raise DeviceError(f"no chip file {text}: {str(error).rstrip('.')}") from None
 
 
