@@ -252,6 +252,23 @@ def _counted_line(place: Place, total: SiteCounts, sources: Mapping[str, str]) -
     return Line(file, line, op, space, _text(sources, file, line), total.requests, each[0], each[1])
 
 
+@dataclass(frozen=True)
+class _Head:
+    """What a launch in a file of counts is."""
+
+    kernel: str
+    chip: str
+    grid: _Extents
+    block: _Extents
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The texts in a file of counts."""
+
+    sources: Mapping[str, str]
+
+
 def _of_file(path: Path) -> Side:
     try:
         if is_record(path):
@@ -259,12 +276,13 @@ def _of_file(path: Path) -> Side:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError):
+    except (ValueError, RecursionError):  # no text, no JSON, or JSON beyond all measure
         document = None
     if not isinstance(document, dict) or document.get("kind") != "counts":
         raise RecordError(f"{path} is neither a record file of memlane trace nor the output of memlane count --json")
     try:
         launches = [_launch(launch, f"launches[{number}]") for number, launch in enumerate(document["launches"])]
+        from_plain(_Texts, {"sources": document.get("sources") or {}}, "it")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"{path} is damaged: it lacks or garbles {error}; write it again with memlane count --json") from None
     return replace(_of_counts(launches, str(path), document.get("sources") or {}), failed=str(document.get("failed") or ""))
@@ -275,12 +293,8 @@ def _launch(launch: dict[str, Any], where: str) -> _Counted:
         from_plain(SiteCounts, {**entry["counts"], "site": entry}, f"{where}.sites[{number}]")
         for number, entry in enumerate(launch["sites"])
     ]
-    return str(launch["kernel"]), str(launch["chip"]), _extents(launch["grid"]), _extents(launch["block"]), sites
-
-
-def _extents(said: Iterable[Any]) -> _Extents:
-    x, y, z = map(int, said)
-    return x, y, z
+    head = from_plain(_Head, launch, where)
+    return head.kernel, head.chip, head.grid, head.block, sites
 
 
 def _shapes(launches: Iterable[tuple[_Extents, _Extents]]) -> tuple[str, ...]:
