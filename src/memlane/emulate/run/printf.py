@@ -7,6 +7,8 @@ import struct
 from typing import Protocol
 
 _PIECE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
+MOST_CHARACTERS = 4095
+"""Width and precision of a conversion are at most this: what every C library allows, and less than would fill the memory."""
 _HAS_PRECISION = re.compile(r"%[-+ #0]*(?:\*|\d+)?\.")
 
 
@@ -64,6 +66,7 @@ def _converted(match: re.Match[str], arguments: _Arguments, memory: Reader) -> s
         precision = str(number) if number >= 0 else ""
     elif _HAS_PRECISION.match(match[0]):
         precision = precision or "0"
+    width, precision = (number and str(min(int(number), MOST_CHARACTERS)) for number in (width[:9], precision[:9]))
     shape = f"%{flags}{width}{'.' + precision if precision else ''}"
     if letter in "diouxX":
         return _integer(shape, letter, length, arguments)
