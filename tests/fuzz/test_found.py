@@ -1,0 +1,222 @@
+"""Inputs that the fuzzer found, each with the message that it must give, or with what must come of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlane.chip import from_file
+from memlane.cli.specs import parse_argument, parse_extent
+from memlane.compile.cubin import kernel_usage
+from memlane.compile.sources import gather
+from memlane.compile.tokens import tokenize
+from memlane.diagnose import compare
+from memlane.emulate.run.printf import formatted
+from memlane.errors import BadLaunch, ChipError, CommandError, CompileError, DeviceError, MemlaneError, RecordError
+from memlane.instrument import Sampling
+from memlane.launch.texture import texels_of
+from memlane.ptx import demangle
+from memlane.sass.listing import parse_listing
+from memlane.targets import target
+from tests.fuzz.of_code import cubins, read_program
+from tests.fuzz.of_words import _Memory
+
+# -- words -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (lambda text: parse_extent("--grid", text), "32,\u00b2", "--grid '32,\u00b2': write X, X,Y or X,Y,Z, for example --grid 32,32"),
+        (lambda text: parse_extent("--grid", text), "9" * 5000, "write X, X,Y or X,Y,Z, for example --grid 32,32"),
+        (parse_argument, "f4[" + "9" * 5000 + "]", "the extents of an array are whole numbers of at most 18 digits, as in f4[64,64]"),
+        (parse_argument, f"f4[{','.join(['1'] * 40)}]", "an array has at most 32 axes, not 40"),
+        (parse_argument, f"f4[{','.join(['9' * 18] * 32)}]", "bytes are more than this machine has"),
+        (parse_argument, "tensor_map(f4[4], box=\u00b2)", "a box is written as 64x32, not '\u00b2'"),
+        (parse_argument, "texture(f4[4], channels=" + "9" * 5000 + ")", "channels is a number, not "),
+        (parse_argument, "{1:i4}@" + "9" * 5000, "a structure is aligned to a power of two up to 128 bytes, not to 999"),
+        (parse_argument, "{" * 30_000 + "1:i4" + "}" * 30_000, "structures are nested in each other 16 times at most"),
+        (parse_argument, "1e300:f4", "1e300 is no float32"),
+        (parse_argument, "a[4]", "a is no number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32"),
+    ],
+)
+def test_words_that_are_refused(read: Callable[[str], object], text: str, message: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        read(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["0-" + "9" * 5000, "\u00b2"])
+def test_windows_that_are_refused(text: str) -> None:
+    with pytest.raises(MemlaneError, match="is no block window; write numbers and ranges with both ends, such as 0-3,17"):
+        Sampling.of(blocks=text)
+
+
+@pytest.mark.parametrize("name", ["emulator:a\0b.toml", "cuda:" + "9" * 5000, "emulator:h200:" + "9" * 5000])
+def test_targets_that_are_refused(name: str) -> None:
+    with pytest.raises(DeviceError, match=r"no (target|chip|chip file) '?"):
+        target(name)
+
+
+def test_an_image_longer_than_any() -> None:
+    host = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), ((1 << 32),), (0,))
+    with pytest.raises(BadLaunch, match=r"an axis of a texture has at most 268,435,456 texels; the array has shape \(4294967296,\)"):
+        texels_of("a texture", host.shape, host.dtype, 1, False)
+
+
+# -- names and formats -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_ZN5space4kindIiEErun3v",  # `un3` is a name of -3 characters, which led back to where it stands, for ever
+        "_Z25\u00b2v",
+        f"_Z{'9' * 5000}v",
+        "_Z1f" + "P" * 100_000 + "i",
+        "_Z1f1aIiiE"
+        + "".join(f"1aIS{place}_S{place}_E" for place in ["0", *"2468ACEGIKMOQSUWY", "10", "12", "14"]),  # twice as long each time
+    ],
+)
+def test_a_name_that_is_no_name_stays_as_it_is(name: str) -> None:
+    began = time.process_time()
+    assert demangle(name) == name
+    assert time.process_time() - began < 1
+
+
+def test_a_conversion_is_never_wider_than_a_library_must_allow() -> None:
+    assert formatted("%2147483647d|", 0, _Memory())[0].endswith("|")
+    assert len(formatted("%2147483647d|%.99999999999d|%.999999f", 0, _Memory())[0]) < 3 * 5000
+
+
+def _rule(table: str, name: str, value: str, unit: str = "") -> str:
+    """A chip file with one entry of its own."""
+    return f'like = "h200"\n[{table}]\n{name} = {{ value = {value}, unit = "{unit}", source = "cited: x" }}'
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 100_000, "its arrays or tables are nested too deeply"),
+        ("x = " + "9" * 5000, "cannot read the chip file"),
+        ('like = "mine"', "there is no mine.toml beside it that it could be like"),
+        ('like = ["h200"]', "like must be the name of a chip beside it or of one that comes with memlane, as in \"h200\", not ['h200']"),
+        ('like = "a/b"', "like must be the name of a chip beside it"),
+        (_rule("banks", "lanes_4", "5", "lanes"), "must divide the 32 lanes of a warp, and 5 does not"),
+        (_rule("banks", "banks", "4294967296"), "[banks] banks must be at most 1,024, not 4294967296"),
+        (_rule("banks", "banks", "3"), "banks times bank_bytes must be a multiple of 16 bytes"),
+        (_rule("latency", "l1", "inf", "cycles"), "[latency] l1 must be at most 1,125,899,906,842,624, not inf"),
+        (_rule("latency", "l1", "nan", "cycles"), "[latency] l1 must be a positive number, not nan"),
+        (_rule("chip", "sm_count", "0x" + "f" * 5000), "not a number of 20000 bits"),
+        ('like = "h200"\n[chip]\nsm_count = { value = 7, source = ["x"] }', "[chip] sm_count has the source ['x']; it must be a text"),
+    ],
+)  # fmt: skip
+def test_chip_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ChipError) as caught:
+        from_file(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_chips_that_are_like_each_other(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        (tmp_path / f"{name}.toml").write_text(f'like = "{other}"', encoding="utf-8")
+    with pytest.raises(ChipError, match=r"c\.toml: there is no a\.toml beside it that it could be like"):
+        from_file(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (4" + b" " * 60 + b"\n", b"PK\x03\x04"],
+)
+def test_arrays_that_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    with pytest.raises(CommandError, match=rf"--arg f4\[\]={path}: cannot read {path}: "):
+        parse_argument(f"f4[]={path}")
+    np.save(path, np.zeros(3, np.float32))
+    assert parse_argument(f"f4[]={path}").text == f"f4[]={path}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "is neither a record file of memlane trace nor the output of memlane count --json"),
+        ('{"kind": "counts", "launches": ' + "9" * 5000 + "}", "is neither a record file of memlane trace nor"),
+        ('{"kind": "counts", "launches": [], "sources": 1.5}', "lacks or garbles it.sources is no object; write it again with memlane"),
+        ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "lacks or garbles it.sources['a'] is no text"),
+        ('{"kind": "counts", "launches": [{"sites": [], "kernel": "k", "chip": "c", "grid": [Infinity, 1, 1], "block": [1, 1, 1]}]}',
+         "lacks or garbles launches[0].grid[0] is no whole number from 0 on"),
+    ],
+)  # fmt: skip
+def test_counts_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "counts.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RecordError) as caught:
+        compare(path, path)
+    assert message in str(caught.value)
+
+
+# -- programs and assembled code -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int a(" + "a(" * 30_000,
+        "int a(" + "(" * 30_000 + "]" * 30_000,
+        "struct S { " * 3000,
+        "struct S { int a; " * 3000 + "};" * 3000,
+        "#if 1\n" * 20_000 + "int a;\n" * 2000,
+        "int main() {\n" + "".join(f"const int a{n} = {f'a{n - 1} + ' * 50}1;\n" for n in range(12)) + "k<a11><<<1, 1>>>();\n}",
+        "int main() { k" + "> <<<" * 20_000 + "; }",
+        "\n".join(f"#define M{n} M{n + 1}" for n in range(4000)),
+        f'#include "{"x" * 5000}"\n#include <{"y" * 5000}>',
+        '#include "a\0b"',
+        "MAKE(a)\n" * 2000 + "#define MAKE(name) " + "int name; " * 300 + ";",
+    ],
+    ids=lambda text: text[:16],
+)
+def test_programs_that_took_long_or_were_too_deep(text: str) -> None:
+    began = time.process_time()
+    read_program(text)
+    assert time.process_time() - began < 2
+
+
+def test_a_header_with_a_name_that_no_file_has_is_absent() -> None:
+    program = gather("a.cu", f"#include <{'y' * 5000}>\n", Path(), (Path(),))
+    assert program.absent == ("y" * 5000,)
+    assert len(tokenize("int a;")) == 3
+
+
+@pytest.mark.parametrize("place", [0x28, 0x3A, 0x3C, 0x3E])
+@pytest.mark.parametrize("number", [0xFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF])
+def test_cubins_that_are_refused(place: int, number: int) -> None:
+    """The place, size and number of the sections, and which of them has the names."""
+    data = cubins()[0]
+    size = 8 if place == 0x28 else 2
+    damaged = data[:place] + (number & ((1 << 8 * size) - 1)).to_bytes(size, "little") + data[place + size :]
+    with pytest.raises(CompileError, match="the assembler made no readable cubin"):
+        kernel_usage(damaged)
+
+
+def test_a_cubin_without_symbols() -> None:
+    with pytest.raises(CompileError, match="the assembler made no readable cubin"):
+        kernel_usage(cubins()[0].replace(b".symtab\0", b".symtaX\0"))
+
+
+def test_numbers_beyond_all_measure_in_a_listing() -> None:
+    line = f'\t//## File "a.cu", line {"9" * 5000}\n'
+    code = f"        /*0000*/  MOV R{'1' * 5000}, R2 ;  /* 0x0000000000000000 */\n      /* 0x0000000000000000 */\n"
+    program = parse_listing(f'\t.section\t.text.k,"ax",@progbits\n{line}{code}')
+    (found,) = program.functions["k"].instructions
+    assert (found.place, found.operands[0].register) == (None, None)
