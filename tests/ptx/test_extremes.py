@@ -24,9 +24,8 @@ def test_a_range_of_registers_may_be_longer_than_memory() -> None:
 
 
 def test_names_of_inner_blocks_differ_from_every_name_of_a_range() -> None:
-    function = kernel(
-        ".reg .b32 t__1;\n{\n.reg .b32 t;\nmov.b32 t, 1;\n}\n{\n.reg .b32 t;\nmov.b32 t, %u12;\n}\n.reg .b32 t, %u<20>;\n{ .reg .b32 %u1<2>;\nmov.b32 %u10, 1; }"
-    )
+    body = ".reg .b32 t__1;\n{\n.reg .b32 t;\nmov.b32 t, 1;\n}\n{\n.reg .b32 t;\nmov.b32 t, %u12;\n}\n.reg .b32 t, %u<20>;\n"
+    function = kernel(f"{body}{{ .reg .b32 %u1<2>;\nmov.b32 %u10, 1; }}")
     flat = flatten_scopes(function)
     assert [one.operands[0].name for one in flat.instructions()] == ["t__2", "t__3", "%u1__1_0"]  # type: ignore[union-attr]
 
@@ -41,7 +40,7 @@ def test_many_blocks_with_the_same_name_are_flattened_quickly() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f".version {'9' * 5000}", "<ptx>:1:10: expected a version such as `9.0`, found `9999999999999999999999999999999999999999...99999999999999999999`"),
+        (f".version {'9' * 5000}", f"<ptx>:1:10: expected a version such as `9.0`, found `{'9' * 40}...{'9' * 20}`"),
         (f"{HEAD}.entry k() .maxntid . {{}}", "<ptx>:4:21: expected a number of threads or blocks, found `.`"),
         (f"{HEAD}.entry k() .maxntid 1.5 {{}}", "<ptx>:4:21: expected a number of threads or blocks, found `1.5`"),
         (f"{HEAD}.entry k() .reqntid 1, 2, 3, 4 {{}}", "<ptx>:4:30: `.reqntid` has one to three numbers, found 4"),
