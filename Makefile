@@ -5,10 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # What the environment holds; `make test EXTRAS=cuda,dev,numba,triton` also runs the tests of kernels from Numba and Triton.
 EXTRAS ?= cuda,dev
+# What `make fuzz` does; `make fuzz FUZZ=--help` lists the options.
+FUZZ ?= --number 2000
 # A file of versions for pip to keep to; none takes the newest that pyproject.toml allows.
 CONSTRAINTS ?=
 
-.PHONY: help demo test gpu-test check format stale tables clean
+.PHONY: help demo test gpu-test check format fuzz stale tables clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +40,9 @@ check: $(STAMP) ## format, lint, strict types, import rules
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests examples benchmarks
 	$(BIN)/ruff check --fix src tests examples benchmarks
+
+fuzz: $(STAMP) ## give mutated inputs to everything that reads files and words; FUZZ="--reader ptx --seed 7 --number 1000000"
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 stale: $(STAMP) ## name the committed results that are older than the code they measured
 	$(BIN)/python benchmarks/stale.py

@@ -112,3 +112,9 @@ def test_stalls(quick: Quick) -> None:
 def test_cluster_latency(quick: Quick) -> None:
     far, near = quick("cluster_latency", "load, generic")
     assert far["value"] > 4 * near["value"] > 0
+
+
+def test_fuzz(quick: Quick) -> None:
+    failures, inputs = quick("fuzz", "name")
+    assert (failures["metric"], failures["value"], failures["holds"]) == ("ways to fail", 0, True)
+    assert (inputs["metric"], inputs["value"], inputs["reach"]) == ("inputs", 200, None)
