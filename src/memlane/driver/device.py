@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from cuda import core
 from cuda.bindings import driver
@@ -23,10 +24,13 @@ from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
+from memlane.driver.step_graph import DeviceStepGraph, Worker, pinned_array
+from memlane.driver.step_graph import build as build_steps
 from memlane.driver.tensor_map import encode
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import (
+    BoundStep,
     Dim3,
     Kernel,
     Launch,
@@ -275,6 +279,21 @@ class Device(Target):
 
     def reaches(self, other: Target) -> bool:
         return other is self or other in self._peers
+
+    def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        with self._current("pinned memory of the host"):
+            return pinned_array(shape, dtype)
+
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceStepGraph:
+        devices = {id(self): self, **{id(step.target): step.target for step in steps if isinstance(step.target, Device)}}
+        workers = {key: Worker(one._device, one._context, one._current, one._ready) for key, one in devices.items()}
+        built = build_steps(steps, lambda target: workers[id(target)], workers[id(self)], timed)
+        return DeviceStepGraph(tuple(steps), built, self._start_steps, tuple(one.sync for one in devices.values()))
+
+    def _start_steps(self, steps: Sequence[BoundStep], graph: core.graph.Graph, stream: Stream | None) -> None:
+        with self._current(f"a graph of {len(steps)} steps"):
+            self._running.update({step.action.kernel.title: None for step in steps if isinstance(step.action, Launch)})
+            graph.launch(self._stream(stream or self.default_stream))
 
     def stream(self) -> Stream:
         with self._current("a stream"):

@@ -75,28 +75,10 @@ class _Builder:
     kernel_of: KernelOf
 
     def action(self, action: Launch | Copy, after: list[Any]) -> Any:
-        return self._copy(action, after) if isinstance(action, Copy) else self._launch(action, after)
+        return self._copy(action, after) if isinstance(action, Copy) else add_launch(self.definition, action, self.kernel_of(action), after)
 
     def record(self, event: Event, after: list[Any]) -> Any:
         return done(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
-
-    def _launch(self, launch: Launch, after: list[Any]) -> Any:
-        kernel = self.kernel_of(launch)
-        parameters = Parameters([argument.data for argument in launch.arguments])
-        node = driver.CUDA_KERNEL_NODE_PARAMS()
-        node.func = kernel.function
-        node.gridDimX, node.gridDimY, node.gridDimZ = launch.grid
-        node.blockDimX, node.blockDimY, node.blockDimZ = launch.block
-        node.sharedMemBytes = launch.shared_bytes
-        node.kernelParams = parameters.address
-        added = done(driver.cuGraphAddKernelNode(self.definition.handle, after, len(after), node))
-        if launch.kernel.cooperative:
-            value = driver.CUkernelNodeAttrValue()
-            value.cooperative = 1
-            done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
-        if cluster := asked_cluster(launch):
-            put_in_clusters(added, cluster)
-        return added
 
     def _copy(self, copy: Copy, after: list[Any]) -> Any:
         if copy.nbytes == 0:
@@ -107,3 +89,22 @@ class _Builder:
         node.WidthInBytes, node.Height, node.Depth = copy.nbytes, 1, 1
         context = done(driver.cuCtxGetCurrent())
         return done(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, context))
+
+
+def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel, after: list[Any]) -> Any:
+    """Add a launch to a graph, behind other nodes, and return its node. The context of its device must be current."""
+    parameters = Parameters([argument.data for argument in launch.arguments])
+    node = driver.CUDA_KERNEL_NODE_PARAMS()
+    node.func = kernel.function
+    node.gridDimX, node.gridDimY, node.gridDimZ = launch.grid
+    node.blockDimX, node.blockDimY, node.blockDimZ = launch.block
+    node.sharedMemBytes = launch.shared_bytes
+    node.kernelParams = parameters.address
+    added = done(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
+    if launch.kernel.cooperative:
+        value = driver.CUkernelNodeAttrValue()
+        value.cooperative = 1
+        done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+    if cluster := asked_cluster(launch):
+        put_in_clusters(added, cluster)
+    return added

@@ -5,6 +5,7 @@ cluster <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
+from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, End, Rows, StepGraph
 from memlane.launch.cluster import cluster_of
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, module_digest
 from memlane.launch.observation import (
@@ -40,9 +41,13 @@ __all__ = [
     "SWIZZLES",
     "Actor",
     "Argument",
+    "BoundCall",
+    "BoundCopy",
+    "BoundStep",
     "Copy",
     "DeviceArray",
     "Dim3",
+    "End",
     "ExampleOf",
     "Graph",
     "Kernel",
@@ -55,9 +60,11 @@ __all__ = [
     "PlainLaunch",
     "Prepared",
     "Report",
+    "Rows",
     "Sampling",
     "Schedule",
     "Step",
+    "StepGraph",
     "Stream",
     "Surface",
     "Target",

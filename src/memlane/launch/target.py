@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch.array import DeviceArray
+from memlane.launch.bound import BoundCopy, BoundStep, End, Rows, StepGraph
 from memlane.launch.kernel import Kernel, LoadedModule
 from memlane.launch.observe import observed
 from memlane.launch.prepared import PlainLaunch, Prepared
@@ -114,6 +116,36 @@ class Target(ABC):
     @abstractmethod
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
+
+    def copy(self, copy: BoundCopy) -> None:
+        """Copy elements to or from memory of this target, or of one that it reaches, after all work launched before; the host waits."""
+        values = np.empty(copy.shape, f"V{copy.itemsize}")
+        here = End(values.ctypes.data, values.strides, is_on_host=True)
+        for rows in BoundCopy(here, copy.source, copy.shape, copy.itemsize).rows():
+            self._move(rows, copy.source.is_on_host, to_device=False)
+        for rows in BoundCopy(copy.destination, here, copy.shape, copy.itemsize).rows():
+            self._move(rows, copy.destination.is_on_host, to_device=True)
+
+    def _move(self, rows: Rows, both_on_host: bool, to_device: bool) -> None:
+        """Copy rows between the host and this target, or on the host."""
+        for row in range(rows.height):
+            to, of = rows.destination + row * rows.destination_pitch, rows.source + row * rows.source_pitch
+            if both_on_host:
+                ctypes.memmove(to, of, rows.width)
+                continue
+            host = np.ctypeslib.as_array((ctypes.c_uint8 * rows.width).from_address(of if to_device else to))
+            if to_device:
+                self.write(to, host)
+            else:
+                self.read(of, host)
+
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
+        """Prepare steps on this target and its peers for repeated starts; with `timed` the times of each start can be asked for."""
+        raise BadLaunch(f"{self.name} has no graphs of steps: it runs them one after another")
+
+    def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        """An array on the host with undefined contents that copies of this target need not stage: page-locked for a GPU."""
+        return np.empty(shape, dtype)
 
     def enable_peer(self, other: Target) -> None:
         """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""

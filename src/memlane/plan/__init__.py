@@ -1,19 +1,22 @@
 """Work as data: plans of launches, copies and host calls over several devices, without an address or a target.
 
 `buffers` and `actions` are the vocabulary, `plan` puts steps and repeats together, `builder` writes them, `order` says what waits for
-what and how long memory is needed, `races` finds what has no order, `json` keeps a plan, and `timeline` says when its steps ran.
+what and how long memory is needed, `races` finds what has no order, `segments` cuts a plan into pieces for graphs, `json` keeps a plan,
+and `timeline` says when its steps ran.
 """
 
-from memlane.plan.actions import Copy, HostCall, KernelRef, Launch, Scalar, Together, Touch
+from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Scalar, Together, Touch
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.builder import PlanBuilder, StepRef, planned
 from memlane.plan.json import from_json, to_json
 from memlane.plan.order import Execution, Lifetime, Queue, ancestors, executions, lifetimes
-from memlane.plan.plan import Plan, Repeat, Step, all_steps
+from memlane.plan.plan import Plan, Repeat, Step, all_repeats, all_steps
 from memlane.plan.races import Race, check, races
+from memlane.plan.segments import Segment, segments
 from memlane.plan.timeline import Span, Timeline
 
 __all__ = [
+    "Action",
     "Buffer",
     "Copy",
     "Execution",
@@ -28,6 +31,7 @@ __all__ = [
     "Race",
     "Repeat",
     "Scalar",
+    "Segment",
     "Span",
     "Step",
     "StepRef",
@@ -35,6 +39,7 @@ __all__ = [
     "Together",
     "Touch",
     "View",
+    "all_repeats",
     "all_steps",
     "ancestors",
     "check",
@@ -43,5 +48,6 @@ __all__ = [
     "lifetimes",
     "planned",
     "races",
+    "segments",
     "to_json",
 ]

@@ -153,6 +153,13 @@ class Together:
 Action = Launch | Copy | HostCall | Together
 
 
+def counts_turns(action: Action) -> bool:
+    """Return whether an action has a number that changes from turn to turn of a repeat."""
+    if isinstance(action, Together):
+        return any(counts_turns(launch) for _, launch in action.launches)
+    return not isinstance(action, Copy) and any(isinstance(one, Scalar) for one in action.arguments)
+
+
 def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> None:
     if (reads is None) != (writes is None):
         given, missing = ("reads", "writes") if writes is None else ("writes", "reads")

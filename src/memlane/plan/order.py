@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.plan.actions import Action, Copy, Launch, Scalar, Together, Value
+from memlane.plan.actions import Action, Copy, Launch, Scalar, Together, Value, counts_turns
 from memlane.plan.buffers import Buffer, View
 from memlane.plan.plan import Plan, Repeat, Step
 
@@ -30,6 +30,8 @@ class Execution:
     """The turn of each repeat around it, the outermost first."""
     waits: tuple[int, ...]
     """Numbers of the executions that have to end first, without those that are implied by others on the same queue."""
+    number: int = 0
+    """Its place in the order."""
 
     def __str__(self) -> str:
         turn = f" in turn {', '.join(map(str, self.turns))}" if self.turns else ""
@@ -150,7 +152,7 @@ class _Unroller:
         needed = {number for number in waits if not any(queue in queues for queue in self.done[number].queues)} | before
         number = len(self.done)
         turns = tuple(turn.number for turn in around)
-        self.done.append(Execution(self._placed(step, path, around), step, path, turns, tuple(sorted(needed))))
+        self.done.append(Execution(self._placed(step, path, around), step, path, turns, tuple(sorted(needed)), number))
         self._last.update(dict.fromkeys(queues, number))
         return number
 
@@ -170,18 +172,12 @@ class _Unroller:
     def _placed(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
         if not around:
             return step.action
-        if _counts_turns(step.action):
+        if counts_turns(step.action):
             return _in_place(step.action, around)
         key = path, tuple(turn.number % turn.repeat.period for turn in around)
         if key not in self._in_place:
             self._in_place[key] = _in_place(step.action, around)
         return self._in_place[key]
-
-
-def _counts_turns(action: Action) -> bool:
-    if isinstance(action, Together):
-        return any(_counts_turns(launch) for _, launch in action.launches)
-    return not isinstance(action, Copy) and any(isinstance(one, Scalar) for one in action.arguments)
 
 
 def _in_place(action: Action, around: Sequence[_Turn]) -> Action:

@@ -160,6 +160,14 @@ def all_steps(steps: Sequence[Step | Repeat]) -> Iterator[Step]:
             yield item
 
 
+def all_repeats(steps: Sequence[Step | Repeat]) -> Iterator[Repeat]:
+    """Yield the repeats of a list, those inside others too."""
+    for item in steps:
+        if isinstance(item, Repeat):
+            yield item
+            yield from all_repeats(item.steps)
+
+
 def _buffers(steps: Sequence[Step | Repeat]) -> Iterator[Buffer]:
     for item in steps:
         if isinstance(item, Repeat):

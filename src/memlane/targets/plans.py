@@ -2,19 +2,20 @@
 
     run = ml.run(plan, {"host": host, "device": array}, targets=ml.devices("emulator:h200", 4), modules=[module])
     run["result"]                   # what was bound to the buffer, or the memory that was made for it
-    print(run.timeline)             # modelled, where all targets are emulated
 
-Binding happens here and nowhere else: a buffer becomes memory, a kernel reference a kernel of a loaded module, a device a target. Steps are
-executed one after another in the order of `memlane.plan.executions`, which is one of the orders that the plan allows.
+Binding happens here and nowhere else: a buffer becomes memory, a kernel reference a kernel of a loaded module, a device a target. On GPUs
+a plan runs as CUDA graphs over all its devices; a repeat of many turns is one graph of some of them, started again and again. On other
+targets its steps run one after another in the order of `memlane.plan.executions`, which is one of the orders that the plan allows.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,23 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from memlane.errors import BadPlan, DeviceError
-from memlane.launch import DeviceArray, Kernel, LoadedModule, Target, module_digest, observed
+from memlane.launch import (
+    BoundCall,
+    BoundCopy,
+    BoundStep,
+    DeviceArray,
+    End,
+    Kernel,
+    LoadedModule,
+    StepGraph,
+    Target,
+    module_digest,
+    observed,
+    watched,
+)
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import (
+    Action,
     Buffer,
     Copy,
     Execution,
@@ -32,16 +47,20 @@ from memlane.plan import (
     Launch,
     Plan,
     Repeat,
+    Segment,
     Step,
     Together,
     View,
+    all_repeats,
     check,
     executions,
     lifetimes,
+    segments,
 )
 from memlane.ptx import Module
 from memlane.targets.names import target as named_target
 
+BoundAction = BoundLaunch | BoundCopy | BoundCall
 Memory = DeviceArray | npt.NDArray[Any]
 """What a buffer is bound to: an array of the target of its device, or an array of NumPy for a buffer on the host."""
 
@@ -95,19 +114,17 @@ class BoundPlan:
         self.order = executions(plan)
         self._check_targets()
         self.memory = self._bound(dict(bindings or {}))
+        self._bound_by: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
+        """By action, which is kept, and device."""
+        self._graphs: list[tuple[Segment, StepGraph]] | None = None
         self._modules = _Modules(modules)
         for step in _launches(self.order):
             self._modules.check(step)
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
-        ends = _Ends(self.plan)
-        for execution in self.order:
-            if not ends.is_over(execution, self._value):
-                self._execute(execution)
-        for target in self.targets:
-            target.sync()
-        return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, ends.turns)
+        turns = self._run_as_graphs() if self._takes_graphs else self._run_one_by_one()
+        return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
 
@@ -142,6 +159,8 @@ class BoundPlan:
                 )
             elif isinstance(buffer.home, int):
                 memory[buffer] = self.targets[buffer.home].empty(buffer.nbytes, np.uint8)
+            elif buffer.home == "pinned":
+                memory[buffer] = self.targets[0].pinned(buffer.nbytes, np.uint8)
             else:
                 memory[buffer] = np.empty(buffer.nbytes, np.uint8)
         return memory
@@ -170,99 +189,136 @@ class BoundPlan:
 
     # -- executing ---------------------------------------------------------------------------------------------------------------
 
-    def _execute(self, execution: Execution) -> None:
-        action, device = execution.action, execution.step.device
-        if isinstance(action, Launch):
-            assert device is not None
-            self._start(self._launch(action, device))
-        elif isinstance(action, Copy):
-            self._put(action.destination, self._get(action.source))
-        elif isinstance(action, HostCall):
-            self._call(action)
+    @property
+    def _takes_graphs(self) -> bool:
+        """Graphs end where a repeat inside another one may end early: that is for the host to see."""
+        inner = (item for repeat in self.plan.steps if isinstance(repeat, Repeat) for item in all_repeats(repeat.steps))
+        return not any(target.modelled for target in self.targets) and all(item.until is None for item in inner)
+
+    def _run_one_by_one(self) -> dict[tuple[int, ...], int]:
+        ends = _Ends(self.plan)
+        for execution in self.order:
+            if ends.is_over(execution, self._value):
+                continue
+            for target in self.targets if not self.targets[0].modelled else ():
+                target.sync()  # steps of other devices, which this one may wait for
+            starts = [partial(self._start, action, target) for action, target in self._bound_actions(execution)]
+            if len(starts) > 1:
+                self._start_together(starts)
+            else:
+                starts[0]()
+        for target in self.targets:
+            target.sync()
+        return ends.turns
+
+    def _start(self, action: BoundAction, target: Target | None) -> None:
+        if isinstance(action, BoundLaunch):
+            action.kernel.target.launch(observed(action))
+        elif isinstance(action, BoundCall):
+            action.call()
         else:
-            self._together(action)
+            (target or self.targets[0]).copy(action)
 
-    def _launch(self, launch: Launch, device: int) -> BoundLaunch:
-        kernel = self._modules.kernel(launch, self.targets[device])
-        arguments = [self._device_view(value) if isinstance(value, View) else value for value in launch.arguments]
-        return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments)
-
-    def _start(self, launch: BoundLaunch) -> None:
-        launch.kernel.target.launch(observed(launch))
-
-    def _together(self, action: Together) -> None:
-        """Start every launch before waiting for one; emulated devices run in a thread each, because a launch returns when it has ended."""
-        launches = [self._launch(launch, device) for device, launch in action.launches]
-        if not all(launch.kernel.target.modelled for launch in launches):
-            for launch in launches:
-                self._start(launch)
-            return
-        with ThreadPoolExecutor(len(launches)) as pool:
-            for done in [pool.submit(copy_context().run, self._start, launch) for launch in launches]:
+    def _start_together(self, starts: Sequence[Callable[[], None]]) -> None:
+        """Start every launch before waiting for one. Each takes a thread, because a launch of an emulated device returns at its end."""
+        with ThreadPoolExecutor(len(starts)) as pool:
+            for done in [pool.submit(copy_context().run, start) for start in starts]:
                 done.result()
 
-    def _call(self, call: HostCall) -> None:
+    def _run_as_graphs(self) -> dict[tuple[int, ...], int]:
+        if self._graphs is None or watched():  # observers want to see the launches
+            self._graphs = [(segment, self._graph(segment.order)) for segment in segments(self.plan, self.order)]
+        turns: dict[tuple[int, ...], int] = {}
+        over: set[tuple[int, ...]] = set()
+        for segment, graph in self._graphs:
+            for _ in range(0 if segment.path in over else segment.times):
+                graph.replay()
+                if segment.until is not None:
+                    graph.wait()
+                    turns[segment.path] = turns.get(segment.path, 0) + segment.turns
+                    if self._value(segment.until):
+                        over.add(segment.path)
+                        break
+        for _, graph in self._graphs:
+            graph.wait()
+        return turns
+
+    def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
+        return self.targets[0].graph_of_steps(self._bound_steps(order), timed=timed)
+
+    def _bound_steps(self, order: Sequence[Execution]) -> list[BoundStep]:
+        """Return the steps of some executions that follow each other; what they wait for before these is over."""
+        steps: list[BoundStep] = []
+        first = order[0].number if order else 0
+        ends: list[range] = []
+        for execution in order:
+            waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
+            actions = self._bound_actions(execution)
+            made = [BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, waits) for one, target in actions]
+            ends.append(range(len(steps), len(steps) + len(made)))
+            steps += made
+        return steps
+
+    def _bound_actions(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
+        """Return what an execution does: one action, or one for each device of launches that run together."""
+        action, device = execution.action, execution.step.device
+        key = id(action), device
+        if key not in self._bound_by:
+            if isinstance(action, Together):
+                found: list[tuple[BoundAction, Target | None]] = [self._launch(launch, number) for number, launch in action.launches]
+            elif isinstance(action, Launch):
+                assert device is not None
+                found = [self._launch(action, device)]
+            elif isinstance(action, Copy):
+                ends = self._end(action.destination), self._end(action.source)
+                found = [(BoundCopy(*ends, action.source.shape, action.source.itemsize), None if device is None else self.targets[device])]
+            else:
+                found = [(self._call(action), None)]
+            self._bound_by[key] = action, found
+        return self._bound_by[key][1]
+
+    def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
+        target = self.targets[device]
+        kernel = self._modules.kernel(launch, target)
+        arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
+        return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
+
+    def _call(self, call: HostCall) -> BoundCall:
         try:
             function = pkgutil.resolve_name(call.function)
         except (ImportError, AttributeError) as error:
             raise BadPlan(f"host function {call.function} cannot be imported: {error}") from None
-        function(*(self._host_view(value) if isinstance(value, View) else value for value in call.arguments))
+        values = [self._host_view(value) if isinstance(value, View) else value for value in call.arguments]
+        return BoundCall(partial(function, *values))
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
-    def _device_view(self, view: View) -> DeviceArray:
+    def _argument(self, view: View, target: Target) -> DeviceArray:
         """Return the elements of a view as an argument: a kernel gets the address of the first, whatever the strides."""
         memory = self.memory[view.buffer]
-        if not isinstance(memory, DeviceArray):
-            raise BadPlan(f"{view} lies in pinned memory, which kernels of {self.targets[0].name} cannot be handed: copy it to the device")
+        if not isinstance(memory, DeviceArray) and target.modelled:
+            raise BadPlan(f"{view} lies in pinned memory, which kernels on {target.name} do not reach: copy it to the device")
+        home = memory.target if isinstance(memory, DeviceArray) else target
         shape = view.shape if view.is_contiguous else (max(0, view.bounds[1] - view.offset) // view.itemsize,)
-        return DeviceArray(memory.target, memory.address + view.offset, shape, np.dtype(view.dtype), memory)
+        return DeviceArray(home, self._end(view).address, shape, np.dtype(view.dtype), memory)
+
+    def _end(self, view: View) -> End:
+        memory = self.memory[view.buffer]
+        if isinstance(memory, DeviceArray):
+            return End(memory.address + view.offset, view.strides, is_on_host=False)
+        return End(int(memory.ctypes.data) + view.offset, view.strides, is_on_host=True)
 
     def _host_view(self, view: View) -> npt.NDArray[Any]:
         """Return the elements of a view of memory on the host, where they lie."""
         memory = self.memory[view.buffer]
         assert isinstance(memory, np.ndarray)
-        return _elements(memory.reshape(-1).view(np.uint8), view, view.offset)
-
-    def _get(self, view: View) -> npt.NDArray[Any]:
-        """Return a copy of the elements of a view, wherever they lie."""
-        memory = self.memory[view.buffer]
-        if not isinstance(memory, DeviceArray):
-            return self._host_view(view).copy()
-        low, high = view.bounds
-        span = np.empty(high - low, np.uint8)
-        if span.nbytes:
-            memory.target.read(memory.address + low, span)
-        return _elements(span, view, view.offset - low).copy()
-
-    def _put(self, view: View, values: npt.NDArray[Any]) -> None:
-        """Write the elements of a view; what lies between them stays."""
-        memory = self.memory[view.buffer]
-        values = values.view(np.dtype(view.dtype))
-        if not isinstance(memory, DeviceArray):
-            self._host_view(view)[...] = values
-            return
-        for address, piece in _contiguous(view, values):
-            memory.target.write(memory.address + address, piece)
+        if not view.size:
+            return np.empty(view.shape, view.dtype)
+        first = memory.reshape(-1).view(np.uint8)[view.offset : view.offset + view.itemsize].view(view.dtype)
+        return as_strided(first, view.shape, view.strides)
 
     def _value(self, view: View) -> bool:
         return bool(self._host_view(view).reshape(-1)[0])
-
-
-def _elements(span: npt.NDArray[np.uint8], view: View, offset: int) -> npt.NDArray[Any]:
-    """Return the elements of a view in a piece of memory in which the first one lies at `offset`."""
-    if not view.size:
-        return np.empty(view.shape, view.dtype)
-    first = span[offset : offset + view.itemsize].view(view.dtype)
-    return as_strided(first, view.shape, view.strides)
-
-
-def _contiguous(view: View, values: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Yield pieces of a view that lie side by side, each with its offset in the buffer."""
-    if view.size:
-        outer = next(axes for axes in range(len(view.shape) + 1) if view[(0,) * axes].is_contiguous)
-        for index in np.ndindex(*view.shape[:outer]):
-            yield view[index].offset, np.ascontiguousarray(values[index])
 
 
 def _launches(order: Sequence[Execution]) -> Iterator[Launch]:

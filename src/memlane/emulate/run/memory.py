@@ -145,11 +145,12 @@ class Memory:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
 
     def wrote(self, address: int, nbytes: int) -> None:
-        """The host has written to an allocation of this device."""
+        """The host has written to an allocation of this device or of a peer."""
         with self._lock:
             found = self.at(address)
             assert found is not None
-            self._watcher.wrote(found, address - found.low, nbytes)
+            owner = next(memory for memory in (self, *self.peers) if found in memory._allocations)
+            owner._watcher.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address, also one of a peer."""
