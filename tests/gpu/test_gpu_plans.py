@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from memlane.driver import Device, probe
 from memlane.errors import BadPlan
@@ -22,7 +22,7 @@ needs_two = pytest.mark.skipif(len(probe().devices) < 2, reason="this machine ha
 
 
 @pytest.fixture(scope="module")
-def gpus() -> tuple[Target, ...]:
+def gpus(gpu: Device) -> tuple[Target, ...]:
     return devices("cuda")
 
 
@@ -90,7 +90,7 @@ def test_a_graph_with_times_says_when_each_step_ran(gpus: tuple[Target, ...]) ->
     times = graph.times_ns()
     copies = times[0::3]
     assert all(end > start >= 0 for start, end in times)
-    assert all(first[1] <= second[0] + 1000 for first, second in zip(copies, copies[1:], strict=False))
+    assert all(first[1] <= second[0] + 1000 for first, second in itertools.pairwise(copies))
     rate = 2 * (n // 8) / np.median([end - start for start, end in copies])
     assert 5 < rate < 130  # GB/s of any link there is
 
