@@ -213,3 +213,41 @@ class TestUnknownGpu:
     def test_a_known_product_is_no_stranger(self, mine: Path) -> None:
         one: Chip = chip.nearest((9, 0), ATTRIBUTES, "NVIDIA H200")
         assert one is chip.load("h200")
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ('l2_read = { value = 141, unit = "GB/s", source = "rates" }', "[bandwidth] l2_read is in 'GB/s'; it must be in 'sectors/clock'"),
+        ('l2_read = { value = 1e-9, unit = "sectors/clock", source = "rates" }', "[bandwidth] l2_read must be at least 1e-06, not 1e-09"),
+        ('l2_read = { value = 0, unit = "sectors/clock", source = "rates" }', "[bandwidth] l2_read must be a positive number, not 0"),
+        ('l2_read = { value = 141, unit = "sectors/clock", source = "a guess" }', "[bandwidth] l2_read has the source 'a guess'; it needs"),
+        (
+            'l3_read = { value = 141, unit = "sectors/clock", source = "rates" }',
+            "[bandwidth] has an unknown entry 'l3_read'; it may have l2_read,",
+        ),
+    ],
+)
+def test_a_bad_bandwidth_is_named(entry: str, told: str, mine: Path) -> None:
+    (mine / "odd.toml").write_text(f'like = "h200"\n[bandwidth]\n{entry}\n', encoding="utf-8")
+    with pytest.raises(ChipError) as error:
+        chip.load("odd")
+    assert f"odd.toml: {told}" in str(error.value)
+
+
+def test_bandwidths_may_be_missing_and_come_with_the_whole_chip() -> None:
+    assert chip.load("s1070").bandwidth == chip.Bandwidth()
+    h200, m2050 = chip.load("h200"), chip.load("m2050")
+    assert m2050.bandwidth == chip.load("gtx480").bandwidth
+    other = chip.nearest((9, 0), {"multiprocessor_count": 20})
+    assert (other.bandwidth.l2_read, other.bandwidth.line_atomic, other.bandwidth.dram_read) == (None, None, None)
+    assert other.bandwidth.sm_read == h200.bandwidth.sm_read
+    assert not {name for name in other.facts if name.startswith("bandwidth.l2_")}
+    assert h200.fact("bandwidth.l2_read").kind == "measured"
+
+
+def test_a_way_that_is_not_known_to_be_slower_goes_like_whole_sectors() -> None:
+    known = chip.Bandwidth(l2_read=5.0, l2_write=4.0, l2_write_lines=2.0, sm_partial_write=1.0)
+    ways = ("read", "write", "partial_write", "write_lines", "partial_write_lines", "atomic", "read_lines")
+    assert [known.rate("l2", way) for way in ways] == [5.0, 4.0, 4.0, 2.0, 2.0, 4.0, None]
+    assert [known.rate("sm", way) for way in ways] == [None, None, 1.0, None, None, None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
-from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Caches, Level, access_helper, l1_bytes
+from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, access_helper
+from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -27,6 +29,11 @@ class SlowLevel:
     def __init__(self, sets: int, ways: int) -> None:
         self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
+        self.dirty: set[tuple[int, int]] = set()
+        """Lines and sectors that were stored to."""
+        self.lanes: Counter[int] = Counter()
+        """By line: lanes with atomic operations."""
+        self.written_back = 0
 
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
         fold = line ^ line >> self.bits
@@ -35,7 +42,11 @@ class SlowLevel:
             return None
         sectors = lines.pop(line, {})
         if len(lines) == self.ways:
-            del lines[next(iter(lines))]
+            gone = next(iter(lines))
+            del lines[gone], self.lanes[gone]
+            back = {one for one in self.dirty if one[0] == gone}
+            self.written_back += len(back)
+            self.dirty -= back
         lines[line] = sectors
         return sectors
 
@@ -46,23 +57,36 @@ class SlowCaches:
         self.l1 = [SlowLevel(fast.l1.sets, fast.l1.ways) for _ in range(fast.sm_count)]
         self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways)
         latency = chip.latency
+        self.lines_per_pass = chip.coalescing.lines_per_wavefront
+        self.moved: Counter[tuple[str, int]] = Counter()
+        """By name and multiprocessor; of L2 by name and -1."""
         self.hit, self.far, self.dram, self.atomic = (round(n) for n in (latency.l1, latency.l2, latency.dram, latency.global_atomic))
 
     def access(self, kind: str, sm: int, addresses: list[int], nbytes: int, time: int) -> tuple[int, int, int]:
         lines: dict[int, dict[int, None]] = {}
+        lanes: Counter[int] = Counter()
         for address in addresses:
+            lanes[address // 128] += 1
             for sector in range(address // 32, (address + nbytes - 1) // 32 + 1):
                 lines.setdefault(sector // 4, {})[sector % 4] = None
-        served = [one for line, sectors in lines.items() for one in self.line(kind, sm, line, sorted(sectors), time)]
+        served = [one for line, sectors in lines.items() for one in self.line(kind, sm, line, sorted(sectors), time, lanes[line])]
         if not served:
             return 0, 0, 0
-        passes = max(-(-len(lines) // 4), -(-sum(map(len, lines.values())) // 4))
+        if kind == STORE:
+            for line, sectors in lines.items():
+                self.stored(sm, len(sectors), min(len(sectors), lanes[line] * nbytes // 32))
+        passes = max(-(-len(lines) // self.lines_per_pass), -(-sum(map(len, lines.values())) // 4))
         levels = 0
         for _, level in served:
             levels |= level
         return max(latency for latency, _ in served) + passes - 1, levels, passes
 
-    def line(self, kind: str, sm: int, line: int, sectors: list[int], time: int) -> list[tuple[int, int]]:
+    def stored(self, sm: int, sectors: int, whole: int) -> None:
+        self.moved["written", sm] += whole
+        self.moved["partly_written", sm] += sectors - whole
+        self.moved["written_lines" if whole == sectors else "partly_written_lines", sm] += 1
+
+    def line(self, kind: str, sm: int, line: int, sectors: list[int], time: int, lanes: int) -> list[tuple[int, int]]:
         near = None if kind == LOAD_PAST_L1 else self.l1[sm].find(line, kind == LOAD)
         served = []
         for sector in sectors:
@@ -72,11 +96,24 @@ class SlowCaches:
             far = self.l2.find(line, True)
             assert far is not None
             latency, level = self.beyond(kind, far, sector, time)
+            if kind in (LOAD, LOAD_PAST_L1):
+                self.moved["read", sm] += 1
+            if kind == ATOMIC:
+                self.moved["atomic", sm] += 1
+            if kind in (STORE, ATOMIC):
+                self.l2.dirty.add((line, sector))
+            if level == DRAM:
+                self.moved["fetched", -1] += 1
             if near is not None and kind == LOAD:
                 near[sector] = time + latency
             if near is not None and kind == ATOMIC:
                 near.pop(sector, None)
             served.append((latency, level))
+        if kind in (LOAD, LOAD_PAST_L1) and any(level != L1 for _, level in served):
+            self.moved["read_lines", sm] += 1
+        if kind == ATOMIC:
+            self.l2.lanes[line] += lanes
+            self.moved["hottest", -1] = max(self.moved["hottest", -1], self.l2.lanes[line])
         return served
 
     def beyond(self, kind: str, far: dict[int, int], sector: int, time: int) -> tuple[int, int]:
@@ -121,6 +158,11 @@ def test_accesses_equal_the_slow_model(given_accesses: list[tuple], atomic: int)
         addresses = np.array(units, np.uint64) * np.uint64(nbytes) + np.uint64(BASE)
         active = [int(addresses[i]) for i in range(32) if mask >> i & 1]
         assert run(chip, caches, kind, addresses, sm=sm, mask=mask, nbytes=nbytes, time=time) == slow.access(kind, sm, active, nbytes, time)
+    slow.moved["written_back", -1] = slow.l2.written_back
+    assert caches.l2 is not None
+    found = {(name, sm): int(caches.l1.records[name][sm]) for name in TRAFFIC for sm in (0, 1)}
+    found |= {(name, -1): int(caches.l2.records[name][0]) for name in FAR}
+    assert found == {one: slow.moved[one] for one in found}
 
 
 def test_a_chase_sees_the_latency_of_each_level() -> None:

@@ -7,6 +7,7 @@ access.wavefronts(chip, addresses, active, nbytes=4)
 """
 
 from memlane.chip.catalogue import SHIPPED, directories, from_file, load, names, nearest, unread_directory, user_directory
+from memlane.chip.floors import Floor, ModelledTime, Traffic, modelled_time
 from memlane.chip.model import (
     ACCESS_KINDS,
     CONSTANT_BYTES,
@@ -14,6 +15,7 @@ from memlane.chip.model import (
     SECTOR_BYTES,
     STATIC_SHARED_BYTES,
     AccessKind,
+    Bandwidth,
     BankRule,
     Chip,
     CoalescingRule,
@@ -31,16 +33,21 @@ __all__ = [
     "SHIPPED",
     "STATIC_SHARED_BYTES",
     "AccessKind",
+    "Bandwidth",
     "BankRule",
     "Chip",
     "CoalescingRule",
     "Fact",
+    "Floor",
     "Latency",
+    "ModelledTime",
     "Occupancy",
     "Throughput",
+    "Traffic",
     "directories",
     "from_file",
     "load",
+    "modelled_time",
     "names",
     "nearest",
     "resident_blocks",

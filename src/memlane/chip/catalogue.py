@@ -16,7 +16,8 @@ A file `<name>.toml` describes the chip `<name>`. Directories are searched in or
 A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
 the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. The
 tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold what is different from `[banks]` for stores and atomics,
-`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. Missing and unknown entries, wrong types and wrong
+`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. So may `[bandwidth]` and each of its entries, which are
+those of `Bandwidth`: without them the floors that need them are named as missing. Other missing and unknown entries, wrong types and wrong
 units are errors that name the entry.
 
 A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it, or else among those that come with
@@ -35,20 +36,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, Bandwidth, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
 from memlane.errors import ChipError
 from memlane.source import shortened
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
 _VARIANTS = {"store_banks": "banks", "atomic_banks": "banks", "increment_banks": "banks", "compare_swap_banks": "atomic_banks"}
 """Tables that may be missing: each says what is different from another one."""
-_OPTIONAL = ("sources", *_VARIANTS)
-_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_VARIANTS)
-_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_VARIANTS}
+_OPTIONAL = ("sources", "bandwidth", *_VARIANTS)
+_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, "bandwidth", *_VARIANTS)
+_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, "bandwidth", *_VARIANTS}
+_OF_ITS_OWN = ("copy_gb_per_s", *(f"bandwidth.{one.name}" for one in fields(Bandwidth) if not one.name.startswith("sm_")))
+"""Facts that no chip has from a relative: they come with the whole chip and its memory."""
 
 MOST, MOST_OF_A_RULE = 1 << 50, 1024
 """Numbers of a chip are at most the first, those of the rules for banks and coalescing the second: products of them fit 64 bits, and arrays
 with an element for each bank the memory."""
+LEAST = 1e-6
+"""Numbers are at least this: cycles, which are amounts over rates, fit 64 bits."""
 WIDEST_ACCESS_BYTES = 16
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
@@ -170,8 +175,9 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
         product=product or f"a GPU of compute capability {major}.{minor}",
         compute_capability=compute_capability,
         copy_gb_per_s=None,
+        bandwidth=replace(relative.bandwidth, **{name.partition(".")[2]: None for name in _OF_ITS_OWN if "." in name}),
         calibrated=False,
-        facts=MappingProxyType({name: fact for name, fact in facts.items() if name != "copy_gb_per_s"}),
+        facts=MappingProxyType({name: fact for name, fact in facts.items() if name not in _OF_ITS_OWN}),
         **changes,
     )
 
@@ -266,6 +272,8 @@ class _ChipFile:
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
+        if "bandwidth" in self.text:
+            parts["bandwidth"] = Bandwidth(**self.table("bandwidth", Bandwidth))
         for name, base in _VARIANTS.items():
             if name in self.text:
                 parts[name] = replace(parts.get(base, parts["banks"]), **self.table(name, BankRule, whole=False))
@@ -325,6 +333,8 @@ class _ChipFile:
             most = MOST if where.startswith("[chip]") or wanted is float else MOST_OF_A_RULE
             if value > most:
                 raise self.fail(f"{where} must be at most {most:,}, not {_shown(value)}")
+            if 0 < value < LEAST:
+                raise self.fail(f"{where} must be at least {LEAST:g}, not {_shown(value)}")
             return wanted(value)
         if value not in get_args(wanted):
             raise self.fail(f"{where} must be one of {', '.join(repr(choice) for choice in get_args(wanted))}, not {_shown(value)}")

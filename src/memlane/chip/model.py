@@ -20,6 +20,11 @@ Megahertz = Annotated[int, "MHz"]
 Cycles = Annotated[float, "cycles"]
 Gigabytes = Annotated[float, "GB/s"]
 PerClock = Annotated[float, "results/clock/SM"]
+SectorsPerClock = Annotated[float, "sectors/clock"]
+SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
+LinesPerClock = Annotated[float, "lines/clock"]
+LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
+LanesPerClock = Annotated[float, "lanes/clock"]
 
 LANES = 32
 """Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
@@ -180,6 +185,49 @@ class Throughput:
     """Addresses that the load-store units accept."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """How much moves at most in a clock of the multiprocessors, by way. None: not known, or the chip has no such part.
+
+    Between a multiprocessor and L2 a request goes line by line, so that requests of many lines are limited by these, whatever they need of
+    each, and requests of few by their sectors of 32 bytes.
+    """
+
+    l2_read: SectorsPerClock | None = None
+    """From L2 to all multiprocessors together."""
+    l2_read_lines: LinesPerClock | None = None
+    l2_write: SectorsPerClock | None = None
+    """Whole sectors, from all multiprocessors together to L2."""
+    l2_partial_write: SectorsPerClock | None = None
+    """Sectors of which a request writes only a part; None: not known to be slower than whole ones."""
+    l2_write_lines: LinesPerClock | None = None
+    """Lines of which a request writes whole sectors only."""
+    l2_partial_write_lines: LinesPerClock | None = None
+    """Lines in which a request writes a part of some sector; None: not known to be slower than the others."""
+    l2_atomic: SectorsPerClock | None = None
+    """Sectors in which a request does atomic operations; None: not known to be slower than whole ones that are written."""
+    line_atomic: LanesPerClock | None = None
+    """Lanes whose atomic operations are done at one line."""
+    sm_read: SectorsPerClockOfSm | None = None
+    """From L2 to one multiprocessor; the other `sm_` numbers as those of L2."""
+    sm_read_lines: LinesPerClockOfSm | None = None
+    sm_write: SectorsPerClockOfSm | None = None
+    sm_partial_write: SectorsPerClockOfSm | None = None
+    sm_write_lines: LinesPerClockOfSm | None = None
+    sm_partial_write_lines: LinesPerClockOfSm | None = None
+    sm_atomic: SectorsPerClockOfSm | None = None
+    dram_read: Gigabytes | None = None
+    """What a long read reaches; None: the rated bandwidth counts."""
+    dram_write: Gigabytes | None = None
+
+    def rate(self, where: Literal["l2", "sm"], way: str) -> float | None:
+        """Amount a clock of the chip (`l2`) or of one multiprocessor (`sm`) in one way, `read` or `partial_write_lines`; where a way is not
+        known to be slower than writing whole sectors, the rate of that."""
+        rate: float | None = getattr(self, f"{where}_{way}")
+        whole = {"partial_write": "write", "partial_write_lines": "write_lines", "atomic": "write"}.get(way)
+        return getattr(self, f"{where}_{whole}") if rate is None and whole else rate
+
+
 @dataclass(frozen=True)
 class Chip:
     """One GPU model. Equal chips have equal numbers; where the numbers come from is `facts`."""
@@ -238,6 +286,7 @@ class Chip:
     latency: Latency
     throughput: Throughput
 
+    bandwidth: Bandwidth = Bandwidth()
     copy_gb_per_s: Gigabytes | None = None
     """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
     store_banks: BankRule | None = None

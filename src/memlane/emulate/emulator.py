@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from memlane.chip import Chip, resident_blocks
 from memlane.emulate.check.shadows import Shadows
-from memlane.emulate.clock.caches import Level
+from memlane.emulate.clock.levels import Level
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
@@ -196,7 +196,7 @@ class Emulator(Target):
     def l2(self) -> Level:
         """The modelled second-level cache, which the launches share."""
         if self._l2 is None:
-            self._l2 = Level(self.chip, self.chip.l2_bytes)
+            self._l2 = Level(self.chip, self.chip.l2_bytes, is_far=True)
         return self._l2
 
     def empty_caches(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import LANES
+from memlane.chip import LANES, ModelledTime
 from memlane.errors import MemlaneError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Observation:
     accesses_not_kept: int = 0
     """How many more there were than the launch was to keep (`Layers.max_accesses`)."""
     cycles: int | None = None
-    """Modelled duration of the launch, where the clock layer ran."""
+    """Modelled duration of the launch, where the clock layer ran: that of `time`."""
     thread_instructions: int | None = None
     """PTX instructions executed by active lanes whose guard was true, where counts were taken; of a function that is inlined its calls and
     returns are none."""
@@ -109,6 +109,8 @@ class Observation:
     """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were asked for."""
     broke_off: bool = False
     """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
+    time: ModelledTime | None = None
+    """What ruled the modelled duration, and the floors under it; None without the clock layer."""
 
 
 @dataclass(frozen=True)

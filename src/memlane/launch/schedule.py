@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memlane.chip import LANES
+from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch.observation import NO_LAYERS, Layers
 
@@ -128,6 +128,8 @@ class Timeline:
     end_ns: tuple[float, ...]
     modelled: bool
     """True for the emulator's clock layer, False for time measured on a device."""
+    times: tuple[ModelledTime | None, ...] = ()
+    """Where they are modelled, what ruled the time of each step; None of a copy."""
 
     @property
     def elapsed_ns(self) -> float:

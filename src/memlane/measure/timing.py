@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from memlane.chip import ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch import KernelCall, Schedule, Step
 from memlane.measure.apart import apart
@@ -23,6 +24,8 @@ class Timing:
     modelled: bool
     """True for the emulator's clock layer, whose durations are a model and all alike; False for time measured on a device."""
     samples_ns: tuple[float, ...]
+    time: ModelledTime | None = None
+    """What ruled the modelled duration, and the floors under it; None for one that was measured."""
 
     @property
     def median_ns(self) -> float:
@@ -36,7 +39,8 @@ class Timing:
     def __str__(self) -> str:
         low, high = self.spread_ns
         how = "modelled" if self.modelled else f"median of {len(self.samples_ns)}, {low / 1e3:.2f} to {high / 1e3:.2f} us, measured"
-        return f"{self.kernel}: {self.median_ns / 1e3:.2f} us ({how} on {self.target})"
+        ruled = "" if self.time is None else f", {self.time.short}"
+        return f"{self.kernel}: {self.median_ns / 1e3:.2f} us ({how} on {self.target}{ruled})"
 
 
 def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
@@ -44,6 +48,7 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
 
     timing = ml.time(kernel[grid, block], out, a, n)
     timing.median_ns, timing.spread_ns, timing.modelled
+    timing.time.ruled                           # on the emulator: the floor that made it so long, or "latency"
 
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
     modelled, which finds the caches empty. BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
@@ -61,4 +66,4 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     finally:
         before.restore()
     samples = tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))
-    return Timing(launch.kernel.title, target.name, timeline.modelled, samples)
+    return Timing(launch.kernel.title, target.name, timeline.modelled, samples, timeline.times[0] if timeline.times else None)

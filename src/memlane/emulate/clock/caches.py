@@ -11,27 +11,26 @@ The model
   strides spread.
 - L1 is written through. A store goes to L2; sectors that L1 holds stay valid (they are updated), others are not brought in. The V100
   white paper and the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
-- L2 keeps what is stored, without reading DRAM first (it has byte masks). Write-back traffic costs nobody anything.
+- L2 keeps what is stored, without reading DRAM first (it has byte masks). What is written back costs nobody any time; it is counted.
 - Atomics and reductions are done in L2, and what L1 holds of their sectors is dropped.
 - A sector on its way is not fetched twice: who asks for it meanwhile waits for its arrival. Warps need not be simulated in the order of
   time, so an arrival can lie further ahead than a whole miss takes; then the access would have been the one that missed, and takes as
   long as a miss.
 - The latency is that of the slowest sector and one cycle for each pass after the first: `lines_per_wavefront` tags, or the data of one
-  line, a pass. Bandwidths of L2 and DRAM, TLBs and the two halves of a large L2 are not modelled.
+  line, a pass. No access waits for the bandwidths of L2 and DRAM; what moved is counted (`TRAFFIC`), for the floors of a launch
+  (`memlane.chip.floors`). TLBs and the two halves of a large L2 are not modelled.
 
 Launches on one device share `l2`; L1 is empty at the start of each launch, as on the hardware. Times must not restart while `l2` lives on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
-
 from memlane.chip import Chip
+from memlane.emulate.clock.levels import CACHES, DIRTY, DIRTY_BIT, LEVEL, WAYS
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -42,79 +41,6 @@ STORE: Final = "store"
 ATOMIC: Final = "atomic"
 """Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
 L1, L2, DRAM = 1, 2, 4
-
-_WAYS = 32
-"""Places for the ways of a set in the arrays; a level may use fewer."""
-
-LEVEL = np.dtype(
-    [
-        ("tags", "u8"),
-        ("stamps", "u8"),
-        ("arrivals", "u8"),
-        ("uses", "u8"),
-        ("set_mask", "u8"),
-        ("set_bits", "u8"),
-        ("ways", "u8"),
-        ("unused", "u8"),
-    ]
-)
-"""One cache. `tags`, `stamps` point to u64[sets, 32]: number of the line + 1, and the use that touched it last; `arrivals` to
-i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent."""
-
-CACHES = np.dtype([("l1", "u8"), ("l2", "u8")])
-"""Pointers to the first of the `LEVEL`s of the multiprocessors, and to that of L2."""
-
-
-class Level:
-    """`count` equal caches of `nbytes` each, empty."""
-
-    def __init__(self, chip: Chip, nbytes: int, count: int = 1) -> None:
-        lines = max(1, nbytes // chip.line_bytes)
-        self.sets = 1 << max(0, (lines // 16).bit_length() - 1)
-        self.ways = lines // self.sets
-        shape = (count, self.sets, _WAYS)
-        self._tags = np.zeros(shape, np.uint64)
-        self._stamps = np.zeros(shape, np.uint64)
-        self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
-        self.records = np.zeros(count, LEVEL)
-        self.records["set_mask"] = self.sets - 1
-        self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
-        self.records["ways"] = self.ways
-        for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
-            self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
-
-
-@dataclass(frozen=True, eq=False)
-class Caches:
-    """The caches of one launch: fresh L1s, and an L2 that may outlive it. `address` is what generated code gets; keep the object
-    meanwhile."""
-
-    chip: Chip
-    sm_count: int
-    shared_bytes: int = 0
-    """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
-    l2: Level | None = None
-    l1: Level = field(init=False)
-    record: npt.NDArray[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        l2 = self.l2 or Level(self.chip, self.chip.l2_bytes)
-        l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
-        record = np.zeros(1, CACHES)
-        record["l1"], record["l2"] = l1.records.ctypes.data, l2.records.ctypes.data
-        for name, value in (("l1", l1), ("l2", l2), ("record", record)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def address(self) -> int:
-        return int(self.record.ctypes.data)
-
-
-def l1_bytes(chip: Chip, shared_bytes: int) -> int:
-    """What shared memory leaves to the first-level cache; all of it where shared memory is apart (older chips)."""
-    if chip.l1_bytes <= chip.shared_bytes_per_sm:
-        return chip.l1_bytes
-    return chip.l1_bytes - min(shared_bytes, chip.shared_bytes_per_sm)
 
 
 @dataclass(frozen=True)
@@ -128,6 +54,8 @@ class _Rule:
     l2: int
     dram: int
     atomic: int
+    load_lines: bool
+    """Whether a load that misses L1 brings the whole line."""
 
     @property
     def sectors(self) -> int:
@@ -135,7 +63,9 @@ class _Rule:
 
     @property
     def name(self) -> str:
-        return f"{self.line_bytes}_{self.sector_bytes}_{self.lines_per_pass}_{self.l1}_{self.l2}_{self.dram}_{self.atomic}"
+        return (
+            f"{self.line_bytes}_{self.sector_bytes}_{self.lines_per_pass}_{self.l1}_{self.l2}_{self.dram}_{self.atomic}_{self.load_lines:d}"
+        )
 
 
 def access_helper(chip: Chip, kind: str) -> Helper:
@@ -154,6 +84,7 @@ def access_helper(chip: Chip, kind: str) -> Helper:
             _cycles(latency.l2),
             _cycles(latency.dram),
             _cycles(latency.global_atomic),
+            chip.piece_bytes("load") == chip.line_bytes,
         ),
         kind,
     )
@@ -170,24 +101,58 @@ def _access(rule: _Rule, kind: str) -> Helper:
         lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
         wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
         left = e.variable(mask)
-        latest, levels, line_count, sector_count = (e.variable(constant(I64, 0)) for _ in range(4))
+        latest, levels, line_count, sector_count, moved, whole, part_lines = (e.variable(constant(I64, 0)) for _ in range(7))
         with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
             line = e.extract_element(lines, e.lowest_bit(left.get()))
             here = e.and_(e.mask_of(e.icmp_unsigned("==", lines, e.splat(line))), left.get())
             left.set(e.xor(left.get(), here))
             sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
-            served = invoke(e, line_helper, l1, l2, line, sectors, time)
+            if rule.load_lines and kind == LOAD:
+                sectors = constant(I32, (1 << rule.sectors) - 1)
+            served = invoke(e, line_helper, l1, l2, line, sectors, time, e.popcount(here))
             latest.set(e.intrinsic("umax", [latest.get(), e.and_(served, constant(I64, FULL))]))
-            levels.set(e.or_(levels.get(), e.lshr(served, constant(I64, 32))))
+            levels.set(e.or_(levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
             line_count.set(e.add(line_count.get(), constant(I64, 1)))
-            sector_count.set(e.add(sector_count.get(), e.zext(e.popcount(sectors), I64)))
+            touched = e.zext(e.popcount(sectors), I64)
+            sector_count.set(e.add(sector_count.get(), touched))
+            if kind == LOAD:  # sectors, and << 32 lines, that L1 did not have
+                missed = e.lshr(served, constant(I64, 40))
+                some = e.zext(e.icmp_unsigned("!=", missed, constant(I64, 0)), I64)
+                moved.set(e.add(moved.get(), e.or_(missed, e.shl(some, constant(I64, 32)))))
+            if kind == STORE:
+                filled = e.intrinsic("umin", [touched, _filled(e, rule, here, nbytes)])
+                whole.set(e.add(whole.get(), filled))
+                part_lines.set(e.add(part_lines.get(), e.zext(e.icmp_unsigned("!=", filled, touched), I64)))
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
+        _count_traffic(e, kind, l1, line_count.get(), sector_count.get(), moved.get(), whole.get(), part_lines.get())
         passes = e.intrinsic("umax", [_ceiling(e, line_count.get(), rule.lines_per_pass), _ceiling(e, sector_count.get(), rule.sectors)])
         latency = e.add(latest.get(), e.sub(passes, constant(I64, 1)))
         e.ret(e.or_(latency, e.or_(e.shl(levels.get(), constant(I64, 32)), e.shl(passes, constant(I64, 40)))))
 
     return Helper(f"memlane_access_{kind}_{rule.name}", I64, (POINTER, I32, POINTER, I64, I32, I32, I64), build)
+
+
+def _count_traffic(e: Emit, kind: str, l1: Value, lines: Value, sectors: Value, missed: Value, whole: Value, part_lines: Value) -> None:
+    """Add what an access moves to the counters of its multiprocessor. `missed`: sectors and << 32 lines of a `LOAD`."""
+    if kind == LOAD:
+        e.bump(l1, LEVEL, "read", e.and_(missed, constant(I64, FULL)))
+        e.bump(l1, LEVEL, "read_lines", e.lshr(missed, constant(I64, 32)))
+    elif kind == LOAD_PAST_L1:
+        e.bump(l1, LEVEL, "read", sectors)
+        e.bump(l1, LEVEL, "read_lines", lines)
+    elif kind == ATOMIC:
+        e.bump(l1, LEVEL, "atomic", sectors)
+    else:
+        e.bump(l1, LEVEL, "written", whole)
+        e.bump(l1, LEVEL, "partly_written", e.sub(sectors, whole))
+        e.bump(l1, LEVEL, "written_lines", e.sub(lines, part_lines))
+        e.bump(l1, LEVEL, "partly_written_lines", part_lines)
+
+
+def _filled(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
+    """No fewer sectors than so many lanes with `nbytes` each can write whole."""
+    return e.zext(e.lshr(e.mul(e.popcount(lanes), nbytes), constant(I32, _bits(rule.sector_bytes))), I64)
 
 
 def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
@@ -200,11 +165,11 @@ def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Valu
 
 
 def _line(rule: _Rule, kind: str) -> Helper:
-    """`(l1, l2, line: i64, sectors: i32, time: i64) -> i64`: the latency of the slowest of the sectors of one line, and the levels <<
-    32."""
+    """`(l1, l2, line: i64, sectors: i32, time: i64, lanes: i32) -> i64`: the latency of the slowest of the sectors
+    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. `lanes`: how many are at the line."""
 
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value) -> None:
-        latest, levels = e.variable(constant(I64, 0)), e.variable(constant(I64, 0))
+    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, lanes: Value) -> None:
+        latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
         near = None if kind == LOAD_PAST_L1 else invoke(e, _find(rule, kind == LOAD), l1, line)
         far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
 
@@ -212,7 +177,7 @@ def _line(rule: _Rule, kind: str) -> Helper:
             """Serve a sector from L2 or DRAM: its latency."""
             with e.if_then(e.icmp_unsigned("==", e.ptrtoint(far_place.get(), I64), constant(I64, 0))):
                 far_place.set(invoke(e, _find(rule, True), l2, line))
-            return _from_l2(e, rule, kind, e.element(far_place.get(), sector, I64), time, levels)
+            return _from_l2(e, rule, kind, l2, e.element(far_place.get(), sector, I64), time, levels)
 
         with e.each_lane(sectors) as sector:
             if kind == LOAD:
@@ -223,6 +188,7 @@ def _line(rule: _Rule, kind: str) -> Helper:
                         _note(e, latest, levels, L1, _wait(e, rule, arrival, time, rule.l1))
                     with miss:
                         latency = beyond(sector)
+                        missed.set(e.add(missed.get(), constant(I64, 1 << 40)))
                         e.store(e.add(e.add(time, latency), constant(I64, 1)), slot)
                         _note(e, latest, levels, 0, latency)
             else:
@@ -230,26 +196,43 @@ def _line(rule: _Rule, kind: str) -> Helper:
                     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(near, I64), constant(I64, 0))):
                         e.store(constant(I64, 0), e.element(near, sector, I64))
                 _note(e, latest, levels, 0, beyond(sector))
-        e.ret(e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32))))
+        if kind == ATOMIC:
+            _count_lanes(e, rule, l2, far_place.get(), lanes)
+        e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
 
-    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64), build)
+    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, I32), build)
 
 
-def _from_l2(e: Emit, rule: _Rule, kind: str, slot: Value, time: Value, levels: Any) -> Value:
+def _count_lanes(e: Emit, rule: _Rule, l2: Value, place: Value, lanes: Value) -> None:
+    """Count atomic operations of so many lanes in the line whose arrivals are at `place`."""
+    distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "arrivals"))
+    own = e.at(e.get_pointer(l2, LEVEL, "lanes"), e.udiv(distance, constant(I64, rule.sectors)))
+    total = e.add(e.load(own, typ=I64), e.zext(lanes, I64))
+    e.store(total, own)
+    e.put(e.intrinsic("umax", [e.get(l2, LEVEL, "hottest"), total]), l2, LEVEL, "hottest")
+
+
+def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Value, levels: Any) -> Value:
     """The latency of one sector that L2 is asked for; brings it in if it is not there."""
     at_hit = rule.atomic if kind == ATOMIC else rule.l2
     extra = rule.atomic - rule.l2 if kind == ATOMIC else 0
-    arrival = e.load(slot, typ=I64)
+    dirty = constant(I64, DIRTY if kind in (STORE, ATOMIC) else 0)
+    held = e.load(slot, typ=I64)
     latency = e.variable(constant(I64, at_hit))
-    with e.if_else(e.icmp_signed("!=", arrival, constant(I64, 0))) as (hit, miss):
+    with e.if_else(e.icmp_signed("!=", held, constant(I64, 0))) as (hit, miss):
         with hit:
+            if kind in (STORE, ATOMIC):
+                e.store(e.or_(held, dirty), slot)
             if kind != STORE:
+                arrival = e.and_(held, constant(I64, ~DIRTY))
                 latency.set(e.intrinsic("smax", [_wait(e, rule, arrival, time, rule.l2), constant(I64, rule.l2)]))
                 latency.set(e.add(latency.get(), constant(I64, extra)))
             levels.set(e.or_(levels.get(), constant(I64, L2)))
         with miss:
             fetched = rule.l2 if kind == STORE else rule.dram
-            e.store(e.add(time, constant(I64, fetched + 1)), slot)
+            e.store(e.or_(e.add(time, constant(I64, fetched + 1)), dirty), slot)
+            if kind != STORE:
+                e.bump(l2, LEVEL, "fetched")
             latency.set(constant(I64, fetched + extra))
             levels.set(e.or_(levels.get(), constant(I64, L2 if kind == STORE else DRAM)))
     return latency.get()
@@ -276,7 +259,7 @@ def _find(rule: _Rule, allocate: bool) -> Helper:
         bits = e.get(level, LEVEL, "set_bits")
         fold = e.xor(line, e.lshr(line, bits))
         fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
-        first = e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), constant(I64, _WAYS))
+        first = e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), constant(I64, WAYS))
         tags, stamps = (e.element(e.get_pointer(level, LEVEL, name), first, I64) for name in ("tags", "stamps"))
         arrivals = e.element(e.get_pointer(level, LEVEL, "arrivals"), e.mul(first, constant(I64, rule.sectors)), I64)
         tag = e.add(line, constant(I64, 1))
@@ -289,8 +272,15 @@ def _find(rule: _Rule, allocate: bool) -> Helper:
                 way.set(_oldest(e, level, stamps))
                 e.store(tag, e.element(tags, way.get(), I64))
                 place = e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64)
+                back = constant(I64, 0)
                 for sector in range(rule.sectors):
-                    e.store(constant(I64, 0), e.at(place, 8 * sector))
+                    slot = e.at(place, 8 * sector)
+                    back = e.add(back, e.lshr(e.load(slot, typ=I64), constant(I64, DIRTY_BIT)))
+                    e.store(constant(I64, 0), slot)
+                e.bump(level, LEVEL, "written_back", back)
+                with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "lanes"), constant(I64, 0))):
+                    own = e.add(first, way.get())
+                    e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "lanes"), own, I64))
         e.store(e.bump(level, LEVEL, "uses"), e.element(stamps, way.get(), I64))
         e.ret(e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64))
 

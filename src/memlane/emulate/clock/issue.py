@@ -15,7 +15,7 @@ than that, while the rate over time is exact. Wavefronts of one access need not 
 last one is over after `wavefronts` slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
 
 What is not modelled: instruction fetch, register bank conflicts, dual issue, the depth of queues (an access never stalls the issue of the
-next one), the bandwidth of L2 and DRAM.
+next one). No access waits for the bandwidth of L2 and DRAM: a launch has floors instead (`memlane.chip.floors`).
 """
 
 from __future__ import annotations
@@ -42,15 +42,17 @@ PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote")
 
 class Clock:
     """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes;
-    last the LSU."""
+    last the LSU, with a count of its wavefronts behind it."""
 
     def __init__(self, chip: Chip) -> None:
         self._subcores = chip.schedulers
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
         self._port_bytes = _RING_BYTES * (1 + len(PIPES))
         self._lsu_offset = self._port_bytes * chip.schedulers
-        self.sm_bytes = self._lsu_offset + _RING_BYTES
-        self.lsu = _lsu(self._lsu_offset, max(1, round(chip.warp_size / chip.throughput.memory)))
+        self.sm_bytes = self._lsu_offset + _RING_BYTES + _ENTRY_BYTES
+        self.wavefront_cycles = max(1, round(chip.warp_size / chip.throughput.memory))
+        """Cycles for which a wavefront occupies the LSU."""
+        self.lsu = _lsu(self._lsu_offset, self.wavefront_cycles)
         """`(sm: ptr, time: i64, wavefronts: i32) -> i64`: when the first wavefront starts; `time` for 0 wavefronts."""
 
     def issue(self, pipe: str = "") -> Helper:
@@ -62,6 +64,10 @@ class Clock:
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
         return np.zeros((sm_count, self.sm_bytes), np.uint8)
+
+    def wavefronts(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """What the LSU of each multiprocessor passed, given what `fresh` made."""
+        return np.ascontiguousarray(state[:, self._lsu_offset + _RING_BYTES :][:, :8]).view(np.int64)[:, 0]
 
 
 def interval_of(chip: Chip, pipe: str) -> int:
@@ -92,6 +98,8 @@ def _lsu(offset: int, interval: int) -> Helper:
         cycles = constant(I64, interval)
         last = invoke(e, reserve_many, e.at(sm, offset), e.udiv(time, cycles), wavefronts)
         first = e.sub(last, e.sub(e.zext(wavefronts, I64), constant(I64, 1)))
+        passed = e.at(sm, offset + _RING_BYTES)
+        e.store(e.add(e.load(passed, typ=I64), e.zext(wavefronts, I64)), passed)
         e.ret(e.intrinsic("umax", [time, e.mul(first, cycles)]))
 
     return Helper(f"memlane_lsu_{offset}_{interval}", I64, (POINTER, I64, I32), build)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.emulate.clock.caches import Caches
+from memlane.chip import ModelledTime, Traffic, modelled_time
 from memlane.emulate.clock.issue import Clock
+from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.observe.examples import empty_examples, kept_examples
 from memlane.emulate.run.interrupt import Halt
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 PAGE_ROWS = 1 << 16
 EVERY_ROW = (1 << 63) - 1
 LAUNCH_GAP = 1000
-"""Cycles between the end of a launch and the beginning of the next one."""
+"""Cycles between the end of a launch and the beginning of the next one, at least."""
+LAUNCH_STEP = 960
+"""Launches begin at multiples of so many cycles, which nearly every interval of a pipe divides: so a launch takes the same time again."""
 
 
 class Observed:
@@ -58,11 +61,13 @@ class Observed:
 
     def _start_clock(self, slot_count: int) -> None:
         emulator, launch, context = self._emulator, self._launch, self._context
-        clock, chip = Clock(emulator.chip), emulator.chip
+        chip = emulator.chip
+        clock = self._clock = Clock(chip)
         warps = slot_count * launch.warps_per_block
         per_sm = -(-slot_count // chip.sm_count)
         self._sms = clock.fresh(chip.sm_count)
         self._caches = Caches(chip, chip.sm_count, per_sm * int(context["shared_bytes"][0]), emulator.l2)
+        emulator.l2.begin_launch()
         self._heap, self._woken = np.zeros((warps + 2, 2), np.int64), np.zeros(warps + 1, np.uint64)
         values = {
             "base": emulator.cycles,
@@ -86,7 +91,7 @@ class Observed:
         """What was seen, after the launch has ended."""
         layers, context = self._compiled.layers, self._context
         counts: dict[int, npt.NDArray[np.int64]] = {}
-        executed = accesses = examples = cycles = None
+        executed = accesses = examples = time = None
         if layers.counts:
             counts = {int(index): self._counts[index] for index in np.flatnonzero(self._counts[:, 0])}
             executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
@@ -94,10 +99,21 @@ class Observed:
             accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
             examples = kept_examples(self._examples, self._room, len(accesses))
         if layers.clock:
-            cycles = int(context["end"][0] - context["base"][0])
-            self._emulator.cycles = int(context["end"][0]) + LAUNCH_GAP
+            time = self._modelled_time()
+            end = int(context["base"][0]) + time.cycles
+            self._emulator.cycles = -(-(end + LAUNCH_GAP) // LAUNCH_STEP) * LAUNCH_STEP
         not_kept = int(context["accesses_not_kept"][0])
-        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples)
+        cycles = None if time is None else time.cycles
+        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time)
+
+    def _modelled_time(self) -> ModelledTime:
+        """What the warps took, or what had to move at least."""
+        l1, (l2,) = self._caches.l1.records, self._emulator.l2.records
+        moved = {name: l1[name].tolist() for name in TRAFFIC}
+        moved["wavefronts"] = self._clock.wavefronts(self._sms).tolist()
+        far = {name: int(l2[name]) for name in FAR}
+        traffic = Traffic(moved, **far, wavefront_cycles=self._clock.wavefront_cycles)
+        return modelled_time(self._emulator.chip, int(self._context["end"][0] - self._context["base"][0]), traffic)
 
 
 def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memlane.chip import ModelledTime
 from memlane.launch import Copy, Launch, Observation, Schedule, Stream, Timeline
 
 if TYPE_CHECKING:
@@ -20,17 +21,24 @@ def run_schedule(emulator: Emulator, schedule: Schedule) -> Timeline:
     emulator.empty_caches()
     starts: list[float] = []
     ends: list[float] = []
+    times: list[ModelledTime | None] = []
+    time: ModelledTime | None
     for step, waits in zip(schedule.steps, schedule.dependencies(), strict=True):
         start = max((ends[number] for number in waits), default=0.0)
         action = step.action
-        took = _copy(emulator, action) if isinstance(action, Copy) else _launch(emulator, action)
+        if isinstance(action, Copy):
+            took, time = _copy(emulator, action), None
+        else:
+            time = _launch(emulator, action)
+            took = time.cycles * 1000 / emulator.chip.clock_mhz
+        times.append(time)
         starts.append(start)
         ends.append(start + took)
-    return Timeline(schedule, tuple(starts), tuple(ends), modelled=True)
+    return Timeline(schedule, tuple(starts), tuple(ends), modelled=True, times=tuple(times))
 
 
-def _launch(emulator: Emulator, launch: Launch) -> float:
-    """Execute a launch with the clock layer; how long it took, in ns."""
+def _launch(emulator: Emulator, launch: Launch) -> ModelledTime:
+    """Execute a launch with the clock layer; how long it took."""
     seen: list[Observation] = []
 
     def report(observation: Observation) -> None:
@@ -40,8 +48,8 @@ def _launch(emulator: Emulator, launch: Launch) -> float:
 
     emulator.launch(replace(launch, layers=replace(launch.layers, clock=True, report=report)))
     (observation,) = seen
-    assert observation.cycles is not None
-    return observation.cycles * 1000 / emulator.chip.clock_mhz
+    assert observation.time is not None
+    return observation.time
 
 
 def _copy(emulator: Emulator, copy: Copy) -> float:

@@ -1,0 +1,182 @@
+"""What a launch takes at least: its sectors over the bandwidths of L2 and DRAM, its wavefronts over that of the load-store units.
+
+The floors are plain arithmetic on what moved (`Traffic`), for the chip and for the multiprocessor that moved most. Reads from L2 and writes
+to it go different ways, so each is a floor of its own. A floor is no prediction: what queues, which banks of L2 or rows of DRAM are hit and
+how long a TLB needs is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from memlane.chip.model import SECTOR_BYTES, Chip
+
+LATENCY = "latency"
+"""What rules where no floor does: the warps wait for each other, for issue slots and for the latency of their accesses."""
+RULING_SHARE = 0.9
+"""Of the modelled time that a floor has to take by itself to be called the one that rules."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a launch moved."""
+
+    sms: Mapping[str, Sequence[int]]
+    """By multiprocessor: sectors `read` from L2, `written` to it whole, `partly_written`, `atomic`; the lines of each request that these
+    are in, `read_lines`, `written_lines`, `partly_written_lines`; `wavefronts` of the load-store unit."""
+    fetched: int
+    """Sectors that L2 had from DRAM."""
+    written_back: int
+    """Sectors that L2 wrote to DRAM while the launch ran."""
+    hottest: int = 0
+    """The most lanes that had atomic operations in one line of L2."""
+    wavefront_cycles: int = 1
+
+    def total(self, name: str) -> int:
+        return sum(self.sms[name])
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least time that one part of the chip needs for what it moved."""
+
+    name: str
+    """`DRAM`, `L2 reads`, `L2 writes`, `L2 reads of one SM`, `L2 writes of one SM`, `atomics of one line`, `LSU of one SM`."""
+    cycles: float
+    moved: str
+    """How much it moved, and at what rate, in words."""
+
+
+@dataclass(frozen=True)
+class ModelledTime:
+    """How long a launch takes by the clock of the emulator, and what made it so long."""
+
+    cycles: int
+    """The longest of the floors and of what the warps took."""
+    scoreboard: int
+    """What the warps took: latencies, issue slots and conflicts, without the bandwidths of L2 and DRAM."""
+    floors: tuple[Floor, ...]
+    """The longest first; without those of parts that moved nothing."""
+    missing: tuple[str, ...] = ()
+    """Floors that could not be computed, because the file of the chip has no rate: of what, as in `lines read (L2 reads)`."""
+    chip: str = ""
+
+    @property
+    def ruled(self) -> str:
+        """The name of the floor that takes nearly all of the time by itself, or `latency`."""
+        return self.floors[0].name if self.floors and self.floors[0].cycles >= RULING_SHARE * self.cycles else LATENCY
+
+    @property
+    def short(self) -> str:
+        """What ruled, in a few words."""
+        return f"ruled by {self.ruled}" + (f", {len(self.missing)} floors missing" if self.missing else "")
+
+    def sentence(self, clock_mhz: float) -> str:
+        """What ruled, by how much, and what is not known."""
+
+        def us(cycles: float) -> str:
+            return f"{cycles / clock_mhz:,.3g} us"
+
+        first = self.floors[0] if self.floors else None
+        if first is None:
+            parts = [f"latency rules {us(self.cycles)}: no sector and no wavefront moved"]
+        elif self.ruled == LATENCY:
+            share = first.cycles / max(self.cycles, 1)
+            parts = [f"latency rules {us(self.cycles)}; {first.name} would take {share:.0%} of that alone ({first.moved})"]
+        else:
+            rest = f"; without it {us(self.scoreboard)}" if self.scoreboard < self.cycles else ""
+            parts = [f"{first.name} rule{'s' if first.name in ('DRAM', 'LSU of one SM') else ''} {us(self.cycles)} ({first.moved}{rest})"]
+        if self.missing:
+            parts.append(f"floors are missing, because the file of {self.chip} has no rate of {', '.join(self.missing)}")
+        return "; ".join(parts)
+
+
+def modelled_time(chip: Chip, scoreboard: int, traffic: Traffic) -> ModelledTime:
+    """The time of a launch whose warps took `scoreboard` cycles."""
+    found, missing = [], []
+    for one in (*_of_dram(chip, traffic), *_of_l2(chip, traffic), *_of_lsu(traffic)):
+        if isinstance(one, str):
+            missing.append(one)
+        elif one.cycles > 0:
+            found.append(one)
+    found.sort(key=lambda floor: -floor.cycles)
+    longest = max([float(scoreboard), *(floor.cycles for floor in found)])
+    return ModelledTime(math.ceil(longest), scoreboard, tuple(found), tuple(missing), chip.name)
+
+
+_Found = Iterator[Floor | str]
+"""Floors, and what there is no rate of."""
+
+
+def _of_dram(chip: Chip, traffic: Traffic) -> _Found:
+    read, write = (rate or chip.dram_gb_per_s for rate in (chip.bandwidth.dram_read, chip.bandwidth.dram_write))
+    ns = (traffic.fetched / read + traffic.written_back / write) * SECTOR_BYTES
+    moved = f"{traffic.fetched:,} sectors read at {read:,g} GB/s and {traffic.written_back:,} written at {write:,g} GB/s"
+    yield Floor("DRAM", ns * chip.clock_mhz / 1000, moved)
+
+
+_L2: dict[str, tuple[tuple[tuple[str, str, str], ...], ...]] = {
+    "L2 reads": ((("read", "read", "sectors read"),), (("read_lines", "read_lines", "lines read"),)),
+    "L2 writes": (
+        (
+            ("written", "write", "sectors written"),
+            ("partly_written", "partial_write", "sectors written in part"),
+            ("atomic", "atomic", "sectors of atomics"),
+        ),
+        (
+            ("written_lines", "write_lines", "lines written"),
+            ("partly_written_lines", "partial_write_lines", "lines written in part"),
+        ),
+    ),
+}
+"""By direction: what limits it, each a sum of amounts over rates: names in `Traffic`, in `Bandwidth`, and in words."""
+
+
+def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
+    for name, limits in _L2.items():
+        yield from _direction(chip, traffic, name, "l2", limits)
+        yield from _direction(chip, traffic, f"{name} of one SM", "sm", limits)
+    if traffic.hottest:
+        name, rate = "atomics of one line", chip.bandwidth.line_atomic
+        yield (
+            name
+            if rate is None
+            else Floor(name, traffic.hottest / rate, f"{traffic.hottest:,} lanes at the busiest line at {rate:g} a clock")
+        )
+
+
+def _direction(
+    chip: Chip, traffic: Traffic, name: str, where: Literal["l2", "sm"], limits: Sequence[Sequence[tuple[str, str, str]]]
+) -> _Found:
+    """The longest of the floors in one direction whose rates are known."""
+    known = []
+    for limit in limits:
+        moved = [(counted, chip.bandwidth.rate(where, way), words) for counted, way, words in limit if traffic.total(counted)]
+        lacking = [words for _, rate, words in moved if rate is None]
+        yield from (f"{words} ({name})" for words in lacking)
+        rated = [(counted, rate, words) for counted, rate, words in moved if rate is not None]
+        if rated and not lacking:
+            known += [_sum(name, rated, amounts) for amounts in _amounts(traffic, where, [counted for counted, _, _ in rated])]
+    if known:
+        yield max(known, key=lambda floor: floor.cycles)
+
+
+def _amounts(traffic: Traffic, where: Literal["l2", "sm"], names: Sequence[str]) -> list[tuple[int, ...]]:
+    """What moved, by name: of the chip, or of each multiprocessor."""
+    if where == "l2":
+        return [tuple(traffic.total(name) for name in names)]
+    return list(zip(*(traffic.sms[name] for name in names), strict=True))
+
+
+def _sum(name: str, rated: Sequence[tuple[str, float, str]], amounts: Sequence[int]) -> Floor:
+    pairs = [(amount, rate, words) for amount, (_, rate, words) in zip(amounts, rated, strict=True) if amount]
+    told = " and ".join(f"{amount:,} {words} at {rate:g} a clock" for amount, rate, words in pairs)
+    return Floor(name, sum(amount / rate for amount, rate, _ in pairs), told)
+
+
+def _of_lsu(traffic: Traffic) -> _Found:
+    most, cycles = max(traffic.sms["wavefronts"], default=0), traffic.wavefront_cycles
+    yield Floor("LSU of one SM", float(most * cycles), f"{most:,} wavefronts of {cycles} clock{'s' if cycles > 1 else ''}")

@@ -1,0 +1,107 @@
+"""The state of the clock layer's caches: arrays that generated code works on (`clock.caches`), with what moved between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+
+WAYS = 32
+"""Places for the ways of a set in the arrays; a level may use fewer."""
+
+TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "atomic")
+"""What goes between a multiprocessor and L2, counted in the level of its L1: sectors `read` past or through L1; `written` whole, and
+`partly_written`, of which a request writes fewer than all bytes; with `atomic` operations. `_lines`: the lines that these are in, counted
+anew in each request; those where some sector is written in part are `partly_written_lines`."""
+FAR = ("fetched", "written_back", "hottest")
+"""What is counted in the level of L2: sectors that came from DRAM, and those that went there when their line made room for another one; and
+the most lanes that had atomic operations in one line."""
+
+LEVEL = np.dtype(
+    [
+        ("tags", "u8"),
+        ("stamps", "u8"),
+        ("arrivals", "u8"),
+        ("uses", "u8"),
+        ("set_mask", "u8"),
+        ("set_bits", "u8"),
+        ("ways", "u8"),
+        ("lanes", "u8"),
+        *((name, "u8") for name in (*TRAFFIC, *FAR)),
+    ]
+)
+"""One cache. `tags`, `stamps` point to u64[sets, 32]: number of the line + 1, and the use that touched it last; `arrivals` to
+i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
+`lanes`, of L2, to u64[sets, 32]: lanes of this launch with atomic operations in the line; null of an L1."""
+
+DIRTY_BIT = 62
+DIRTY = 1 << DIRTY_BIT
+
+CACHES = np.dtype([("l1", "u8"), ("l2", "u8")])
+"""Pointers to the first of the `LEVEL`s of the multiprocessors, and to that of L2."""
+
+
+class Level:
+    """`count` equal caches of `nbytes` each, empty; one of them where it `is_far`, as L2 is."""
+
+    def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False) -> None:
+        lines = max(1, nbytes // chip.line_bytes)
+        self.sets = 1 << max(0, (lines // 16).bit_length() - 1)
+        self.ways = lines // self.sets
+        shape = (count, self.sets, WAYS)
+        self._tags = np.zeros(shape, np.uint64)
+        self._stamps = np.zeros(shape, np.uint64)
+        self._lanes = np.zeros(shape if is_far else 0, np.uint64)
+        self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
+        self.records = np.zeros(count, LEVEL)
+        self.records["set_mask"] = self.sets - 1
+        self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
+        self.records["ways"] = self.ways
+        for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
+            self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
+        if is_far:
+            self.records["lanes"] = self._lanes.ctypes.data
+
+    def begin_launch(self) -> None:
+        """Count from 0 what moves from now on."""
+        if self.records["hottest"].any():
+            self._lanes[:] = 0
+        for name in (*TRAFFIC, *FAR):
+            self.records[name] = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Caches:
+    """The caches of one launch: fresh L1s, and an L2 that may outlive it. `address` is what generated code gets; keep the object
+    meanwhile."""
+
+    chip: Chip
+    sm_count: int
+    shared_bytes: int = 0
+    """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
+    l2: Level | None = None
+    l1: Level = field(init=False)
+    record: npt.NDArray[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        l2 = self.l2 or Level(self.chip, self.chip.l2_bytes, is_far=True)
+        l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
+        record = np.zeros(1, CACHES)
+        record["l1"], record["l2"] = l1.records.ctypes.data, l2.records.ctypes.data
+        for name, value in (("l1", l1), ("l2", l2), ("record", record)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def address(self) -> int:
+        return int(self.record.ctypes.data)
+
+
+def l1_bytes(chip: Chip, shared_bytes: int) -> int:
+    """What shared memory leaves to the first-level cache; all of it where shared memory is apart (older chips)."""
+    if chip.l1_bytes <= chip.shared_bytes_per_sm:
+        return chip.l1_bytes
+    return chip.l1_bytes - min(shared_bytes, chip.shared_bytes_per_sm)
