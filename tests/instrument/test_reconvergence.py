@@ -20,6 +20,7 @@ from tests.sass.code import cubin_of, listing
 
 DIVERGENCE = Path(__file__).parents[2] / "benchmarks" / "kernels" / "divergence.cu"
 SERVED = "so they may be served in other groups"
+RETURN = "RET.ABS.NODEC R20 0x0"
 
 
 def compiled(source: str | Path) -> Module:
@@ -88,9 +89,11 @@ def test_in_a_function_it_is_not() -> None:
         ("LDC R4, c[0x0][0x220]", True),
         ("S2R R4, SR_CTAID.X", True),
         ("S2R R4, SR_TID.X", False),
-        ("LDG.E R4, desc[UR4][R6.64]", False),
-        ("@P3 MOV R4, UR8", False),
-        ("SHFL.IDX PT, R4, R5, RZ, 0x1f", False),
+        ("MOV R6, UR8; IADD3 R4, R6, UR9, RZ", True),
+        ("LDL R4, [UR6]", False),
+        ("CS2R R4, SR_CLOCKLO", False),
+        ("S2R R9, SR_LANEID; ISETP.NE.AND P3, PT, R9, RZ, PT; @P3 MOV R4, UR8", False),
+        ("MOV R4, 0x1; .L_t:; IADD3 R4, R4, 0x1, RZ; @!UP0 BRA `(.L_t)", False),
     ],
 )
 def test_a_predicate_of_constants_is_uniform_in_a_function_too(value: str, uniform: bool, predicate: str) -> None:
@@ -135,6 +138,31 @@ def test_branches_of_a_function_that_do_not_diverge() -> None:
     assert {one.reason for one in exactness(diverging, cubin_of(diverging))} == {""}
 
 
+@pytest.mark.parametrize(
+    ("condition", "uniform"),
+    [
+        ("ISETP.NE.AND P0, PT, R9, RZ, PT", True),
+        ("ISETP.NE.AND P0, PT, R9, RZ, P1", False),
+        ("PLOP3.LUT P0, PT, P1, P2, PT, 0xa8, 0x0", False),
+    ],
+)
+def test_a_branch_that_may_be_two_is_not_that_of_its_line(condition: str, uniform: bool) -> None:
+    """The branch of the PTX does not diverge; the assembler may have joined another one with it."""
+    function = """.func f() {
+        .reg .pred %q; .reg .u32 %r; mov.u32 %r, %ctaid.x; setp.eq.u32 %q, %r, 0;
+        @%q bra done;
+        membar.gl;
+    done: ret; }"""
+    module = kernel("call f; ret;", before=function)
+    program = listing(("k", "- - EXIT"), ("f", f"- - {condition}\n- - @P0 BRA `(.L_j)\n- - NOP\n.L_j:\n- - NOP\n- - {RETURN}"))
+    lines, code = Assembled(module, program).lines("f"), list(program.functions["f"].instructions)
+    code[1] = replace(code[1], ptx_line=lines[2])
+    program = replace(program, functions={**program.functions, "f": replace(program.functions["f"], instructions=tuple(code))})
+    found = Reconvergence(Assembled(module, program))
+    assert found.may_diverge(2) is False
+    assert (found.apart("f") == {}) == uniform
+
+
 # -- barriers that are left, set anew, moved -----------------------------------------------------------------------------------------
 
 LEFT = (
@@ -158,6 +186,17 @@ def test_a_barrier_that_is_set_anew_joins_those_who_set_it() -> None:
     again = "BREAK B1; BRA `(.L_o)"
     body = LEFT.format(again).replace(".L_o:; ST 3;", ".L_o:; BSSY B1, `(.L_p); ST 3; BSYNC B1; .L_p:; ST 6;")
     assert apart(body) == {3: "", 6: ""}
+
+
+def test_a_barrier_that_each_group_sets_for_itself_joins_nobody() -> None:
+    body = "BSSY B1, `(.L_e); @P0 BRA `(.L_j); ST 1; .L_j:; BSSY B1, `(.L_e); ST 2; BSYNC B1; .L_e:; ST 3; EXIT"
+    assert apart(body) == {2: "", 3: ""}
+
+
+def test_a_barrier_must_be_set_on_every_way() -> None:
+    function = "@!UP0 BRA `(.L_s); {} .L_s:; @P0 BRA `(.L_j); ST 1; .L_j:; BSYNC B0; .L_e:; ST 2; RET.ABS.NODEC R20 0x0"
+    assert apart("EXIT", function.format("BSSY B0, `(.L_e);"), of="f") == {2: ""}
+    assert apart("EXIT", "BSSY B0, `(.L_e);" + function.format(""), of="f") == {}
 
 
 def test_a_barrier_in_a_register_comes_back() -> None:
@@ -190,8 +229,6 @@ def test_what_brings_the_lanes_of_a_warp_together(between: str, joins: bool) -> 
 
 
 # -- calls ---------------------------------------------------------------------------------------------------------------------------
-
-RETURN = "RET.ABS.NODEC R20 0x0"
 
 
 def test_lanes_return_apart_from_a_call_through_a_pointer() -> None:

@@ -236,8 +236,6 @@ class _Routine:
             return False
         (writer,) = definitions
         one = self._flow.nodes[writer]
-        if one.guard is not None and one.guard.register is not None:
-            return False
         if one.opcode == "S2R":
             return one.operands[-1].text.startswith(_UNIFORM_SPECIALS)
         behind = within | definitions
