@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, values_read, values_written
-from memlane.walks import post_order, reachable
+from memlane.walks import components
 
 Edges = Mapping[int, tuple[int, ...]]
 
@@ -19,18 +20,20 @@ def repeating(function: Function) -> frozenset[int]:
     loops = [loop.blocks for loop in flow.loops]
     if not loops:
         return frozenset()
-    nests = [(outer, inner) for outer in loops for inner in loops if inner < outer]
+    around: dict[int, list[frozenset[int]]] = defaultdict(list)
+    for loop in loops:
+        for block in loop:
+            around[block].append(loop)
     instructions = [one for block in flow.blocks for one in block.instructions]
     block_of = [block.index for block in flow.blocks for _ in block.instructions]
-    writers: dict[str, tuple[int, ...]] = {}
+    writers: dict[str, list[int]] = defaultdict(list)
     for index, one in enumerate(instructions):
         for name in values_written(one):
-            writers[name] = (*writers.get(name, ()), index)
+            writers[name].append(index)
     found = set()
     for index, one in enumerate(instructions):
-        block = block_of[index]
-        inside = [(outer, inner) for outer, inner in nests if block in inner]
-        inside += [(loop, frozenset()) for loop in loops if block in loop]
+        nest = around.get(block_of[index], [])
+        inside = [(outer, inner) for outer in nest for inner in (*nest, frozenset[int]()) if inner < outer]
         names = list(_address_registers(one)) if inside else []
         if names and any(_begins_anew(names, instructions, writers, block_of, outer, inner) for outer, inner in inside):
             found.add(index)
@@ -46,7 +49,7 @@ def _address_registers(one: Instruction) -> Iterator[str]:
 def _begins_anew(
     names: list[str],
     instructions: list[Instruction],
-    writers: Mapping[str, tuple[int, ...]],
+    writers: Mapping[str, Sequence[int]],
     block_of: Sequence[int],
     outer: frozenset[int],
     inner: frozenset[int],
@@ -76,15 +79,5 @@ def _begins_anew(
 
 
 def _cycles(edges: Edges) -> Iterable[set[int]]:
-    """The sets of nodes that reach each other: what is reached against the edges, from the node that a walk along them leaves last
-    (Kosaraju, as in Aho, Hopcroft and Ullman, "Data Structures and Algorithms", 1983)."""
-    against: dict[int, list[int]] = {node: [] for node in edges}
-    for node, targets in edges.items():
-        for target in targets:
-            against[target].append(node)
-    taken: set[int] = set()
-    for node in reversed(post_order(edges, edges.__getitem__)):
-        cycle = reachable((node,), against.__getitem__, taken)
-        taken |= cycle
-        if len(cycle) > 1 or (node in edges[node] and cycle):
-            yield cycle
+    """The sets of nodes that lead to themselves."""
+    return (one for one in components(edges, edges.__getitem__) if len(one) > 1 or any(node in edges[node] for node in one))

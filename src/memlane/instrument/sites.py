@@ -78,17 +78,20 @@ def site_table(module: Module) -> SiteTable:
     sites: list[Site] = []
     of_kernel: dict[str, dict[int, Site]] = {name: {} for name in module.kernels}
     skipped: list[Skipped] = []
+    texts: dict[str, tuple[Instruction, ...]] = {}
     reached_from, reached_before = _kernels_of_functions(module), _kernels_of_functions(original)
     for function in module.functions.values():
+        why_called = ""
         live, origins, repeats = live_results(function), origins_of(function), repeating(function)
         for index, instruction in enumerate(function.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if found and not function.is_entry:
-                found = _why_called(module, inlined, function)
+                why_called = why_called or _why_called(module, inlined, function)
+                found = why_called
             if isinstance(found, Site):
                 source = origins.get(index, Origins())
                 found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
-                found = replace(found, calls=_calls(original, inlined.origin(function.name, index)))
+                found = replace(found, calls=_calls(original, texts, inlined.origin(function.name, index)))
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found and (function.name in reached_from or function.name not in reached_before):
@@ -136,12 +139,14 @@ def _why_called(module: Module, inlined: Inlined, function: Function) -> str:
     return "called by a function that is not inlined" if called else "no kernel calls it"
 
 
-def _calls(module: Module, origin: Origin) -> tuple[Call, ...]:
-    """The calls that lead to an instruction, the kernel's own first."""
+def _calls(module: Module, texts: dict[str, tuple[Instruction, ...]], origin: Origin) -> tuple[Call, ...]:
+    """The calls that lead to an instruction, the kernel's own first. `texts`: the instructions of functions that were asked for before."""
     names = [*(function for function, _ in origin.calls[1:]), origin.function]
     found = []
     for name, (caller, index) in zip(names, origin.calls, strict=True) if origin.calls else ():
-        file, line, _ = place_of(module, tuple(module.functions[caller].instructions())[index])
+        if caller not in texts:
+            texts[caller] = tuple(module.functions[caller].instructions())
+        file, line, _ = place_of(module, texts[caller][index])
         found.append(Call(module.functions[name].title, file, line))
     return tuple(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
@@ -27,7 +27,7 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
     lanes; or if lanes that went two ways bring different values of it along to where they meet. What a load finds at one address is taken
     for the same in all lanes.
     """
-    live = Liveness(flow)
+    read_in = _read_in(flow)
     parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
     varying: set[str] = set()
     diverging: set[int] = set()
@@ -40,7 +40,7 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
             last = block.terminator
             if last is not None and len(flow.successors[block.index]) > 1 and not varying.isdisjoint(registers_read(last)):
                 if block.index not in diverging:
-                    varying |= _brought_along(flow, live, block.index)
+                    varying |= _brought_along(flow, read_in, block.index)
                 diverging.add(block.index)
         if known == (len(varying), len(diverging)):
             return frozenset(diverging)
@@ -61,19 +61,28 @@ def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> 
     return one.form.effect not in ("", "branch")
 
 
-def _brought_along(flow: ControlFlow, live: Liveness, number: int) -> set[str]:
+def _brought_along(flow: ControlFlow, read_in: Mapping[str, int], number: int) -> set[str]:
     """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways."""
     sides = flow.successors[number]
     meet = flow.immediate_postdominators[number]
     between = set[int]().union(*(flow.reachable(side, without=meet) for side in sides))
     written = {name for block in between for one in flow.blocks[block].instructions for name in registers_written(one)}
-    both = _by_several(flow.reachable(side) for side in sides)
-    return {name for block in both for name in written & live.live_in(block)}
+    both = _by_several(flow.paths.reached(side) for side in sides)
+    return {name for name in written if read_in.get(name, 0) & both}
 
 
-def _by_several(reached: Iterable[set[int]]) -> set[int]:
-    once: set[int] = set()
-    several: set[int] = set()
+def _read_in(flow: ControlFlow) -> dict[str, int]:
+    """By register the blocks at whose start its value may still be read, as bits of `ControlFlow.paths`."""
+    live, found = Liveness(flow), dict[str, int]()
+    for block in flow.blocks:
+        bit = flow.paths.bit(block.index)
+        for name in live.live_in(block.index):
+            found[name] = found.get(name, 0) | bit
+    return found
+
+
+def _by_several(reached: Iterable[int]) -> int:
+    once = several = 0
     for one in reached:
         several |= once & one
         once |= one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from memlane.ptx.build import instruction
 from memlane.ptx.ir import (
@@ -56,12 +57,12 @@ class Body:
     function: Function
     lines: tuple[Line, ...]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many instructions there are."""
         return sum(len(origins) for _, origins in self.lines)
 
-    @property
+    @cached_property
     def statements(self) -> tuple[Statement, ...]:
         return tuple(statement for statement, _ in self.lines)
 

@@ -91,6 +91,9 @@ class _Inliner:
         self._names = Names(_free_stem(module))
         self._bodies: dict[str, Body] = {}
         self._left: dict[str, str] = {}
+        self._obstacles: dict[str, str] = {}
+        self._captures: dict[tuple[str, str], str] = {}
+        self._touching: dict[str, bool] = {}
         self._taken: set[str] = set()
 
     def inlined(self) -> Inlined:
@@ -125,12 +128,13 @@ class _Inliner:
     def _chosen(self, body: Body) -> dict[int, Body]:
         """By place among the lines of a function: what is to be inlined there."""
         size, chosen, staying = body.size, dict[int, Body](), set[str]()
+        passing = _Passing(body)
         for place, (call, _) in enumerate(body.lines):
             if not isinstance(call, Instruction) or call.form.effect != "call":
                 continue
             name = called_name(call)
             callee = self._module.functions.get(name or "")
-            reason = self._obstacle(body, call, callee) if callee is not None and self._touches(callee.name) else None
+            reason = self._obstacle(passing, call, callee) if callee is not None and self._touches(callee.name) else None
             if callee is None or reason is None:
                 staying |= _passed_names(call)
             elif reason or size + self._body(callee).size > MOST_INSTRUCTIONS:
@@ -151,7 +155,9 @@ class _Inliner:
 
     def _touches(self, name: str) -> bool:
         """Whether a function accesses memory, or calls one that does."""
-        return not self._accessing.isdisjoint({name, *self._reached(name)})
+        if name not in self._touching:
+            self._touching[name] = not self._accessing.isdisjoint({name, *self._reached(name)})
+        return self._touching[name]
 
     def _reached(self, name: str) -> set[str]:
         """The functions that one calls by name, directly or through others."""
@@ -161,11 +167,15 @@ class _Inliner:
 
         return reachable(named(name), named)
 
-    def _obstacle(self, body: Body, call: Instruction, callee: Function) -> str:
+    def _obstacle(self, passing: _Passing, call: Instruction, callee: Function) -> str:
         """Why a function cannot be inlined at a call; empty if it can."""
-        if callee.name in self._reached(callee.name):
-            return "it calls itself"
-        return _own_obstacle(callee) or _misfit(body, call, callee) or self._capture(body, self._body(callee))
+        if callee.name not in self._obstacles:
+            self._obstacles[callee.name] = "it calls itself" if callee.name in self._reached(callee.name) else _own_obstacle(callee)
+        obstacle = self._obstacles[callee.name] or passing.misfit(call, callee)
+        pair = passing.body.function.name, callee.name
+        if not obstacle and pair not in self._captures:
+            self._captures[pair] = self._capture(passing.body, self._body(callee))
+        return obstacle or self._captures[pair]
 
     @staticmethod
     def _capture(body: Body, callee: Body) -> str:
@@ -235,33 +245,46 @@ def _own_obstacle(callee: Function) -> str:
             continue
         if statement.opcode == "alloca":
             return "it takes memory from the stack"
-        if odd := _odd_uses(statement, formals):
+        if odd := [name for name in _odd_uses(statement) if name in formals]:
             return f"it does more with {_written(odd[0])} than to load or store it"
     return ""
 
 
-def _odd_uses(one: Instruction, names: Iterable[str]) -> list[str]:
-    """Those of some parameters that an instruction uses in a way that registers do not allow."""
+def _odd_uses(one: Instruction) -> list[str]:
+    """The names that an instruction uses in a way that registers would not allow if they were parameters."""
     if any(True for _ in parameter_accesses(one)):
-        return [] if can_be_passed(one) else [name for name, *_ in parameter_accesses(one) if name in names]
-    return [name for operand in one.operands for name in names_in(operand) if name in names]
+        return [] if can_be_passed(one) else [name for name, *_ in parameter_accesses(one)]
+    return [name for operand in one.operands for name in names_in(operand)]
 
 
-def _misfit(body: Body, call: Instruction, callee: Function) -> str:
-    """Why what a call passes cannot become registers; empty if it can."""
-    if any(len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))):
-        return "a call passes it another number of arguments"
-    variables = {one.name: one for one in body.statements if isinstance(one, Variable) and one.space == "param"}
-    for formal, actual in passed_by(call, callee):
-        if isinstance(actual, Symbol):
-            if actual.offset or actual.name not in variables or variables[actual.name].nbytes != formal.nbytes:
-                return f"a call passes {_written(actual.name)} for its {_written(formal.name)}"
-        elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
-            return f"a call passes no variable for its {_written(formal.name)}"
-    names = _passed_names(call)
-    others = (one for one in body.statements if isinstance(one, Instruction) and one.form.effect != "call")
-    odd = [name for one in others for name in _odd_uses(one, names)]
-    return f"a call does more with {_written(odd[0])} than to pass it" if odd else ""
+class _Passing:
+    """What a function passes to those that it calls."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self._variables = {one.name: one for one in body.statements if isinstance(one, Variable) and one.space == "param"}
+        self._odd: dict[str, int] = {}
+        """By name that is used in a way that registers do not allow: how many were so before it."""
+        for one in body.statements:
+            if isinstance(one, Instruction) and one.form.effect != "call":
+                for name in _odd_uses(one):
+                    self._odd.setdefault(name, len(self._odd))
+
+    def misfit(self, call: Instruction, callee: Function) -> str:
+        """Why what a call passes cannot become registers; empty if it can."""
+        if any(
+            len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))
+        ):
+            return "a call passes it another number of arguments"
+        for formal, actual in passed_by(call, callee):
+            if isinstance(actual, Symbol):
+                known = self._variables.get(actual.name)
+                if actual.offset or known is None or known.nbytes != formal.nbytes:
+                    return f"a call passes {_written(actual.name)} for its {_written(formal.name)}"
+            elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
+                return f"a call passes no variable for its {_written(formal.name)}"
+        odd = [name for name in _passed_names(call) if name in self._odd]
+        return f"a call does more with {_written(min(odd, key=self._odd.__getitem__))} than to pass it" if odd else ""
 
 
 def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
