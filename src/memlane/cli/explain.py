@@ -26,7 +26,7 @@ def explain(file: o.RecordFile, as_json: o.Json = False) -> None:
     clean = diagnose.clean_kernels(trace, findings)
     sampled = [launch for launch in trace.launches if launch.sample is not None and launch not in uncounted]
     if as_json:
-        show_json(report.findings_document(findings, uncounted, clean, trace.skipped, sampled, trace.failed))
+        show_json(report.findings_document(findings, uncounted, clean, trace.skipped, sampled, trace.failed, trace))
     else:
-        show(report.render_findings(findings, uncounted, clean, trace.skipped, sampled, trace.failed))
+        show(report.render_findings(findings, uncounted, clean, trace.skipped, sampled, trace.failed, trace))
         typer.echo(f"Next: memlane report {shlex.quote(str(file))}")

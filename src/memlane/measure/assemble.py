@@ -214,6 +214,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         failed=grid.failure,
         staging=replace(grid.record.probed.staging(launch), unknown=unknown),
         resident_blocks=resident,
+        time=None if grid.observation is None else grid.observation.time,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
-from memlane.launch import Launch, Layers, LoadedModule, Schedule, Step
+from memlane.launch import Launch, Layers, LoadedModule, Schedule, Step, Timeline
 from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
 from memlane.measure.probed import ProbedModule, lent
@@ -51,8 +51,14 @@ def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
     """The median times of the launch without probes and with them; its memory is as before when this returns."""
-    plain, with_probes = rehearsed(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
-    return Perturbation(plain_ns=statistics.median(plain), probed_ns=statistics.median(with_probes), rounds=len(plain))
+    plain, with_probes = _rehearsals(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
+    return Perturbation(
+        plain_ns=statistics.median(one.elapsed_ns for one in plain),
+        probed_ns=statistics.median(one.elapsed_ns for one in with_probes),
+        rounds=len(plain),
+        plain_time=plain[0].times[0] if plain[0].times else None,
+        probed_time=with_probes[0].times[0] if with_probes[0].times else None,
+    )
 
 
 def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
@@ -61,10 +67,15 @@ def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: in
     The arrays that it was given and the variables of its module are as they were before each, and again when this returns; what it changes
     elsewhere it changes each time. The probes write into buffers of their own, with the room that a trace has.
     """
+    return [[one.elapsed_ns for one in way] for way in _rehearsals(launch, ways, records_per_warp, rounds)]
+
+
+def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[Timeline]]:
+    """When each of these launches ran."""
     launch = replace(launch, layers=Layers())  # Who watches the launch has nothing to do with its rehearsals.
     target, before = launch.kernel.target, Snapshot(launch)
     twins: list[tuple[Launch, Arena | None]] = [(launch, None)]
-    times: list[list[float]] = [[] for _ in range(1 + len(ways))]
+    times: list[list[Timeline]] = [[] for _ in range(1 + len(ways))]
     with ExitStack() as borrowed:
         for options in ways:
             probed = borrowed.enter_context(lent(launch.kernel.loaded, options))
@@ -79,9 +90,9 @@ def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: in
                 if buffer is not None:
                     buffer.discard()
                 before.restore()  # Last, so that each launch finds its arrays in the caches alike.
-                elapsed = target.run_steps(Schedule((Step(one),))).elapsed_ns
+                timeline = target.run_steps(Schedule((Step(one),)))
                 if turn >= warm_up:
-                    samples.append(elapsed)
+                    samples.append(timeline)
         before.restore()
     return times
 

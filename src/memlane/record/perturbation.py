@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memlane.chip import ModelledTime
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -32,6 +34,9 @@ class Perturbation:
     """Median times of launches repeated with the memory as it was before each; None where nobody asked for them."""
     rounds: int = 0
     """How often each was timed."""
+    plain_time: ModelledTime | None = None
+    probed_time: ModelledTime | None = None
+    """What ruled these times where they are modelled; None where they were measured."""
 
     @property
     def slowdown(self) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from memlane.chip import LANES
+from memlane.chip import LANES, ModelledTime
 from memlane.record.counts import BranchCounts, SiteCounts
 from memlane.record.perturbation import Perturbation
 from memlane.record.sample import Sample
@@ -97,6 +97,8 @@ class LaunchInfo:
     """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""
     cluster: tuple[int, int, int] | None = None
     """Blocks of a cluster; None for a launch without."""
+    time: ModelledTime | None = None
+    """How long the launch took with its probes by the emulator's clock, and what ruled that; None for one on a GPU."""
 
     @property
     def warps_per_block(self) -> int:

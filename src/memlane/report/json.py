@@ -50,6 +50,9 @@ off, also where the program went on; they are not among those counted. The rest:
 Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
 that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
 the window.
+Findings and summaries have `times`: of each launch whose time was modelled {launch, kernel, with_probes, ruled: the floor that made it so
+long, or "latency", cycles, scoreboard: cycles without the floors, floors: list of {name, cycles, moved}, missing: what the file of the chip
+has no rate of, chip}.
 Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
 """
 
@@ -63,6 +66,7 @@ from typing import TYPE_CHECKING, Any
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
 from memlane.report.failed import failed_fields
+from memlane.report.modelled import times_document
 from memlane.report.sampled import samples_of
 
 if TYPE_CHECKING:
@@ -85,8 +89,9 @@ def findings_document(
     skipped: Sequence[Skipped] = (),
     sampled: Sequence[LaunchInfo] = (),
     failed: str = "",
+    timed: Trace | None = None,
 ) -> Document:
-    """Kind "findings"."""
+    """Kind "findings". `timed`: the trace, for what ruled its modelled times."""
     return {
         **document_head("findings"),
         "failed": failed or None,
@@ -95,6 +100,7 @@ def findings_document(
         "rules": [{"id": rule.id, "title": rule.title, "needs": list(rule.needs)} for rule in RULES],
         "uncounted_launches": [launch.id for launch in uncounted],
         "clean_kernels": list(clean),
+        "times": [] if timed is None else times_document(timed),
         "samples": samples_of(sampled),
         "skipped": [asdict(one) for one in skipped],
     }
@@ -134,6 +140,7 @@ def summary_document(trace: Trace) -> Document:
             for launch in trace.launches
             if launch.staging is not None
         ],
+        "times": times_document(trace),
         "perturbations": [_perturbation(launch) for launch in trace.launches if launch.perturbation is not None],
         "skipped": [asdict(one) for one in trace.skipped],
         "sites": [asdict(site) for site in trace.sites],

@@ -36,6 +36,8 @@ def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
         facts.append(f"registers and resident blocks are not known{f': {found.unknown}' if found.unknown else ''}")
     if found.plain_ns is not None and found.probed_ns is not None:
         how = "modelled" if modelled else f"median of {found.rounds}"
+        if found.plain_time is not None and found.probed_time is not None:
+            how += f", ruled by {found.plain_time.ruled} -> {found.probed_time.ruled}"
         ratio = "" if found.slowdown is None else f" ({number(found.slowdown)} times, {how})"
         facts.append(f"time {number(found.plain_ns / 1e3)} -> {number(found.probed_ns / 1e3)} us{ratio}")
     if not modelled:

@@ -29,6 +29,7 @@ from memlane.record import (
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.called import called_note
 from memlane.report.failed import broken_off_note
+from memlane.report.modelled import COSTS, time_notes
 from memlane.report.numbers import UNKNOWN, extents, is_alarming, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
@@ -168,6 +169,7 @@ def _footer(trace: Trace) -> list[Text]:
         f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
         *perturbation_notes(trace),
+        *time_notes(trace),
         *staging_notes(trace),
         _STALLS if _tells_of_stalls(trace) else _LIFE,
         *_alignment(trace),
@@ -274,12 +276,13 @@ def render_findings(
     skipped: Sequence[Skipped] = (),
     sampled: Sequence[LaunchInfo] = (),
     failed: str = "",
+    timed: Trace | None = None,
 ) -> RenderableType:
     """Each finding as a paragraph under its source line, worst first.
 
     `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
     `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
-    `failed`: why the program broke off that was traced.
+    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what ruled its modelled times.
     """
     parts: list[RenderableType] = []
     for finding in findings:
@@ -309,6 +312,8 @@ def render_findings(
         parts.append(plain(skipped_note(skipped)))
     for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
         parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
+    notes = time_notes(timed) if timed is not None and (findings or clean) else []
+    parts += [plain(note, "dim") for note in (*notes, *([COSTS] if notes and findings else []))]
     if failed:
         parts.append(plain(broken_off_note(failed)))
     return Group(*parts)

@@ -10,6 +10,7 @@ from memlane.report.assembled import completeness_notes
 from memlane.report.called import called_note
 from memlane.report.failed import broken_off_note
 from memlane.report.html.model import Facts
+from memlane.report.modelled import ruled
 from memlane.report.numbers import extents, number, plural
 from memlane.report.perturbation import staging_notes
 from memlane.report.sampled import sample_notes
@@ -76,6 +77,7 @@ def _launch(launch: LaunchInfo) -> str:
         f"{plural(launch.lost, 'record')} lost" if launch.lost else "",
         f"broke off: {launch.failed}" if launch.failed else "",
         "" if launch.counts else "transactions not counted",
+        f"modelled time {ruled(launch)}" if ruled(launch) else "",
     ]
     return "; ".join(part for part in parts if part)
 
