@@ -17,7 +17,7 @@ BELOW = ".shared .align 4 .b32 s[64]; mov.u32 %r1, s; mad.lo.u32 %r1, %tid, 4, %
 """Each thread stores its number; %r1 is where."""
 
 
-@pytest.mark.parametrize("layers", [Layers(check=True), Layers(counts=True)], ids=["check", "counts"])
+@pytest.mark.parametrize("layers", [Layers(), Layers(check=True), Layers(counts=True)], ids=["plain", "check", "counts"])
 def test_sums_of_base_and_immediate_wrap_in_every_access(layers: Layers) -> None:
     target = emulator()
     out = target.zeros((32, 16), np.uint32)

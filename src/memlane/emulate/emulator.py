@@ -23,7 +23,7 @@ from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer, Memory
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.run.tensor_maps import encode
-from memlane.emulate.run.textures import Textures
+from memlane.emulate.run.textures import Textures, refuse_references
 from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
 from memlane.ptx import Function, Module
@@ -132,16 +132,17 @@ class Emulator(Target):
     # -- modules -----------------------------------------------------------------------------------------------------------------
 
     def load_module(self, module: Module) -> object:
+        refuse_references(module)
         addresses: dict[str, int] = {}
         buffers = []
         kept = [variable for variable in module.variables.values() if variable.space in ("global", "const")]
         for variable in kept:
-            address, buffer = self.memory.allocate(max(1, variable.nbytes), variable.name)
+            address, buffer = self.memory.allocate(max(1, variable.nbytes), variable.name, cleared=True)
             addresses[variable.name] = address
             buffers.append(buffer)
         known = {**addresses, **function_addresses(module)}
         for variable, buffer in zip(kept, buffers, strict=True):
-            fill(variable, buffer.bytes, lambda name: known.get(name, 0))
+            fill(variable, buffer.bytes, known.get)
             self.memory.wrote(addresses[variable.name], len(buffer.bytes))
         return Loaded(module, addresses, buffers)
 

@@ -41,6 +41,7 @@ from memlane.ptx import (
     Vector,
     instruction,
 )
+from memlane.ptx.constants import immediate
 
 _NAMED = re.compile(r"(?<![\w$%.])(?:generic\(\s*([A-Za-z_$%][\w$]*)\s*\)|([A-Za-z_$%][\w$]*))(?:\s*\+\s*(0[xX][0-9a-fA-F]+|\d+)\b)?")
 """A name in an initialiser or in a debug section: `name`, `name+4`, `generic(name)+4`."""
@@ -100,7 +101,7 @@ def rebind(module: Module, addresses: Mapping[str, int]) -> Rebound:
 def _placed(text: str, addresses: Mapping[str, int]) -> str:
     def place(found: re.Match[str]) -> str:
         name = found[1] or found[2]
-        return str(addresses[name] + int(found[3] or "0", 0)) if name in addresses else found[0]
+        return str(addresses[name] + immediate(found[3] or "0").value) if name in addresses else found[0]
 
     return _NAMED.sub(place, text)
 

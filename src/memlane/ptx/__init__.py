@@ -8,11 +8,11 @@ Inside the package imports go one way, from the last to the first:
     forms               the notation of the instruction table and the match against it
     ops                 the table, one module per chapter of the manual
     ir                  a module as data
-    lexer, operands, declarations, parser       text to Module
+    lexer, constants, operands, initializers, declarations, instructions, parser      text to Module
     printer             Module to text
     build               text to statements, for passes that insert some
     registers, access   what an instruction reads and writes: registers, memory
-    scopes              inner blocks taken out of a function
+    scopes, vectors     inner blocks taken out of a function; vector registers taken apart
     calls, cooperative  which function calls which; which kernels synchronise their grid
     parameters, passing, embedding, statics, inlining   what kernels call, put in the place of the calls
     cfg, liveness       basic blocks, dominators, loops; live registers
@@ -34,6 +34,7 @@ from memlane.ptx.demangle import demangle
 from memlane.ptx.embedding import Origin
 from memlane.ptx.forms import Form
 from memlane.ptx.inlining import Inlined, inline_calls
+from memlane.ptx.instructions import INSERTED
 from memlane.ptx.ir import (
     Address,
     Arguments,
@@ -63,7 +64,7 @@ from memlane.ptx.ir import (
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.once import once_for_module
 from memlane.ptx.ops import TABLE
-from memlane.ptx.parser import INSERTED, parse
+from memlane.ptx.parser import parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
 from memlane.ptx.registers import (
     CARRY,
@@ -81,6 +82,7 @@ from memlane.ptx.registers import (
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.special import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
+from memlane.ptx.vectors import split_vectors
 from memlane.ptx.verify import verify
 
 __all__ = [
@@ -156,6 +158,7 @@ __all__ = [
     "rename_instruction",
     "rename_operand",
     "special_registers",
+    "split_vectors",
     "statements",
     "values_read",
     "values_written",

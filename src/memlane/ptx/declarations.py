@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from memlane.ptx.constants import immediate
+from memlane.ptx.initializers import parse_initial
 from memlane.ptx.ir import RegisterDecl, Variable
 from memlane.ptx.lexer import DIRECTIVE, END, MARK, NUMBER, WORD, Cursor
-from memlane.ptx.operands import immediate
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import shortened
 
@@ -18,8 +21,15 @@ _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
     """`.reg {.v4} .f32 %f<12>, q;`"""
     cursor.at += 1
+    if cursor.accept(".align"):  # which means nothing for a register
+        parse_whole(cursor)
+    start = cursor.starts[cursor.at]
     vector, scalar = _parse_type(cursor)
-    declared = []
+    if vector > 1 and (scalar == "pred" or scalar in _OPAQUE or SCALAR_TYPES[scalar].bits * vector > 128 or vector > 4):
+        raise cursor.error("a vector register has 2 or 4 elements, is no predicate and has at most 128 bits", cursor.span(start))
+    declared: list[RegisterDecl] = []
+    if cursor.accept(";"):
+        return ()
     while True:
         name = cursor.expect_kind(WORD, "the name of a register")
         count = None
@@ -82,8 +92,7 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
     if shape is None and cursor.accept("<"):
         raise cursor.error("a range of names `<n>` is for registers only", cursor.span(cursor.starts[cursor.at - 1]))
     span = cursor.span(cursor.starts[first])
-    initial = _parse_initial(cursor) if cursor.accept("=") else None
-    return Variable(
+    variable = Variable(
         model.space,
         model.type,
         name,
@@ -91,10 +100,18 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
         model.align,
         model.vector,
         model.linkage,
-        initial,
+        None,
         model.attributes,
         span,
     )
+    if not cursor.accept("="):
+        return variable
+    if model.type in _OPAQUE:
+        return replace(variable, initial=_skip_initial(cursor))
+    if model.space in ("shared", "local", "param"):
+        message = f"`{name}` lies in .{model.space} memory, which has no initial values: store them at the start of the kernel"
+        raise cursor.error(message, cursor.span(cursor.starts[cursor.at - 1]))
+    return parse_initial(cursor, variable)[0]
 
 
 def _parse_type(cursor: Cursor) -> tuple[int, str]:
@@ -113,10 +130,11 @@ def _parse_attribute(cursor: Cursor) -> str:
     cursor.at += 1
     cursor.expect("(", "behind `.attribute`")
     skip_balanced(cursor, ")")
-    return "".join(cursor.slice(first).split())
+    return "".join(cursor.spelled(first).split())
 
 
-def _parse_initial(cursor: Cursor) -> str:
+def _skip_initial(cursor: Cursor) -> str:
+    """Go behind the initialiser of a texture reference or the like: named fields in braces."""
     first = cursor.at
     while cursor.text not in (",", ";"):
         if cursor.kind == END:

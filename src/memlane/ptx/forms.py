@@ -206,6 +206,16 @@ class Row:
                     return (place, *rest)
         return None
 
+    def insert_space(self, modifiers: tuple[str, ...], space: str) -> tuple[str, ...] | None:
+        """The dotted parts with a state space at its place; None if they do not fit this row, name a space, or take none."""
+        chosen = self._choose(modifiers, 0, frozenset(), {})
+        for place, word in enumerate(self.words):
+            spelled = next((name for name in (space, f"{space}::cta") if name in word.words), None)
+            if chosen is not None and word.name in ("ss", "space") and place not in chosen and spelled is not None:
+                before = sum(other < place for other in chosen)
+                return (*modifiers[:before], spelled, *modifiers[before:])
+        return None
+
     def _arrange(self, shapes: tuple[str, ...], start: int, place: int = 0) -> tuple[_Place, ...] | None:
         """The places that the operands from `start` on take, among those from `place` on."""
         if start == len(shapes):
@@ -364,6 +374,10 @@ class Table:
         if found is None:
             found = self._matches[key] = self._search(opcode, modifiers, shapes)
         return found
+
+    def with_space(self, opcode: str, modifiers: tuple[str, ...], space: str) -> tuple[str, ...] | None:
+        """Return the dotted parts with a state space that they leave out; None if they name one, or take none."""
+        return next(filter(None, (row.insert_space(modifiers, space) for row in self.rows(opcode))), None)
 
     def _search(self, opcode: str, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form:
         rows = self.rows(opcode)

@@ -373,7 +373,11 @@ class Module:
     @cached_property
     def variables(self) -> dict[str, Variable]:
         """Module-scope variables, by name."""
-        return {item.name: item for item in self.items if isinstance(item, Variable)}
+        found: dict[str, Variable] = {}
+        for item in self.items:
+            if isinstance(item, Variable) and ("extern" not in item.linkage or item.name not in found):
+                found[item.name] = item
+        return found
 
     @cached_property
     def files(self) -> dict[int, str]:

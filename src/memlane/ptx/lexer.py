@@ -12,12 +12,15 @@ WORD, DIRECTIVE, NUMBER, STRING, MARK, STRAY, END = range(1, 8)
 
 NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
 _PART = r"\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+)*"
+_FRACTION = r"\.[0-9]+(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_$])"
+"""A number that begins with its point."""
 _TOKEN = re.compile(
-    r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*(?s:.*?)\*/)*"
+    r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*(?s:.*?)\*/|#[ \t]*(?:line[ \t]+)?[0-9][^\n]*)*"  # the last: lines that a preprocessor leaves
     r"(?:"
     rf"({NAME.pattern}(?:{_PART})*)"
-    rf"|({_PART})"
-    r"|(0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+U?)"
+    rf"|((?!{_FRACTION}){_PART})"
+    rf"|({_FRACTION}"
+    r"|0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+U?)"
     r'|("[^"\n]*")'
     r"|([;,\[\]{}()<>=:|!@+\-*/%~&^?#\\])"
     r"|(\S)"
@@ -73,6 +76,14 @@ class Cursor:
     def slice(self, first: int) -> str:
         """The text from the token number `first` up to the token before this one, as it stands."""
         return self.source.text[self.starts[first] : self.end]
+
+    def spelled(self, first: int) -> str:
+        """The text from the token number `first` up to the token before this one on one line, without comments."""
+        parts = [self.texts[first]]
+        for at in range(first + 1, self.at):
+            touches = self.starts[at] == self.starts[at - 1] + len(self.texts[at - 1])
+            parts.append(self.texts[at] if touches else f" {self.texts[at]}")
+        return "".join(parts)
 
     def next(self) -> str:
         """Take the token here, whatever it is; at the end of the text stay there."""

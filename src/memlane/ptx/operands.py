@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
+from dataclasses import dataclass
 
+from memlane.ptx.constants import begins_expression, parse_constant, parse_integer, parse_literal
 from memlane.ptx.ir import (
     Address,
     Arguments,
-    Immediate,
     Operand,
     Pair,
     Register,
@@ -15,14 +15,28 @@ from memlane.ptx.ir import (
     Special,
     Symbol,
     TextureAddress,
+    Variable,
     Vector,
 )
 from memlane.ptx.lexer import NUMBER, WORD, Cursor
 from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.types import SCALAR_TYPES
 
 _FOLLOWED_BY_NOTHING = frozenset(",;]})")
 
 Name = Register | Special | Symbol | Sink
+Declared = tuple[str, int]
+"""Type and vector length of a register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """`%r1+4` as an operand: a register and a constant. The parser puts an addition in front of the instruction for it."""
+
+    base: Register | Special
+    offset: int
+    type: str
+    """Of the register, as it was declared."""
 
 
 class Names:
@@ -33,24 +47,46 @@ class Names:
 
     def __init__(self) -> None:
         self._scopes: list[dict[str, Name]] = [{}]
-        self._ranges: list[list[tuple[str, int]]] = [[]]
+        self._ranges: list[list[tuple[str, int, Declared]]] = [[]]
+        self._types: list[dict[str, Declared]] = [{}]
+        self._variables: list[dict[str, Variable]] = [{}]
 
     def enter(self) -> None:
         self._scopes.append({})
         self._ranges.append([])
+        self._types.append({})
+        self._variables.append({})
 
     def leave(self) -> None:
         self._scopes.pop()
         self._ranges.pop()
+        self._types.pop()
+        self._variables.pop()
 
-    def declare_register(self, name: str, count: int | None) -> None:
+    def declare_register(self, name: str, count: int | None, type_name: str, vector: int = 1) -> None:
         if count is None:
             self._scopes[-1][name] = Register(name)
+            self._types[-1][name] = type_name, vector
         else:
-            self._ranges[-1].append((name, count))
+            self._ranges[-1].append((name, count, (type_name, vector)))
 
-    def declare_symbol(self, name: str) -> None:
-        self._scopes[-1][name] = Symbol(name)
+    def declare_variable(self, variable: Variable) -> None:
+        self._scopes[-1][variable.name] = Symbol(variable.name)
+        self._variables[-1][variable.name] = variable
+
+    def declared(self, name: str) -> Declared | None:
+        """Type and vector length of a register; None if the text does not declare it."""
+        for types, ranges in zip(reversed(self._types), reversed(self._ranges), strict=True):
+            if name in types:
+                return types[name]
+            for prefix, count, declared in ranges:
+                if register_number(name, prefix, count) is not None:
+                    return declared
+        return None
+
+    def variable(self, name: str) -> Variable | None:
+        """The variable or parameter of a name; None if it names none."""
+        return next((variables[name] for variables in reversed(self._variables) if name in variables), None)
 
     def lookup(self, name: str) -> Name:
         """The operand that `name` stands for."""
@@ -76,7 +112,7 @@ class Names:
         return Symbol(name)
 
     def _in_range(self, name: str) -> bool:
-        return any(register_number(name, prefix, count) is not None for ranges in self._ranges for prefix, count in ranges)
+        return any(register_number(name, prefix, count) is not None for ranges in self._ranges for prefix, count, _ in ranges)
 
 
 def register_number(name: str, prefix: str, count: int | None) -> int | None:
@@ -91,38 +127,82 @@ def register_number(name: str, prefix: str, count: int | None) -> int | None:
     return int(digits)
 
 
-def parse_operand(cursor: Cursor, names: Names) -> Operand:
-    """The operand that starts here."""
+def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | Sum:
+    """The operand of an instruction that starts here. Of a call, a parenthesis begins a list of arguments and not a constant expression."""
     text = cursor.texts[cursor.at]
-    if cursor.kinds[cursor.at] == WORD:
+    kind = cursor.kinds[cursor.at]
+    if kind == WORD and text != "WARP_SZ":
         cursor.at += 1
         name = names.lookup(text)
-        return name if cursor.texts[cursor.at] in _FOLLOWED_BY_NOTHING else _continue_name(cursor, names, name)
+        return name if cursor.texts[cursor.at] in _FOLLOWED_BY_NOTHING else _continue_name(cursor, names, name, opcode)
+    if kind == NUMBER and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
+        return parse_literal(cursor)
     if text == "[":
         return _parse_address(cursor, names)
     if text == "{":
         cursor.at += 1
         return Vector(_parse_list(cursor, names, "}"))
-    if text == "(":
+    if text == "(" and opcode.startswith("call"):
         cursor.at += 1
         return Arguments(_parse_list(cursor, names, ")"))
-    if text == "!":
+    if text == "!" and cursor.kinds[cursor.at + 1] == WORD:
         cursor.at += 1
-        register = names.lookup(cursor.expect_kind(WORD, "a predicate behind `!`"))
+        register = names.lookup(cursor.next())
         if not isinstance(register, Register):
             raise cursor.error("expected a predicate behind `!`")
         return Register(register.name, negated=True)
-    if cursor.kinds[cursor.at] == NUMBER or text == "-":
-        return parse_immediate(cursor)
+    if text == "WARP_SZ" and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
+        cursor.at += 1
+        return Special(text)
+    if begins_expression(cursor):
+        return parse_constant(cursor)
     raise cursor.error(f"expected an operand, found {cursor.found()}")
 
 
-def _continue_name(cursor: Cursor, names: Names, name: Name) -> Operand:
+def _continue_name(cursor: Cursor, names: Names, name: Name, opcode: str) -> Operand | Sum:
     if cursor.accept("|"):
-        return Pair(name, parse_operand(cursor, names))
-    if isinstance(name, Symbol) and cursor.text in "+-" and cursor.text:
+        return Pair(name, _simple(cursor, names))
+    if isinstance(name, Symbol) and cursor.text == "[":
+        element = _parse_element(cursor, names, name)
+        return Address(Symbol(element.name), element.offset) if opcode.startswith(("ld", "st")) else element
+    if cursor.text not in ("+", "-"):
+        return name
+    start = cursor.starts[cursor.at - 1]
+    if isinstance(name, Symbol):
         return Symbol(name.name, parse_offset(cursor))
-    return name
+    if not isinstance(name, Register | Special):
+        return name
+    declared = names.declared(name.name.partition(".")[0])
+    kind = SPECIAL_REGISTERS[name.name] if isinstance(name, Special) else declared[0] if declared is not None else ""
+    offset = parse_offset(cursor)
+    scalar = SCALAR_TYPES.get(kind)
+    if scalar is None or scalar.kind not in "usb" or scalar.bits not in (16, 32, 64):
+        what = f"but `{name.name}` is declared as `.{kind}`" if kind else f"but `{name.name}` is not declared"
+        raise cursor.error(f"a constant is added to registers of integers of 16, 32 or 64 bits, {what}", cursor.span(start))
+    return Sum(name, offset, f"s{scalar.bits}")
+
+
+def _parse_element(cursor: Cursor, names: Names, name: Symbol) -> Symbol:
+    """`table[3]`: the place of an element, counted in scalars however many dimensions the array has."""
+    variable = names.variable(name.name)
+    opening = cursor.span()
+    cursor.at += 1
+    if variable is None or variable.shape is None:
+        raise cursor.error(f"`{name.name}` is not an array: an index needs one", opening)
+    if cursor.kind == WORD and isinstance(names.lookup(cursor.text), Register):
+        raise cursor.error(f"an index in a register is not supported: compute the address of `{name.name}` and write `[register]`")
+    offset = parse_integer(cursor) * (variable.element_bytes // variable.vector)
+    cursor.expect("]", "behind the index of an array")
+    return Symbol(name.name, offset)
+
+
+def _simple(cursor: Cursor, names: Names) -> Operand:
+    """An operand inside another one, where no sum may stand."""
+    start = cursor.starts[cursor.at]
+    found = parse_operand(cursor, names)
+    if isinstance(found, Sum):
+        raise cursor.error("a register with a constant cannot stand inside another operand", cursor.span(start))
+    return found
 
 
 def _parse_list(cursor: Cursor, names: Names, close: str) -> tuple[Operand, ...]:
@@ -130,7 +210,7 @@ def _parse_list(cursor: Cursor, names: Names, close: str) -> tuple[Operand, ...]
     if cursor.accept(close):
         return ()
     while True:
-        items.append(parse_operand(cursor, names))
+        items.append(_simple(cursor, names))
         if cursor.accept(close):
             return tuple(items)
         cursor.expect(",", f"or `{close}` in a list of operands")
@@ -142,9 +222,9 @@ def _parse_address(cursor: Cursor, names: Names) -> Address | TextureAddress:
         base = names.lookup(cursor.next())
         if not isinstance(base, (Register, Symbol)):
             raise cursor.error("an address starts with a register, a variable or a number")
-    elif cursor.kind == NUMBER:
-        number = parse_immediate(cursor)
-        if cursor.accept("]"):
+    elif begins_expression(cursor):
+        number = parse_constant(cursor)
+        if number.kind == "int" and cursor.accept("]"):
             return Address(number)
         raise cursor.error(f"expected `]` behind an absolute address, found {cursor.found()}")
     else:
@@ -159,61 +239,8 @@ def _parse_address(cursor: Cursor, names: Names) -> Address | TextureAddress:
 
 
 def parse_offset(cursor: Cursor) -> int:
-    """`+4`, `-4` or `+-4`."""
-    sign = 1
+    """`+4`, `-4`, `+-4` or `+(2*2)`."""
     if cursor.text not in ("+", "-"):
         raise cursor.error(f"expected `+` or `-` and an offset, found {cursor.found()}")
-    while cursor.text in ("+", "-"):
-        sign = -sign if cursor.next() == "-" else sign
-    return sign * _parse_integer(cursor)
-
-
-def _parse_integer(cursor: Cursor) -> int:
-    number = parse_immediate(cursor)
-    if number.kind != "int":
-        raise cursor.error("expected an integer", cursor.span(cursor.starts[cursor.at - 1]))
-    return number.value
-
-
-_immediates: dict[str, Immediate] = {}
-
-
-def parse_immediate(cursor: Cursor) -> Immediate:
-    """A literal with an optional sign."""
-    sign = "-" if cursor.accept("-") else ""
-    text = sign + cursor.expect_kind(NUMBER, "a number")
-    found = _immediates.get(text)
-    if found is None:
-        try:
-            found = immediate(text)
-        except ValueError as error:
-            raise cursor.error(str(error), cursor.span(cursor.starts[cursor.at - 1])) from None
-        if len(_immediates) < 1 << 16:
-            _immediates[text] = found
-    return found
-
-
-def immediate(text: str) -> Immediate:
-    """The literal `text`: decimal, hexadecimal, octal or binary integer, `0f` or `0d` bits, or a decimal fraction (a double).
-
-    Raises `ValueError` with a sentence if it is none, or too large for 64 bits.
-    """
-    negative, digits = text.startswith("-"), text.removeprefix("-")
-    prefix = digits[:2].lower()
-    if prefix in ("0f", "0d"):
-        bits = int(digits[2:], 16)
-        width = 32 if prefix == "0f" else 64
-        return Immediate(bits ^ (1 << (width - 1)) if negative else bits, f"f{width}", text)
-    if prefix != "0x" and any(mark in digits for mark in ".eE"):
-        value = float(digits)
-        return Immediate(int(struct.unpack("<Q", struct.pack("<d", -value if negative else value))[0]), "f64", text)
-    digits = digits.removesuffix("U")
-    base = {"0x": 16, "0b": 2}.get(prefix, 8 if digits.startswith("0") and len(digits) > 1 else 10)
-    try:
-        number = int(digits, base)
-    except ValueError:
-        raise ValueError(f"`{text}` is no number") from None
-    number = -number if negative else number
-    if not -(1 << 63) <= number < 1 << 64:
-        raise ValueError(f"`{text}` does not fit into 64 bits")
-    return Immediate(number, "int", text)
+    cursor.accept("+")
+    return parse_integer(cursor)

@@ -6,7 +6,6 @@ and not modelled is kept as text.
 
 from __future__ import annotations
 
-from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx.declarations import (
     LINKAGE,
     SPACE_DIRECTIVES,
@@ -17,35 +16,31 @@ from memlane.ptx.declarations import (
     parse_whole,
     skip_balanced,
 )
-from memlane.ptx.forms import ADDRESS, ARGUMENTS, COORDINATES, VALUE, Form, NoMatch
+from memlane.ptx.instructions import INSERTED, InstructionParser
 from memlane.ptx.ir import (
-    Address,
-    Arguments,
     Block,
     Directive,
     Function,
     Guard,
-    Instruction,
     Item,
     Label,
     Location,
     Module,
-    Operand,
     Register,
     Statement,
-    TextureAddress,
     Variable,
 )
 from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
-from memlane.ptx.operands import Names, parse_operand
-from memlane.ptx.ops import TABLE
-from memlane.source import Source, Span, shortened
+from memlane.ptx.operands import Names
+from memlane.ptx.statics import variables_outside
+from memlane.source import Source, shortened
 
-_SHAPES: dict[type, str] = {Address: ADDRESS, TextureAddress: COORDINATES, Arguments: ARGUMENTS}
 _LONGEST_VERSION = 9
 _EXTENTS = frozenset({".maxntid", ".reqntid", ".reqnctapercluster", ".maxclusterrank"})
 """Performance directives that have one to three numbers, which a launch is compared with."""
 _ENDS_WITH_SEMICOLON = frozenset({".pragma", ".alias", ".branchtargets", ".calltargets", ".callprototype"})
+_ENDS_A_HEAD = frozenset({*SPACE_DIRECTIVES, *LINKAGE, ".entry", ".func", ".file", ".section", ".alias", ".version", ".target", ".loc"})
+"""What cannot belong to the head of a function: the next declaration."""
 
 
 def parse(text: str, name: str = "<ptx>") -> Module:
@@ -65,10 +60,6 @@ def parse(text: str, name: str = "<ptx>") -> Module:
         raise parser.cursor.error("braces or brackets are nested too deeply") from None
 
 
-INSERTED = "<statements>"
-"""What the text is called that a pass inserts."""
-
-
 def parse_statements(text: str, name: str = INSERTED) -> tuple[Statement, ...]:
     """Read statements as they stand in a function body, without the braces around them. Raises as `parse` does."""
     parser = _Parser(Source(name, text))
@@ -86,7 +77,7 @@ class _Parser:
         self.names = Names()
         self.location: Location | None = None
         self.locations: dict[tuple[int, int, int], Location] = {}
-        self.forms: dict[tuple[object, ...], tuple[str, tuple[str, ...], Form]] = {}
+        self.instructions = InstructionParser(self.cursor, self.names)
 
     # -- module --------------------------------------------------------------------------------------------------------------------
 
@@ -97,6 +88,7 @@ class _Parser:
         major, _, minor = version.partition(".")
         if not (major + minor).isdecimal() or len(version) > _LONGEST_VERSION:
             raise cursor.error(f"expected a version such as `9.0`, found `{shortened(version)}`", cursor.span(cursor.starts[cursor.at - 1]))
+        self.instructions.version = int(major), int(minor or 0)
         cursor.expect(".target", "behind `.version`")
         target = [cursor.expect_kind(WORD, "an architecture such as `sm_90`")]
         while cursor.accept(","):
@@ -106,7 +98,7 @@ class _Parser:
         items: list[Item] = []
         while cursor.kind != END:
             items.extend(self.items())
-        return Module((int(major), int(minor or 0)), tuple(target), address_size, tuple(items), cursor.source.name)
+        return Module((int(major), int(minor or 0)), tuple(target), address_size, variables_outside(tuple(items)), cursor.source.name)
 
     def items(self) -> tuple[Item, ...]:
         """What stands next at module scope; a declaration may hold several variables."""
@@ -120,7 +112,7 @@ class _Parser:
         if cursor.text in SPACE_DIRECTIVES:
             variables = parse_variables(cursor, linkage)
             for variable in variables:
-                self.names.declare_symbol(variable.name)
+                self.names.declare_variable(variable)
             return variables
         if (cursor.kind != DIRECTIVE and cursor.text != "@") or linkage:
             raise cursor.error(f"expected a directive, a variable or a function, found {cursor.found()}")
@@ -131,6 +123,8 @@ class _Parser:
         cursor = self.cursor
         first = cursor.at
         name = cursor.next()
+        if name == ".branchtargets":
+            return self.branch_targets()
         if name == ".file":
             parse_whole(cursor, "the number of a file")
             cursor.expect_kind(STRING, "the name of a file in quotes")
@@ -146,6 +140,21 @@ class _Parser:
             raise cursor.error(f"expected `;` at the end of `{name}`, found {cursor.found()}")
         return Directive(cursor.slice(first))
 
+    def branch_targets(self) -> Directive:
+        """`a, b<2>;` behind `.branchtargets`: a range of names is written out."""
+        cursor = self.cursor
+        names: list[str] = []
+        while True:
+            label = cursor.expect_kind(WORD, "a label")
+            if cursor.accept("<"):
+                names += [f"{label}{number}" for number in range(parse_whole(cursor))]
+                cursor.expect(">", "behind the number of labels")
+            else:
+                names.append(label)
+            if cursor.accept(";"):
+                return Directive(f".branchtargets {', '.join(names)};")
+            cursor.expect(",", "or `;` in a list of branch targets")
+
     # -- functions -----------------------------------------------------------------------------------------------------------------
 
     def function(self, linkage: tuple[str, ...], first: int) -> Function:
@@ -156,13 +165,13 @@ class _Parser:
         results = self.parameters() if cursor.text == "(" else ()
         name = cursor.expect_kind(WORD, "the name of a function")
         params = self.parameters() if cursor.text == "(" else ()
-        attributes = self.attributes()
+        attributes = self.attributes(linkage)
         span = cursor.span(cursor.starts[first])
         body = None
         if cursor.accept("{"):
             body = Block(self.statements())
             cursor.expect("}", f"at the end of `{name}`")
-        else:
+        elif "extern" not in linkage or not (cursor.kind in (DIRECTIVE, END) or cursor.text == "@"):
             cursor.expect(";", f"or a body in braces behind the head of `{name}`")
         self.names.leave()
         return Function(name, is_entry, params, results, body, linkage, attributes, span=span)
@@ -177,18 +186,18 @@ class _Parser:
             param = parse_variable(cursor)
             params.append(param)
             if param.space == "reg":
-                self.names.declare_register(param.name, None)
+                self.names.declare_register(param.name, None, param.type, param.vector)
             else:
-                self.names.declare_symbol(param.name)
+                self.names.declare_variable(param)
             if cursor.accept(")"):
                 return tuple(params)
             cursor.expect(",", "or `)` behind a parameter")
 
-    def attributes(self) -> tuple[str, ...]:
-        """`.maxntid 256, 1, 1` and the like, each as one text."""
+    def attributes(self, linkage: tuple[str, ...]) -> tuple[str, ...]:
+        """`.maxntid 256, 1, 1` and the like, each as one text, up to the body or, of a prototype without `;`, the next declaration."""
         cursor = self.cursor
         found: list[str] = []
-        while cursor.kind == DIRECTIVE:
+        while cursor.kind == DIRECTIVE and cursor.text not in _ENDS_A_HEAD and not ("extern" in linkage and cursor.text == ".pragma"):
             if cursor.text in _EXTENTS:
                 found.append(self.extents())
                 continue
@@ -199,7 +208,7 @@ class _Parser:
                     skip_balanced(cursor, ")")
             if is_pragma:
                 cursor.expect(";", "behind `.pragma`")
-            found.append(" ".join(cursor.slice(first).split()))
+            found.append(cursor.spelled(first))
         return tuple(found)
 
     def extents(self) -> str:
@@ -227,11 +236,11 @@ class _Parser:
                     append(Label(text, cursor.span()))
                     cursor.at += 2
                 else:
-                    append(self.instruction(None, cursor.starts[cursor.at]))
+                    found.extend(self.instructions.parse(None, cursor.starts[cursor.at], self.location))
             elif kind == DIRECTIVE:
                 found.extend(self.body_directive())
             elif text == "@":
-                append(self.guarded())
+                found.extend(self.guarded())
             elif text == "{":
                 append(self.block())
             elif text == "}" or kind == END:
@@ -257,12 +266,12 @@ class _Parser:
         if text == ".reg":
             registers = parse_registers(cursor)
             for register in registers:
-                self.names.declare_register(register.name, register.count)
+                self.names.declare_register(register.name, register.count, register.type, register.vector)
             return registers
         if text in SPACE_DIRECTIVES or text in LINKAGE:
             variables = parse_variables(cursor, parse_linkage(cursor))
             for variable in variables:
-                self.names.declare_symbol(variable.name)
+                self.names.declare_variable(variable)
             return variables
         return (self.directive(),)
 
@@ -291,7 +300,7 @@ class _Parser:
 
     # -- instructions --------------------------------------------------------------------------------------------------------------
 
-    def guarded(self) -> Instruction:
+    def guarded(self) -> tuple[Statement, ...]:
         cursor = self.cursor
         start = cursor.starts[cursor.at]
         cursor.at += 1
@@ -301,50 +310,4 @@ class _Parser:
             raise cursor.error("expected a predicate register behind `@`", cursor.span(cursor.starts[cursor.at - 1]))
         if cursor.kind != WORD:
             raise cursor.error(f"expected an instruction behind the guard, found {cursor.found()}")
-        return self.instruction(Guard(register.name, negated), start)
-
-    def instruction(self, guard: Guard | None, start: int) -> Instruction:
-        cursor, texts = self.cursor, self.cursor.texts
-        opcode_at = cursor.at
-        text = texts[opcode_at]
-        cursor.at += 1
-        operands: tuple[Operand, ...] = ()
-        if not cursor.accept(";"):
-            operands = self.operands(text)
-        key = (text, *map(type, operands))
-        resolved = self.forms.get(key)
-        if resolved is None:
-            resolved = self.forms[key] = self.resolve(text, operands, opcode_at)
-        span = Span(cursor.source, start, cursor.starts[cursor.at - 1] + 1)
-        return Instruction(resolved[0], resolved[1], operands, resolved[2], guard, self.location, span)
-
-    def operands(self, opcode: str) -> tuple[Operand, ...]:
-        cursor, names = self.cursor, self.names
-        found = []
-        while True:
-            found.append(parse_operand(cursor, names))
-            text = cursor.next()
-            if text == ",":
-                continue
-            if text == ";":
-                return tuple(found)
-            cursor.at -= 1
-            raise cursor.error(f"expected `,` or `;` behind an operand of `{opcode}`, found {cursor.found()}")
-
-    def resolve(self, text: str, operands: tuple[Operand, ...], at: int) -> tuple[str, tuple[str, ...], Form]:
-        """Find the row of the table; the only place where an instruction can turn out to be unknown."""
-        opcode, *modifiers = text.split(".")
-        shapes = tuple(_SHAPES.get(type(operand), VALUE) for operand in operands)
-        try:
-            return opcode, tuple(modifiers), TABLE.match(opcode, tuple(modifiers), shapes)
-        except NoMatch as answer:
-            cursor = self.cursor
-            span = Span(cursor.source, cursor.starts[at], cursor.starts[at] + len(text))
-            rows = "".join(f"\n    {row}" for row in answer.rows[:3])
-            if answer.reason == "opcode":
-                raise UnsupportedPtx(f"the instruction `{shortened(text)}` is not supported", span) from None
-            if answer.reason == "modifiers":
-                raise UnsupportedPtx(
-                    f"this form of `{opcode}` is not supported: `{shortened(text)}`; the nearest known are{rows}", span
-                ) from None
-            raise PtxTypeError(f"the operands of `{text}` do not fit; it is written{rows}", span) from None
+        return self.instructions.parse(Guard(register.name, negated), start, self.location)

@@ -33,7 +33,7 @@ def print_module(module: Module) -> str:
     lines = [
         f".version {module.version[0]}.{module.version[1]}",
         f".target {', '.join(module.target)}",
-        f".address_size {module.address_size}",
+        *([f".address_size {module.address_size}"] if module.version >= (2, 3) or module.address_size != 64 else []),
         "",
     ]
     for item in module.items:

@@ -1,4 +1,4 @@
-"""Variables in shared memory that a function has for all its calls together, put in front of the function.
+"""Variables that a function has for all its calls together, put in front of the function.
 
     .func f() {                          .shared .b32 s;
       .shared .b32 s;              ->    .func f() {
@@ -6,16 +6,19 @@
     }                                    }
 
 There is one of them however often the function is called, and copies of the function have to mean that one. The compiler puts the shared
-array of a kernel into a function that alone uses it.
+array of a kernel into a function that alone uses it. Variables in global and constant memory are put outside when a text is parsed, so
+that no pass has to look for them in functions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from memlane.ptx.ir import Block, Function, Item, Label, Module, RegisterDecl, Statement, Variable
+from memlane.ptx.ir import Block, Function, Instruction, Item, Label, Module, RegisterDecl, Statement, Variable
+from memlane.ptx.lexer import NAME
+from memlane.ptx.registers import rename_instruction
 
 
 def statics_outside(module: Module) -> Module:
@@ -32,6 +35,68 @@ def statics_outside(module: Module) -> Module:
                 item = replace(item, body=replace(item.body, statements=tuple(one for one in inside if one not in moved)))
         items.append(item)
     return module if len(items) == len(module.items) else replace(module, items=tuple(items))
+
+
+def variables_outside(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """The items with the variables in global and constant memory that functions declare in front of these functions. A name that is
+    declared elsewhere too gets a number."""
+    if not any(_is_static(one) for item in items if isinstance(item, Function) for one in item.walk()):
+        return items
+    lift = _Lift(items)
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Function) and item.body is not None:
+            item = replace(item, body=lift.block(item.body, {}))
+            found += lift.taken_out()
+        found.append(item)
+    return tuple(found)
+
+
+def _is_static(one: Statement) -> bool:
+    return isinstance(one, Variable) and one.space in ("global", "const")
+
+
+class _Lift:
+    """Takes such variables out of blocks, and gives them names that nothing else has."""
+
+    def __init__(self, items: tuple[Item, ...]) -> None:
+        self._declared = Counter(_declared(items))
+        self._moved: list[Variable] = []
+
+    def taken_out(self) -> list[Variable]:
+        """The variables taken out since the last call."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def block(self, block: Block, outer: Mapping[str, str]) -> Block:
+        """The block without its variables. `outer` has the new names that hold around it."""
+        names = {**outer}
+        for one in block.statements:
+            if isinstance(one, Variable | RegisterDecl | Label):
+                names.pop(one.name, None)
+        names.update({one.name: self._named(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
+        kept: list[Statement] = []
+        for one in block.statements:
+            if isinstance(one, Variable) and _is_static(one):
+                initial = None if one.initial is None else NAME.sub(lambda found: names.get(found[0], found[0]), one.initial)
+                self._moved.append(replace(one, name=names[one.name], initial=initial))
+            elif isinstance(one, Block):
+                kept.append(self.block(one, names))
+            elif isinstance(one, Instruction):
+                kept.append(rename_instruction(one, lambda name: names.get(name, name)) if names else one)
+            else:
+                kept.append(one)
+        return Block(tuple(kept))
+
+    def _named(self, name: str) -> str:
+        """The name itself if it is declared once, else one that is not declared."""
+        if self._declared[name] == 1:
+            return name
+        number = 1
+        while f"{name}__{number}" in self._declared:
+            number += 1
+        self._declared[f"{name}__{number}"] += 1
+        return f"{name}__{number}"
 
 
 def _declared(items: Iterable[Item | Statement]) -> Iterator[str]:

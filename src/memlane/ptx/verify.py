@@ -106,7 +106,7 @@ def verify(module: Module) -> None:
                 raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
             scope.symbols[item.name] = "function"
         elif isinstance(item, Variable):
-            if scope.symbols.get(item.name, "variable") != "variable" or item.name in defined:
+            if scope.symbols.get(item.name, "variable") != "variable" or (item.name in defined and "extern" not in item.linkage):
                 raise PtxTypeError(f"`{item.name}` is declared twice", item.span)
             scope.symbols[item.name] = "variable"
             if _MAY_BE_REPEATED.isdisjoint(item.linkage):
@@ -219,9 +219,17 @@ def vectors_have_the_length(scope: _Scope, instruction: Instruction) -> Iterator
         return
     wanted = _LENGTHS[word]
     operand = instruction.operand("d") or instruction.operand("b") or instruction.operand("v")
+    if instruction.opcode == "mov":
+        yield from _has_length(scope, instruction, instruction.operand("a"), wanted)
+    yield from _has_length(scope, instruction, operand, wanted)
+
+
+def _has_length(scope: _Scope, instruction: Instruction, operand: Operand | None, wanted: int) -> Iterator[Complaint]:
     found = len(operand.items) if isinstance(operand, Vector) else 1
     if isinstance(operand, Register):
         found = (scope.register(operand.name) or ("", 1))[1]
+    if isinstance(operand, Special) and f"{operand.name}.x" in SPECIAL_REGISTERS:
+        found = 4
     if operand is not None and found != wanted:
         yield f"`{instruction.name}` needs a vector of {wanted}, but `{operand_text(operand)}` has {found}", operand_text(operand)
 
@@ -289,14 +297,26 @@ def _registers(operand: Operand) -> Iterator[Register]:
 
 def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction: Instruction) -> Iterator[Complaint]:
     if isinstance(operand, Vector):
-        if instruction.opcode == "mov":
+        if instruction.opcode == "mov" and instruction.slot("vec") is None:
             yield from _packs(scope, operand, wanted, instruction)
+        elif (
+            len(operand.items) > 1
+            and instruction.slot("vec") is None
+            and instruction.form.effect in ("", "load", "store", "atomic", "reduction")
+        ):
+            yield f"`{instruction.name}` needs one value there, not `{operand_text(operand)}`", ""
         else:
             for item in operand.items:
                 yield from _fits(scope, item, wanted, wider, instruction)
     elif isinstance(operand, Register):
         declared = scope.register(operand.name)
-        if declared is not None and not _accepts(declared[0], wanted, wider):
+        if operand.negated and declared is not None and declared[0] != "pred":
+            yield f"`!` negates a predicate, but `{operand.name}` is declared as `.{declared[0]}`", operand.name
+        if declared is not None and declared[1] > 1 and instruction.slot("vec") is None and instruction.opcode == "mov":
+            bits = SCALAR_TYPES[declared[0]].bits * declared[1]
+            if bits != SCALAR_TYPES[wanted].bits:
+                yield f"`{operand.name}` has {bits} bits, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", operand.name
+        elif declared is not None and not _accepts(declared[0], wanted, wider):
             yield (
                 f"`{operand.name}` is declared as `.{declared[0]}`, but `{instruction.name}` needs `.{wanted}` there",
                 operand.name,
@@ -305,12 +325,17 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
         needed = SCALAR_TYPES[wanted]
         if operand.kind != "int" and needed.kind in "us":
             yield f"`{instruction.name}` needs an integer there, not `{operand_text(operand)}`", operand_text(operand)
+        elif operand.kind != "int" and needed.kind == "b" and operand.kind != f"f{needed.bits}":
+            yield (
+                f"`{operand_text(operand)}` has {operand.kind[1:]} bits, but `{instruction.name}` needs {needed.bits}",
+                operand_text(operand),
+            )
         elif operand.kind == "int" and wanted in ("f32", "f64"):
             yield f"`{instruction.name}` needs a floating-point literal there, not `{operand_text(operand)}`", operand_text(operand)
     elif isinstance(operand, Special):
         found, needed = SCALAR_TYPES[SPECIAL_REGISTERS[operand.name]], SCALAR_TYPES[wanted]
         # The manual of old declared thread indices as 16 bits wide, and the assembler still lets them be read so.
-        narrowed = needed.bits == 16 and found.bits == 32
+        narrowed = (needed.bits == 16 and found.bits == 32) or (operand.name == "%gridid" and needed.bits == 32)
         if found.bits != needed.bits and not narrowed:
             yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
 
@@ -318,6 +343,9 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
 def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
     """`mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
     widths = []
+    if len(operand.items) == 1:
+        yield f"`{instruction.name}` packs 2 or 4 registers, not `{operand_text(operand)}`", ""
+        return
     for item in operand.items:
         declared = scope.register(item.name) if isinstance(item, Register) else None
         if declared is None:

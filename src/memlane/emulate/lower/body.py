@@ -27,6 +27,7 @@ from memlane.ptx import (
     Variable,
     called_name,
     flatten_scopes,
+    split_vectors,
     values_read,
     values_written,
 )
@@ -73,7 +74,7 @@ def flatten(function: Function, *, stop_at_memory: bool = False, polling: frozen
 
     `polling` are functions, None for those called through pointers, that read what other threads may just have written.
     """
-    flat = flatten_scopes(function)
+    flat = split_vectors(flatten_scopes(function))
     assert flat.body is not None
     statements = flat.body.statements
     stretches = _cut(statements, stop_at_memory)

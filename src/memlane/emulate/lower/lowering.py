@@ -18,10 +18,10 @@ from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Val
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
-from memlane.emulate.lower.narrow import NARROW_SPACES, low_words, narrowed, with_upper_half
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame
 from memlane.emulate.runtime.helper import Helper, invoke
+from memlane.emulate.runtime.narrow import WRAPPING_SPACES, low_words, narrowed, with_upper_half
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
 
@@ -334,7 +334,7 @@ class Lowering:
         assert isinstance(operand, Address)
         e, base, space = self.e, operand.base, self.instruction.form.addresses[letter]
         width = self.registers.bits[base.name] if isinstance(base, Register) else 64
-        wraps = space in NARROW_SPACES or (space == "const" and width == 32)
+        wraps = space in WRAPPING_SPACES and (width == 32 or not (space == "const" or self._narrowed_where_outside()))
         distance = constant(I64, operand.offset)
         if isinstance(base, Register):
             if width == 64 and not wraps and base.name not in self._changed and base.name in self.registers.offsets:
@@ -351,6 +351,13 @@ class Lowering:
             lanes = with_upper_half(e, lanes, self.symbol_address(next(iter(self.frame.constants)), 0))
         e.store_lanes(lanes, self.scratch(scratch, 256))
         return self.scratch(scratch, 256), distance
+
+    def _narrowed_where_outside(self) -> bool:
+        """Whether the runtime drops what an address in a register of 64 bits overflowed by, where it falls outside: nearly all do not, and
+        nothing else looks at the addresses of this instruction."""
+        layers, one = self.layers, self.instruction
+        seen = layers.counts or layers.accesses or layers.clock or layers.check
+        return not seen and one.opcode in ("ld", "st", "atom", "red") and not one.has("async") and not one.has("shared::cluster")
 
     def call(self, helper: Helper, *arguments: Value) -> Value:
         """Call a function of the runtime."""

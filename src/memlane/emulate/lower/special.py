@@ -118,6 +118,10 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     "%globaltimer": _nanoseconds,
     "%globaltimer_lo": _low(_nanoseconds),
     "%globaltimer_hi": _high(_nanoseconds),
+    **{
+        f"%{name}.w": _always(0)
+        for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+    },
     "WARP_SZ": _always(LANES),
 }
 """Name to value: 32 lanes of i32, or of i64 for the registers that have 64 bits."""

@@ -11,11 +11,30 @@ import numpy.typing as npt
 
 from memlane.emulate.layout import TEXTURE, TEXTURE_WINDOW
 from memlane.emulate.runtime.texture import ANY_SURFACE, FORMATS, GEOMETRIES, LINEAR_MEMORY, surface_kind, texture_kind
+from memlane.errors import UnsupportedPtx
 from memlane.launch import Sampling, Texels
 from memlane.launch.texture import ADDRESS_MODES
-from memlane.ptx import Instruction
+from memlane.ptx import Instruction, Module, names_in
 
 _AT_FIRST = 64
+_REFERENCES = frozenset({"texref", "samplerref", "surfref"})
+
+
+def refuse_references(module: Module) -> None:
+    """Raise `UnsupportedPtx` for a module whose functions use texture, sampler or surface references, which CUDA 12 has ended."""
+    outer = {name for name, variable in module.variables.items() if variable.type in _REFERENCES}
+    for function in module.functions.values():
+        for parameter in function.params:
+            if parameter.type in _REFERENCES:
+                raise UnsupportedPtx(_no_reference(parameter.name, parameter.type), parameter.span)
+        for one in function.instructions() if outer else ():
+            for name in (name for operand in one.operands for name in names_in(operand) if name in outer):
+                raise UnsupportedPtx(_no_reference(name, module.variables[name].type), one.span)
+
+
+def _no_reference(name: str, kind: str) -> str:
+    what = {"texref": "a texture", "surfref": "a surface", "samplerref": "a texture with its sampling"}[kind]
+    return f"`{name}` is a reference (`.{kind}`), to which nothing is bound here: pass {what} object, as a parameter of type `.u64`"
 
 
 class Handle:

@@ -28,6 +28,7 @@ from memlane.emulate.layout import (
 )
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.narrow import narrowed
 
 
 def peer_of(e: Emit, context: Value, block: Value, rank: Value) -> Value:
@@ -117,6 +118,10 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
         _locate_in_cluster(e, places, address, size, fail)
     for name in ("shared", "local", "param"):
         with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS[name]))):
+            _low, length, delta, stride = places.bounds(e, name)
+            inner = narrowed(e, address)
+            with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
+                e.ret(e.add(e.add(inner, delta), e.mul(e.zext(lane, I64), stride)))
             fail(OUTSIDE)
     row = _find_allocation(e, places, address)
     inside = e.icmp_unsigned(

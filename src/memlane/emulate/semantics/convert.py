@@ -9,6 +9,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.floating import canonical, flushed
 from memlane.emulate.semantics.table import semantics
+from memlane.errors import PtxTypeError
 from memlane.ptx import SCALAR_TYPES, Immediate, ScalarType
 
 _SECTION = "data-movement-and-conversion-instructions-"
@@ -124,6 +125,8 @@ def _float_to_integer(k: Lowering, value: Value, target: ScalarType, source: Sca
     """Out of range gives the nearest integer there is; no number gives 0, or the top bit where one side has 64 bits."""
     e = k.e
     kind = vector(INTEGERS[target.bits])
+    if _rounding(k) not in _ROUNDINGS:
+        raise PtxTypeError(f"{k.instruction.name} needs a rounding to integers: write `.rzi`, `.rni`, `.rmi` or `.rpi`", k.instruction.span)
     rounded = e.intrinsic(_ROUNDINGS[_rounding(k)], [value])
     name = f"llvm.fpto{target.kind}i.sat.v32i{target.bits}.v32f{max(32, source.bits)}"
     result = e.call(e.declare(name, kind, [value.type]), [rounded])

@@ -7,9 +7,9 @@ from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CONTEXT, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.lower.narrow import narrowed
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
+from memlane.emulate.runtime.narrow import narrowed
 from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector, elements

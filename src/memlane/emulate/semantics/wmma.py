@@ -19,10 +19,10 @@ from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.lower.narrow import NARROW_SPACES, narrowed
 from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
+from memlane.emulate.runtime.narrow import NARROW_SPACES, narrowed
 from memlane.emulate.semantics.matrix import accumulators, write_accumulators
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics

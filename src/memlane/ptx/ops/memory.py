@@ -25,7 +25,10 @@ _ATOMIC_OPERATIONS = {"bitop": "and or xor", "count": "inc dec", "bound": "min m
 """Slots of `atom` and `red`; the manual calls all of them `.op`, with a list of types for each."""
 
 OPS = (
-    op("mov", manual=_SECTION + "mov").form("mov.type d, a").where(type="pred b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64"),
+    op("mov", manual=_SECTION + "mov")
+    .form("mov.type d, a")
+    .form("mov.vec.type d, a", type="b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64")
+    .where(vec="v2 v4", type="pred b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64"),
     op("ld", manual=_SECTION + "ld", effect="load", types="d:type policy:-", wider="d")
     .form("ld{.weak}{.ss}{.cop}{.L2::cache_hint}{.prefetch}{.vec}.type                          d, [a]{, policy}")
     .form("ld{.weak}{.ss}{.eviction}{.l2eviction}{.L2::cache_hint}{.prefetch}{.vec}.type        d, [a]{, policy}")

@@ -1,0 +1,37 @@
+"""Addresses of the state spaces that have 32 bits: sums of them wrap, in whatever registers they are.
+
+The PTX manual lets an address stand in a register of 32 or 64 bits, extends a short one by zeros, and truncates one that is wider than the
+addresses of its space. The assembler does the whole sum of base and immediate in 32 bits there: `[%r1+8]` with %r1 = -8 is `[0]`, and so is
+`[%rd1]` with %rd1 = 2^32.
+"""
+
+from __future__ import annotations
+
+from memlane.emulate.code.build import Emit, Value, constant
+
+NARROW_SPACES = frozenset({"shared", "local", "param"})
+"""By `form.addresses`, so `shared` is also `shared::cluster`."""
+WRAPPING_SPACES = NARROW_SPACES | {"const"}
+"""Spaces with registers of 32 bits as bases. Addresses of constant memory have 32 bits on a GPU, and 64 here."""
+_LOW_WORD = 0xFFFFFFFF
+_NEAR = 1 << 39
+
+
+def low_words(e: Emit, addresses: Value) -> Value:
+    """Return the lower 32 bits of 32 i64, or of one."""
+    return e.and_(addresses, constant(addresses.type, _LOW_WORD))
+
+
+def narrowed(e: Emit, addresses: Value) -> Value:
+    """Return addresses of a narrow space, whose base has 64 bits, without what overflowed 32 bits: 32 i64, or one.
+
+    An address of another space stays as it is, so that the access is outside. A GPU would truncate it too, but there the lower half lies
+    outside nearly always, while the spaces of the emulator all begin with a lower half of 0.
+    """
+    near = e.icmp_unsigned("<", e.add(addresses, constant(addresses.type, _NEAR)), constant(addresses.type, 2 * _NEAR))
+    return e.select(near, low_words(e, addresses), addresses)
+
+
+def with_upper_half(e: Emit, low: Value, other: Value) -> Value:
+    """Return addresses with the lower halves of `low` and the upper halves of `other`, both 32 i64."""
+    return e.or_(low, e.and_(other, constant(low.type, ~_LOW_WORD)))

@@ -1,0 +1,175 @@
+"""Instructions: tokens to `Instruction`, resolved against the instruction table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from memlane.errors import PtxTypeError, UnsupportedPtx
+from memlane.ptx.forms import ADDRESS, ARGUMENTS, COORDINATES, VALUE, Form, NoMatch
+from memlane.ptx.ir import (
+    Address,
+    Arguments,
+    Guard,
+    Immediate,
+    Instruction,
+    Location,
+    Operand,
+    Pair,
+    Register,
+    RegisterDecl,
+    Special,
+    Statement,
+    Symbol,
+    TextureAddress,
+    Vector,
+)
+from memlane.ptx.lexer import DIRECTIVE, Cursor
+from memlane.ptx.operands import Names, Sum, parse_operand
+from memlane.ptx.ops import TABLE
+from memlane.source import Span, shortened
+
+_SHAPES: dict[type, str] = {Address: ADDRESS, TextureAddress: COORDINATES, Arguments: ARGUMENTS}
+_PART = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
+"""What a video instruction takes of a register."""
+
+_ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
+INSERTED = "<statements>"
+"""What the text is called that a pass inserts."""
+
+
+def _shape(operand: Operand) -> str:
+    return _SHAPES.get(type(operand), VALUE)
+
+
+class InstructionParser:
+    """Reads the instructions of one text; what was resolved once is remembered."""
+
+    def __init__(self, cursor: Cursor, names: Names) -> None:
+        self._cursor, self._names = cursor, names
+        self._forms: dict[tuple[object, ...], tuple[str, tuple[str, ...], Form]] = {}
+        self._sums: list[tuple[Register, Sum]] = []
+        """The sums among the operands of the current instruction, and the registers that stand for them."""
+        self._sum_count = 0
+        self._opcode_start = 0
+        self.version = (0, 0)
+        """Of the module; (0, 0) of statements alone."""
+
+    def parse(self, guard: Guard | None, start: int, location: Location | None) -> tuple[Statement, ...]:
+        """Read the instruction at the cursor. It stands behind the additions that it needs for operands such as `%r1+4`."""
+        cursor, texts = self._cursor, self._cursor.texts
+        opcode_at = cursor.at
+        text = texts[opcode_at]
+        self._opcode_start = cursor.starts[opcode_at]
+        cursor.at += 1
+        while cursor.kind == DIRECTIVE:  # `st.global .u32`
+            text += cursor.next()
+        operands: tuple[Operand, ...] = ()
+        if not cursor.accept(";"):
+            operands = self._operands(text)
+        key = (text, *map(type, operands))
+        resolved = self._forms.get(key)
+        if resolved is None:
+            resolved = self._forms[key] = self._resolve(text, operands, opcode_at)
+        if any(isinstance(operand, Address) and isinstance(operand.base, Symbol) for operand in operands):
+            resolved = self._with_space(resolved, operands)
+        if any("." in token for token in texts[opcode_at + 1 : cursor.at]):
+            for operand in operands:
+                self._check_elements(operand, resolved[2])
+        span = Span(cursor.source, start, cursor.starts[cursor.at - 1] + 1)
+        one = Instruction(resolved[0], resolved[1], operands, resolved[2], guard, location, span)
+        return (*self._additions(span, location), one) if self._sums else (one,)
+
+    def _check_elements(self, operand: Operand, form: Form) -> None:
+        """Refuse `%r1.x` where `%r1` has no such element. Video instructions take bytes and halves of registers, as `%r1.b0`."""
+        match operand:
+            case Register(name) if "." in name:
+                base, _, element = name.partition(".")
+                kind, length = self._names.declared(base) or ("", 1)
+                if not kind and element in (*"xyzw", *"rgba"):
+                    return
+                is_part = "video-instructions" in form.manual and length == 1 and _PART.fullmatch(element) is not None
+                if not is_part and (length == 1 or element not in (*"xyzw"[:length], *"rgba"[:length])):
+                    what = f"is a vector of {length}" if length > 1 else f"is a `.{kind}`" if kind else "is not declared"
+                    raise PtxTypeError(
+                        f"the register `{base}` {what}: it has no element `.{element}`", self._cursor.span(self._opcode_start)
+                    )
+            case Vector(items) | TextureAddress(items) | Arguments(items):
+                for item in items:
+                    self._check_elements(item, form)
+            case Pair(first, second):
+                self._check_elements(first, form)
+                self._check_elements(second, form)
+
+    def _with_space(self, resolved: tuple[str, tuple[str, ...], Form], operands: tuple[Operand, ...]) -> tuple[str, tuple[str, ...], Form]:
+        """The opcode with the state space of a shared or local variable that is accessed without it: the assembler infers it too."""
+        opcode, modifiers, form = resolved
+        for letter in form.addresses:
+            operand = operands[form.operands[letter]]
+            if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+                variable = self._names.variable(operand.base.name)
+                if variable is not None and variable.space in ("shared", "local"):
+                    longer = TABLE.with_space(opcode, modifiers, variable.space)
+                    if longer is not None:
+                        with suppress(NoMatch):
+                            return opcode, longer, TABLE.match(opcode, longer, tuple(map(_shape, operands)))
+            return resolved
+        return resolved
+
+    def _additions(self, span: Span, location: Location | None) -> Iterator[Statement]:
+        """Compute the sums among the operands of an instruction, each in a register of its own."""
+        sums, self._sums = self._sums, []
+        for register, one in sums:
+            yield RegisterDecl(one.type, register.name)
+            source: Operand = one.base
+            if isinstance(source, Special):  # those may be moved only
+                form = TABLE.match("mov", (one.type,), (VALUE, VALUE))
+                yield Instruction("mov", (one.type,), (register, source), form, None, location, span)
+                source = register
+            form = TABLE.match("add", (one.type,), (VALUE, VALUE, VALUE))
+            yield Instruction("add", (one.type,), (register, source, Immediate(one.offset)), form, None, location, span)
+
+    def _operands(self, opcode: str) -> tuple[Operand, ...]:
+        cursor, names = self._cursor, self._names
+        found: list[Operand] = []
+        while True:
+            operand = parse_operand(cursor, names, opcode)
+            found.append(self._sum_register(operand) if isinstance(operand, Sum) else operand)
+            text = cursor.next()
+            if text == ",":
+                continue
+            if text == ";":
+                return tuple(found)
+            cursor.at -= 1
+            raise cursor.error(f"expected `,` or `;` behind an operand of `{opcode}`, found {cursor.found()}")
+
+    def _sum_register(self, operand: Sum) -> Register:
+        """A register, of a name that is nowhere in the text, that stands for a sum."""
+        register = Register(f"%sum{self._sum_count}")
+        while register.name in self._cursor.source.text:
+            self._sum_count += 1
+            register = Register(f"%sum{self._sum_count}")
+        self._sum_count += 1
+        self._sums.append((register, operand))
+        return register
+
+    def _resolve(self, text: str, operands: tuple[Operand, ...], at: int) -> tuple[str, tuple[str, ...], Form]:
+        """Find the row of the table; the only place where an instruction can turn out to be unknown."""
+        opcode, *modifiers = text.split(".")
+        if opcode == "mad" and "f32" in modifiers and _ROUNDINGS.isdisjoint(modifiers) and (2, 0) <= self.version <= (3, 1):
+            modifiers.insert(0, "rn")  # as the assembler takes it in such old modules
+        shapes = tuple(map(_shape, operands))
+        try:
+            return opcode, tuple(modifiers), TABLE.match(opcode, tuple(modifiers), shapes)
+        except NoMatch as answer:
+            cursor = self._cursor
+            span = Span(cursor.source, cursor.starts[at], cursor.starts[at] + len(text))
+            rows = "".join(f"\n    {row}" for row in answer.rows[:3])
+            if answer.reason == "opcode":
+                raise UnsupportedPtx(f"the instruction `{shortened(text)}` is not supported", span) from None
+            if answer.reason == "modifiers":
+                raise UnsupportedPtx(
+                    f"this form of `{opcode}` is not supported: `{shortened(text)}`; the nearest known are{rows}", span
+                ) from None
+            raise PtxTypeError(f"the operands of `{text}` do not fit; it is written{rows}", span) from None
