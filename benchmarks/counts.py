@@ -32,8 +32,9 @@ merged or made loops. Of `left_early` 632 sectors are, as the profiler reads sit
 Of `kernels/divergence.cu`, written before it was measured: the stores of `pointer`, `pointer_twice`, `pointer_in_turns`,
 `pointer_in_function`, `method` and `recursion` have more executions and sectors than on the emulator, up to twice as many where two
 functions are called. `__syncthreads` brings lanes together, as the assembler omits the convergence barrier before it (`turns_by_thread`);
-`__syncwarp` and the shuffle too, perhaps. All exact sites are equal; those of a loop with two ways back or two entrances as well, where the
-emulator has to join what the GPU joins.
+`__syncwarp` and the shuffle too, perhaps. All exact sites are equal; those of `two_back_edges` as well, of which the compiler makes a loop
+with one way back. The loads of `two_entrances` are fewer, as the assembler has the first one's value already for lanes that enter in the
+middle.
 """
 
 from __future__ import annotations

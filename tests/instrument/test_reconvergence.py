@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import memlane as ml
 from memlane.compile import cuda
 from memlane.errors import MissingDependency
 from memlane.instrument.assembled import Assembled
@@ -15,10 +17,12 @@ from memlane.instrument.reconvergence import APART, Reconvergence
 from memlane.instrument.sites import site_table
 from memlane.ptx import Module
 from memlane.sass import disassemble
+from memlane.targets import target
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of, listing
 
 DIVERGENCE = Path(__file__).parents[2] / "benchmarks" / "kernels" / "divergence.cu"
+AHEAD = "its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX"
 SERVED = "so they may be served in other groups"
 RETURN = "RET.ABS.NODEC R20 0x0"
 
@@ -294,6 +298,7 @@ APART_IN: dict[str, list[tuple[str, str]]] = {
     "recursion": [("st.global.u32", RECURSION)],
     "out_of_two_loops": [("ld.global.u32", BRANCH)],
     "out_through_store": [("ld.global.u32", BRANCH), ("st.global.u32", BRANCH)],
+    "two_entrances": [("ld.global.u32", "")] * 2,
     "two_back_edges": [("st.global.u32", BRANCH)],
     "jump_table": [("ld.global.u32", BRANCH)],
 }
@@ -311,7 +316,7 @@ def test_ways_in_which_the_assembler_keeps_lanes_apart(divergence: Module) -> No
         found = [(site, verdicts[site.id]) for site in sites.values() if site.space != "local"]
         assert any(one.verdict == EXACT for _, one in found), name
         told = [(site.op, one.reason) for site, one in found if one.verdict == HINT]
-        assert all(reason.endswith(f"{APART}, {SERVED}") for _, reason in told), name
+        assert all(reason.endswith(AHEAD if name == "two_entrances" else f"{APART}, {SERVED}") for _, reason in told), name
         causes = [(op, reason.partition(" from ")[2].partition(" in line")[0]) for op, reason in told]
         assert causes == APART_IN.get(name, []), name
 
@@ -349,3 +354,62 @@ def test_a_branch_without_a_barrier_must_be_one_that_does_not_diverge(register: 
     reasons = [one.reason for one in exactness(module, program)]
     assert reasons[:2] == ["", ""]
     assert reasons[2:] == [f"{APART}, {SERVED}" if behind else ""]
+
+
+BACK = """
+    .reg .u32 %i, %k, %x, %s, %t, %m; .reg .u64 %a, %o; .reg .pred %q;
+    mov.u32 %i, {register}; mul.wide.u32 %o, %i, 4; ld.param.u64 %a, [p]; add.u64 %a, %a, %o; mov.u32 %k, 0; mov.u32 %s, 0;
+    bra {entrance};
+again:
+    ld.global.u32 %x, [%a]; membar.gl; add.u64 %a, %a, 512; add.u32 %s, %s, %x; add.u32 %k, %k, 1; setp.ge.u32 %q, %k, 9;
+    @%q bra done;
+    and.b32 %m, %s, %i; setp.ne.u32 %q, %m, 0;
+    @%q bra {back};
+other:
+    ld.global.u32 %x, [%a+8]; mad.lo.u32 %s, %x, 3, %s; membar.gl;
+last:
+    bra again;
+done:
+    st.global.u32 [%a], %s; ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "entrance", "back", "ahead"),
+    [
+        ("%tid.x", "again", "again", True),
+        ("%tid.x", "again", "last", False),
+        ("%ctaid.x", "again", "again", False),
+    ],
+)
+def test_a_loop_with_several_ways_back(register: str, entrance: str, back: str, ahead: bool) -> None:
+    """On PTX lanes that begin the next turn run ahead of those that have not ended the last; the assembler has one way back, and waits."""
+    module = kernel(BACK.format(register=register, entrance=entrance, back=back))
+    _, load, store = exactness(module, cubin_of(module))
+    assert load.reason == (AHEAD if ahead else "")
+    assert store.reason == ""
+
+
+def test_lanes_run_ahead_on_ptx() -> None:
+    """The second load is made by even numbers: by all lanes of one turn together if they wait at the way back."""
+    rows = np.random.default_rng(3).integers(0, 8, (16, 128)).astype("i4")
+    emulator = target("emulator:h200")
+    sectors = {}
+    for back in ("again", "last"):
+        module = kernel(BACK.format(register="%tid.x", entrance="again", back=back).replace("and.b32 %m, %s, %i", "and.b32 %m, %s, 1"))
+        _, load, _ = ml.count(emulator.load(module)["k"][1, 32], emulator.array(rows)).sites
+        sectors[back] = load.lanes, load.sectors
+    assert sectors["again"][0] == sectors["last"][0]
+    assert sectors["again"][1] > sectors["last"][1] == _sectors_by_turn(rows)
+
+
+def _sectors_by_turn(rows: np.ndarray) -> int:
+    sums, found = np.zeros(32, "i8"), 0
+    flat = rows.reshape(-1)
+    for turn in range(8):
+        words = np.arange(32) + turn * 128
+        sums += flat[words]
+        even = sums % 2 == 0
+        found += len(set((words[even] + 130) // 8))
+        sums[even] += 3 * flat[words[even] + 130]
+    return found

@@ -7,6 +7,9 @@ ways meet. The assembled code may do otherwise in three ways:
   there, such as those that leave the loop at different turns, meet at one access of the PTX and at two of the copies.
 - It has moved the access behind a branch, or put a condition on it, so that only lanes that need the value access memory.
 - It does not wait for all at a place where ways meet, or behind a call from which they return one after another (`reconvergence`).
+
+And it may wait where the PTX does not. Lanes are counted on PTX as the emulator runs them: those at the earliest basic block first. Where a
+loop has several ways back, or several entrances, some may run ahead by a turn; the assembler makes a loop of one way back of it, and waits.
 """
 
 from __future__ import annotations
@@ -18,13 +21,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from memlane.ptx import ControlFlow
-from memlane.ptx.divergence import diverging_branches
+from memlane.ptx.divergence import diverging_branches, turns_apart
 from memlane.sass import Flow, Instruction
-from memlane.walks import Chains, post_order, reachable
+from memlane.walks import Chains, post_order
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
-_OF_THE_WARP = frozenset({"DIV", "CONV", "U"})
-"""Modifiers of jumps that a warp takes as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Apart:
 
 _TOGETHER = Apart()
 _TURNS = Apart("ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups", True)
+_AHEAD = Apart("its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX")
 _COPIES = Apart("ptxas made copies of it on ways that lanes of a warp may take apart, so they may be served in other groups")
 
 
@@ -67,6 +69,8 @@ class Grouping:
         unjoined = [self._unjoined[node] for node in sorted(nodes) if node in self._unjoined]
         if unjoined:
             return Apart(unjoined[0])
+        if block in self._turns_apart:
+            return _AHEAD
         places = {(self._run_of[node], self.sass.nodes[node].guard) for node in nodes}
         if len(places) < 2 or not self._is_decided(block):
             return _TOGETHER
@@ -103,6 +107,10 @@ class Grouping:
         return [node for node in nodes if self.sass.nodes[node].opcode in _JUMPS | {"EXIT"} and is_guarded(self.sass.nodes[node])]
 
     # -- PTX ----------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _turns_apart(self) -> frozenset[int]:
+        return turns_apart(self.ptx)
 
     def _is_decided(self, block: int) -> bool:
         """Whether lanes may come to a block on different ways, or another number of times, for a branch behind which they may diverge."""

@@ -8,6 +8,7 @@ from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.registers import registers_read, registers_written
+from memlane.walks import reachable
 
 _OF_THE_WARP = frozenset(
     {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
@@ -44,6 +45,23 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
                 diverging.add(block.index)
         if known == (len(varying), len(diverging)):
             return frozenset(diverging)
+
+
+def turns_apart(flow: ControlFlow) -> frozenset[int]:
+    """The blocks of loops in which lanes of a warp may be in different turns at once: those with several ways back to their first block, or
+    with several entrances, and a branch that diverges. Where there is one of each, lanes wait at the way back until all others are there.
+    """
+    tails: dict[int, list[int]] = {}
+    for tail, head in flow.back_edges:
+        tails.setdefault(head, []).append(tail)
+    several = {head: from_ for head, from_ in tails.items() if len(from_) > 1 or not flow.dominates(head, from_[0])}
+    diverging = diverging_branches(flow) if several else frozenset[int]()
+    found: set[int] = set()
+    for head, from_ in several.items():
+        inside = flow.reachable(head) & reachable(from_, flow.predecessors.__getitem__)
+        if not diverging.isdisjoint(inside):
+            found |= inside
+    return frozenset(found)
 
 
 def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> bool:
