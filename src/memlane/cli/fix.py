@@ -147,5 +147,6 @@ def _measured(one: Measured) -> dict[str, object]:
         "time_ns": one.time_ns,
         "times_as_fast": one.quicker,
         "same_output": one.same,
+        "ruled": one.ruled or None,
         **asdict(one.needs),
     }

@@ -68,11 +68,19 @@ class Fix:
         return max(better, key=lambda one: one.quicker, default=None)
 
     @property
+    def _ruled(self) -> str:
+        """What ruled the modelled times of the original and of the best layout."""
+        after = (self.best or self.original).ruled
+        if not self.original.ruled or after == self.original.ruled:
+            return f" (ruled by {after})" if after else ""
+        return f" (ruled by {self.original.ruled} before and {after} after)"
+
+    @property
     def verdict(self) -> str:
         """In a sentence."""
         if not self.tried:
             return f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}."
-        by = ", by the emulator's model" if self.modelled else ""
+        by = ", by the emulator's model" + self._ruled if self.modelled else ""
         if not any(one.same for one in self.tried):
             return (
                 f"Every layout of {self.array.title} that was tried left other bytes than the original, as kernels do whose result depends "
@@ -154,10 +162,10 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
     tried = []
     for name, (layout, changed) in kernels.items():
         tried.append(trials.measured(layout, array, replace(launch, kernel=changed), (times[name], times[""])))
-    whole = statistics.median(times[""])
+    timed = replace(original, time_ns=statistics.median(times[""]), ruled=trials.ruled.get(kernel, ""))
     tried.sort(key=lambda one: -one.quicker)
     return Fix(
-        kernel.title, kernel.target.name, kernel.target.modelled, array, element, replace(original, time_ns=whole), tuple(tried),
+        kernel.title, kernel.target.name, kernel.target.modelled, array, element, timed, tuple(tried),
         tuple(refused.items()), (kernel.function.convention.language if kernel.function.convention else "") or CUDA,
     )  # fmt: skip
 

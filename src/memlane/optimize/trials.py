@@ -55,6 +55,8 @@ class Measured:
     same: bool
     """Whether it left the same bytes in memory as the original."""
     needs: Needs
+    ruled: str = ""
+    """What ruled the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
 
 
 class Trials:
@@ -65,6 +67,8 @@ class Trials:
         self._target: Target = launch.kernel.target
         self._examples: Examples | None = None
         self._has_looked = False
+        self.ruled: dict[Kernel, str] = {}
+        """What ruled the modelled times of those that were timed."""
         self.counts = self._counted(launch)
         self._left = Snapshot(launch)
 
@@ -123,8 +127,9 @@ class Trials:
         same = layout is None or Snapshot(self.launch).holds_what(self._left)
         wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
         ours, theirs = times or ([0.0], [0.0])
+        ruled = self.ruled.get(launch.kernel, "") if times else ""
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch))
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), ruled)
 
     def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
         """Nanoseconds of each kernel, a number for each round."""
@@ -134,6 +139,8 @@ class Trials:
                 self._before.restore()
                 steps = (Step(replace(self.launch, kernel=kernel)),) * (1 if self._target.modelled else LAUNCHES)
                 timeline = self._target.run_steps(Schedule(steps))
+                if timeline.times and timeline.times[0] is not None:
+                    self.ruled[kernel] = timeline.times[0].ruled
                 if number or self._target.modelled:  # the first round warms up
                     found[name].append(min(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True)))
         return found

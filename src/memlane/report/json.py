@@ -44,7 +44,8 @@ off, also where the program went on; they are not among those counted. The rest:
 
     kind "fix"        kernels: labels of those that were looked at; arrays: list of {kernel, target, modelled, array, element_bytes,
                       ideal_wavefronts, original, tried, refused, best, language, source, cuda, verdict}; `original` and each of `tried` is
-                      {layout, wavefronts, time_ns, times_as_fast, same_output, registers, shared_bytes, blocks}, each of `refused`
+                      {layout, wavefronts, time_ns, times_as_fast, same_output, ruled (what ruled the modelled time; null where it was
+                      measured), registers, shared_bytes, blocks}, each of `refused`
                       {layout, reason}; `best`, `source` and `cuda` are null where no layout is better
 
 Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
