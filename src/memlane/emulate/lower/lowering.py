@@ -6,7 +6,6 @@ still needs are stored for the lanes that did. Between places they live in the w
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.narrow import WRAPPING_SPACES, low_words, narrowed, with_upper_half
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
+from memlane.ptx.constants import bits_of
 
 if TYPE_CHECKING:
     from memlane.emulate.check.products import Products
@@ -369,12 +369,6 @@ def _float_bits(kind: ir.Type) -> int:
 
 
 def immediate_bits(operand: Immediate, type_name: str) -> int:
-    """The bits of a literal as a value of a type: a decimal or `0d` literal where f32 is wanted is rounded to it."""
+    """Return the bits of a literal as a value of a type: a decimal or `0d` literal where f32 is wanted is rounded to it."""
     scalar = SCALAR_TYPES[type_name]
-    if operand.kind == "f64" and scalar.bits == 32:
-        number = struct.unpack("<d", operand.value.to_bytes(8, "little"))[0]
-        return int.from_bytes(struct.pack("<f", number), "little")
-    if operand.kind == "f32" and scalar.bits == 64:
-        number = struct.unpack("<f", operand.value.to_bytes(4, "little"))[0]
-        return int.from_bytes(struct.pack("<d", number), "little")
-    return operand.value
+    return operand.value if operand.kind == "int" else bits_of(operand, scalar)

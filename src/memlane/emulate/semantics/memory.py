@@ -20,10 +20,19 @@ _SECTION = "data-movement-and-conversion-instructions-"
 @semantics(_SECTION + "mov")
 def mov(k: Lowering) -> None:
     source, target = k.instruction.operand("a"), k.instruction.operand("d")
+    if k.slot_of("vec"):
+        values = [k.value(item, k.slot_type("d")) for item in elements(source)]  # all before the first is written
+        if len(values) != len(elements(target)):
+            raise k.unsupported(f"{k.instruction.name} of vectors of different lengths")
+        for item, value in zip(elements(target), values, strict=True):
+            k.write_operand(item, value, k.slot_type("d"))
+        return None
+    if isinstance(source, Vector) and isinstance(target, Vector):
+        return _unpack(k, target, _packed(k, source))
     if isinstance(source, Vector):
         return k.write("d", _packed(k, source))
     if isinstance(target, Vector):
-        return _unpack(k, target)
+        return _unpack(k, target, k.read("a", f"b{SCALAR_TYPES[k.slot_type('d')].bits}"))
     return k.write("d", k.read("a"))
 
 
@@ -38,9 +47,8 @@ def _packed(k: Lowering, source: Vector) -> Value:
     return result
 
 
-def _unpack(k: Lowering, target: Vector) -> None:
+def _unpack(k: Lowering, target: Vector, value: Value) -> None:
     e, bits = k.e, SCALAR_TYPES[k.slot_type("d")].bits
-    value = k.read("a", f"b{bits}")
     part = bits // len(target.items)
     for number, item in enumerate(target.items):
         k.write_operand(item, e.trunc(e.lshr(value, constant(value.type, number * part)), vector(INTEGERS[part])), f"b{part}")
