@@ -156,8 +156,8 @@ class _Routine:
             for one in others:
                 several = several | seen & one
                 seen = seen | one
-            for one in several:
-                found.setdefault(one, parting.reason)
+            for number in several:
+                found.setdefault(number, parting.reason)
         return found
 
     @cached_property

@@ -58,7 +58,8 @@ def turns_apart(flow: ControlFlow) -> frozenset[int]:
     diverging = diverging_branches(flow) if several else frozenset[int]()
     found: set[int] = set()
     for head, from_ in several.items():
-        inside = flow.reachable(head) & reachable(from_, flow.predecessors.__getitem__)
+        leading = reachable(from_, flow.predecessors.__getitem__)
+        inside = flow.reachable(head) & leading
         if not diverging.isdisjoint(inside):
             found |= inside
     return frozenset(found)
