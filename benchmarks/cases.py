@@ -53,6 +53,11 @@ def cases(spelling: Spelling) -> tuple[Case, ...]:
         return tuple(_generic(spelling, lut) for lut in ("0x96", "0xe8", "0xca", "0x01", "0xfe", "0x2d"))
     if opcode == "setp" and "bool" in spelling.form.slots:
         return (_generic(spelling), *_predicates_in_place(spelling))
+    if opcode == "mov" and "vec" in spelling.form.slots:
+        return (_vector_move(spelling),)
+    if spelling.group == "video":
+        uniform = len(set(re.findall("[us]32", spelling.name))) == 1
+        return (_generic(spelling), *(_selecting(spelling) if uniform else ()))
     return (_generic(spelling),)
 
 
@@ -118,6 +123,33 @@ def _generic(spelling: Spelling, lut: str = "") -> Case:
             operands.append(_kind(spelling, place.name))
     label = f"{spelling.name} {lut}" if lut else f"{spelling.name}, {len(operands)} operands" if _is_three_way(spelling) else ""
     return Case(spelling, tuple(operands), tuple(results), f"{spelling.name} {', '.join(texts)};", label=label)
+
+
+def _vector_move(spelling: Spelling) -> Case:
+    kind, count = spelling.form.slots["type"], int(spelling.form.slots["vec"][1:])
+    targets, sources = (", ".join(f"{letter}{number}" for number in range(count)) for letter in "@x")
+    return Case(spelling, (kind,) * count, (kind,) * count, f"{spelling.name} {{{targets}}}, {{{sources}}};")
+
+
+_PARTS = {
+    "": (("b2", "b3", "h1"), ("h1", "h0", "b1")),
+    "4": (("", "b0123", "b7722"), ("b32", "b6543", "b0000")),
+    "2": (("", "h31", "h00"), ("h1", "h12", "")),
+}
+"""By the lanes of a video instruction: what its destination and its sources select."""
+
+
+def _selecting(spelling: Spelling) -> Iterator[Case]:
+    """A video instruction on parts of its operands. A scalar one without a second operation merges its result into a fourth operand."""
+    plain, last = _generic(spelling), spelling.row.opcode[-1]
+    merges = "c" not in spelling.form.operands
+    for target, first, second in _PARTS[last if last in "24" else ""]:
+        target = target if merges or last in "24" else ""
+        code = plain.code.removesuffix(";") + (", x2;" if merges else ";")
+        for name, part in (("@0", target), ("x0", first), ("x1", second)):
+            code = re.sub(rf"(?<![a-z]){name}\b", f"{name}.{part}" if part else name, code)
+        label = f"{spelling.name}, {target or 'all'} of {first or 'all'} and {second or 'all'}"
+        yield replace(plain, operands=(*plain.operands, "u32") if merges else plain.operands, code=code, label=label)
 
 
 def _is_one_half(spelling: Spelling) -> bool:

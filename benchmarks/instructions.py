@@ -23,6 +23,7 @@ GROUPS = {
     "half": ("half-precision-floating-",),
     "compare": ("comparison-", "half-precision-comparison-"),
     "logic": ("logic-",),
+    "video": ("scalar-video-instructions-", "simd-video-instructions-"),
     "convert": ("data-movement-and-conversion-instructions-cvt", "data-movement-and-conversion-instructions-prmt"),
     "memory": (
         "data-movement-and-conversion-instructions-mov",
@@ -128,9 +129,20 @@ def _sampled(row: TableRow, slots: Mapping[str, str]) -> bool:
         if space == "local" and not common:
             return False
         return space in ("global", "shared", "local", "generic") and (common or slots["type"] in ("u32", "b64"))
+    if row.manual.startswith(("scalar-video", "simd-video")):
+        return _sampled_video(row, slots)
     if row.opcode in ("atom", "red"):
         return slots.get("ss", "generic") in ("global", "shared", "generic")
     return row.opcode not in ("mma", "wmma", "wgmma")
+
+
+def _sampled_video(row: TableRow, slots: Mapping[str, str]) -> bool:
+    """Of all types together, all signed and all unsigned, and two mixtures; a second operation, and relations, with some of them."""
+    kinds = [slots[name] for name in ("dtype", "atype", "btype") if name in slots]
+    uniform = len(set(kinds)) == 1
+    if "second" in slots or slots.get("cmp", "lt") != "lt":
+        return uniform and (kinds[0] == "s32" or slots.get("second") == "min")
+    return uniform or len(kinds) == 2 or kinds[0] == kinds[2]
 
 
 # -- what the notation cannot say ------------------------------------------------------------------------------------------------
@@ -153,6 +165,8 @@ def _legal(spelling: Spelling) -> bool:
         return _vector_bytes(slots) <= 16 and slots["type"] != "b128" and slots.get("vec") != "v8"
     if opcode == "red":
         return not (spelling.has("add") and spelling.has("s64"))  # the assembler does not know it, though the manual does
+    if opcode == "mov" and "vec" in slots:
+        return _vector_bytes(slots) <= 16
     return spelling.name != "mov.b128"  # it takes pairs of registers
 
 

@@ -22,13 +22,14 @@ import oracle_exchange
 import oracle_floating
 import oracle_integer
 import oracle_memory
+import oracle_video
 from operands import Bits, width
 from oracle_table import BLOCKS, THREADS, Answer, NotKnownError
 
 from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
-CHAPTERS = (oracle_integer, oracle_carry, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange)
+CHAPTERS = (oracle_integer, oracle_carry, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange, oracle_video)
 """Imported to bind their entries."""
 BLOCK_THREADS = 128
 

@@ -17,8 +17,8 @@ Threads = Sequence[tuple[int, ...]]
 
 
 @answers(_MOVE + "mov")
-def mov(s: Spelling, a: int) -> int:
-    return a
+def mov(s: Spelling, *values: int) -> Sequence[int]:
+    return values
 
 
 def _neighbours(case: Case, threads: Threads) -> Threads:

@@ -158,7 +158,7 @@ def _instruction(spelling: Spelling) -> str | None:
         letter = "y" if place.name in form.writes else "x"
         if not kind and place.name in form.writes:
             return None
-        text = _operand(letter, kind, count if place.name in "db" else 1, place.name)
+        text = _operand(letter, kind, count if place.name in "db" or spelling.row.opcode == "mov" else 1, place.name)
         texts.append(f"{text}|ypred_1" if place.second else text)
     return f"{spelling.name} {', '.join(texts)};"
 

@@ -1,0 +1,194 @@
+"""Video instructions: arithmetic on words and on their bytes and halves, with a second operation.
+
+Everything is computed in 64 bits, where no word, half or byte of either sign overflows.
+"""
+
+from __future__ import annotations
+
+import re
+
+import llvmlite.ir as ir
+
+from memlane.emulate.code.build import I1, I32, I64, Value, constant, vector
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.semantics.table import semantics
+from memlane.errors import PtxTypeError
+from memlane.ptx import Register, Sink
+
+_SCALAR = "scalar-video-instructions-"
+_SIMD = "simd-video-instructions-"
+_WIDE = vector(I64)
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _whole(number: int) -> Value:
+    return constant(_WIDE, number)
+
+
+def _selector(k: Lowering, letter: str, allowed: str) -> str:
+    """What an operand selects of its register, as `b0`; empty if it selects nothing. `allowed` is a regular expression."""
+    operand = k.instruction.operand(letter)
+    name = operand.name if isinstance(operand, Register) else ""
+    _, dot, selector = name.partition(".")
+    if dot and not re.fullmatch(allowed, selector):
+        raise PtxTypeError(f"`{name}`: {k.instruction.opcode} knows no part `.{selector}` there", k.instruction.span)
+    return selector
+
+
+def _word(k: Lowering, letter: str) -> Value:
+    """The register of an operand, or its number, as 32 lanes of i32."""
+    operand = k.instruction.operand(letter)
+    assert operand is not None
+    return k.bits_of(Register(operand.name.partition(".")[0]) if isinstance(operand, Register) else operand, "b32")
+
+
+def _write(k: Lowering, value: Value) -> None:
+    target = k.instruction.operand("d")
+    if not isinstance(target, Sink):
+        assert isinstance(target, Register)
+        k.write_operand(Register(target.name.partition(".")[0]), k.e.trunc(value, vector(I32)), "b32")
+
+
+def _part(k: Lowering, value: Value, bits: int, number: int, signed: bool) -> Value:
+    """Part `number` of `bits` bits of words, widened by its sign to 64 bits."""
+    e = k.e
+    moved = e.shl(e.zext(value, _WIDE), _whole(64 - bits * (number + 1)))
+    return (e.ashr if signed else e.lshr)(moved, _whole(64 - bits))
+
+
+def _clamped(k: Lowering, value: Value, bits: int, signed: bool) -> Value:
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return k.e.intrinsic("smin", [k.e.intrinsic("smax", [value, _whole(low)]), _whole(high)])
+
+
+def _compared(k: Lowering, a: Value, b: Value) -> Value:
+    return k.e.zext(k.e.icmp_signed(_COMPARISONS[k.slot_of("cmp")], a, b), _WIDE)
+
+
+def _calculated(k: Lowering, name: str, a: Value, b: Value) -> Value:
+    e = k.e
+    match name:
+        case "vadd":
+            return e.add(a, b)
+        case "vsub":
+            return e.sub(a, b)
+        case "vabsdiff":
+            return e.intrinsic("abs", [e.sub(a, b), ir.Constant(I1, 0)])
+        case "vmin" | "vmax":
+            return e.intrinsic("s" + name[1:], [a, b])
+        case "vavrg":  # half of it, away from zero
+            total = e.add(a, b)
+            up = e.zext(e.icmp_signed(">=", total, _whole(0)), _WIDE)
+            return e.ashr(e.add(total, up), _whole(1))
+    assert name == "vset", name
+    return _compared(k, a, b)
+
+
+# -- scalar --------------------------------------------------------------------------------------------------------------------------
+
+
+def _source(k: Lowering, letter: str, kind: str) -> Value:
+    """A byte, half or word of an operand, widened by the sign of its type."""
+    selector = _selector(k, letter, "b[0-3]|h[01]")
+    bits, number = (32, 0) if not selector else (8 if selector[0] == "b" else 16, int(selector[1]))
+    return _part(k, _word(k, letter), bits, number, kind == "s32")
+
+
+def _finish(k: Lowering, value: Value, kind: str, is_huge: Value = None) -> None:
+    """Saturate, then do the second operation or put the result into a part of `c`. `is_huge`: lanes whose value is larger than any word,
+    though its 64 bits do not show it."""
+    e, second = k.e, k.slot_of("second")
+    selector = _selector(k, "d", "b[0-3]|h[01]")
+    bits = 32 if not selector else 8 if selector[0] == "b" else 16
+    if selector and (second or not k.has("c")):
+        what = f"{k.instruction.name} writes a part of its destination only where it merges that with a fourth operand"
+        raise PtxTypeError(what, k.instruction.span)
+    if k.instruction.has("sat"):
+        value = _clamped(k, value, bits, kind == "s32")
+    if second:
+        c = _part(k, _word(k, "c"), 32, 0, kind == "s32")
+        found = e.add(value, c) if second == "add" else e.intrinsic("s" + second, [value, c])
+        value = found if is_huge is None or second == "add" else e.select(is_huge, c if second == "min" else value, found)
+    elif selector:
+        value = _merged(k, value, bits, int(selector[1]), _part(k, _word(k, "c"), 32, 0, False))
+    _write(k, value)
+
+
+def _merged(k: Lowering, value: Value, bits: int, number: int, into: Value) -> Value:
+    e, mask = k.e, ((1 << bits) - 1) << bits * number
+    moved = e.and_(e.shl(value, _whole(bits * number)), _whole(mask))
+    return e.or_(moved, e.and_(into, _whole(~mask)))
+
+
+@semantics(_SCALAR + "vadd-vsub-vabsdiff-vmin-vmax")
+def arithmetic(k: Lowering) -> None:
+    a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
+    _finish(k, _calculated(k, k.instruction.opcode, a, b), k.slot_of("dtype"))
+
+
+@semantics(_SCALAR + "vshl-vshr")
+def shift(k: Lowering) -> None:
+    e, a, b = k.e, _source(k, "a", k.slot_of("atype")), _source(k, "b", "u32")
+    b = e.and_(b, _whole(31)) if k.slot_of("mode") == "wrap" else e.intrinsic("umin", [b, _whole(32)])
+    if k.instruction.opcode == "vshr":
+        return _finish(k, e.ashr(a, b), k.slot_of("dtype"))
+    value = e.shl(a, b)
+    if k.instruction.has("sat"):  # of an intermediate result of 34 bits
+        return _finish(k, e.ashr(e.shl(value, _whole(30)), _whole(30)), k.slot_of("dtype"))
+    is_huge = e.icmp_signed("<", value, _whole(0)) if k.slot_of("atype") == "u32" else None
+    return _finish(k, value, k.slot_of("dtype"), is_huge)
+
+
+@semantics(_SCALAR + "vset")
+def vset(k: Lowering) -> None:
+    a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
+    _finish(k, _compared(k, a, b), "u32")
+
+
+@semantics(_SCALAR + "vmad")
+def vmad(k: Lowering) -> None:
+    """Product and sum fit 64 bits: unsigned where both factors are unsigned, else signed."""
+    e, kinds = k.e, [k.slot_of(f"{letter}type") for letter in "ab"]
+    signed = "s32" in kinds
+    _selector(k, "c", "")
+    _selector(k, "d", "")
+    a, b = (_source(k, letter, kind) for letter, kind in zip("ab", kinds, strict=True))
+    total = e.add(e.mul(a, b), _part(k, _word(k, "c"), 32, 0, signed))
+    if k.instruction.has("po"):
+        total = e.add(total, _whole(1))
+    scale = k.slot_of("scale")
+    if scale:
+        total = (e.ashr if signed else e.lshr)(total, _whole(int(scale[3:])))
+    if k.instruction.has("sat"):
+        total = _clamped(k, total, 32, True) if signed else e.intrinsic("umin", [total, _whole((1 << 32) - 1)])
+    _write(k, total)
+
+
+# -- SIMD ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _elements(k: Lowering, letter: str, lanes: int, first: int) -> list[Value]:
+    """The bytes or halves that an operand selects of `a` and `b` together, lowest first; by default four, or two, from `first` on."""
+    word, last = ("b", 7) if lanes == 4 else ("h", 3)
+    selector = _selector(k, letter, f"{word}[0-{last}]{{{lanes}}}")
+    numbers = [int(digit) for digit in reversed(selector[1:])] or list(range(first, first + lanes))
+    words, bits = [_word(k, "a"), _word(k, "b")], 32 // lanes
+    return [_part(k, words[number // lanes], bits, number % lanes, k.slot_of(f"{letter}type") == "s32") for number in numbers]
+
+
+@semantics(*(f"{_SIMD}{name}{lanes}" for name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset") for lanes in "24"))
+def simd(k: Lowering) -> None:
+    """The results go to the places that the destination selects; the others keep those of `c`. With `.add` all are added to `c`."""
+    e, name, lanes = k.e, k.instruction.opcode[:-1], int(k.instruction.opcode[-1])
+    bits, _ = 32 // lanes, _selector(k, "c", "")
+    chosen = _selector(k, "d", "h1?0|h1" if lanes == 2 else "b(?=.)3?2?1?0?")
+    places = {int(digit) for digit in chosen[1:]} or set(range(lanes))
+    pairs = zip(_elements(k, "a", lanes, 0), _elements(k, "b", lanes, lanes), strict=True)
+    total = _part(k, _word(k, "c"), 32, 0, False)
+    for number, (a, b) in enumerate(pairs):
+        if number in places:
+            value = _calculated(k, name, a, b)
+            if k.instruction.has("sat"):
+                value = _clamped(k, value, bits, k.slot_of("dtype") == "s32")
+            total = e.add(total, value) if k.instruction.has("add") else _merged(k, value, bits, number, total)
+    _write(k, total)
