@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlane.chip import load
+from memlane.chip import Links, load
 from memlane.emulate import Emulator
-from memlane.errors import BadPlan
+from memlane.errors import BadAccess, BadPlan, Deadlock
 from memlane.launch import module_digest
 from memlane.plan import Buffer, Copy, HostCall, KernelRef, Launch, Plan, PlanBuilder, Repeat, Step, View, planned, races
 from memlane.ptx import parse
@@ -329,3 +330,63 @@ def test_what_cannot_be_bound_is_said_in_a_sentence(make: Any, message: str) -> 
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def waiting(flags: Sequence[View]) -> Plan:
+    """Two kernels that both wait for the other to begin."""
+    kernel = KernelRef(module_digest(SIGNALS), "ping")
+    b = PlanBuilder()
+    b.together((device, planned(kernel, 1, 1, flags[device], flags[1 - device], 0)) for device in range(2))
+    return b.plan()
+
+
+def test_kernels_that_wait_for_each_other_for_ever_are_a_deadlock() -> None:
+    flags = [Buffer(f"flag{device}", 4, device).view("u4") for device in range(2)]
+    targets = [Emulator(load("h200"), device=device, patience=64) for device in range(2)]
+    bound = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
+    with pytest.raises(Deadlock, match=r"kernel ping: block .* has been looping for 64 turns"):
+        run(waiting(flags), bound, targets=targets, modules=[SIGNALS])
+
+
+def test_a_kernel_whose_partner_failed_does_not_wait_for_ever() -> None:
+    """The first writes to memory that is not there; the second would wait for its signal."""
+    kernel = KernelRef(module_digest(SIGNALS), "ping")
+    b = PlanBuilder()
+    flags = [b.array(f"flag{device}", 1, "u4", device) for device in range(2)]
+    b.together([(0, planned(kernel, 1, 1, flags[0], 4096, 1)), (1, planned(kernel, 1, 1, flags[1], flags[0], 0))])
+    targets = [Emulator(load("h200"), device=device, patience=64) for device in range(2)]
+    bound = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
+    with pytest.raises(BadAccess, match="0x1000"):
+        run(b.plan(), bound, targets=targets, modules=[SIGNALS])
+
+
+LINKED = replace(load("h200"), links=Links(host_gb_per_s=50, host_us=2, peer_gb_per_s=400, peer_us=3, device_us=1, launch_us=0.5))
+
+
+def test_times_of_emulated_devices_are_one_clock_over_copies_and_kernels() -> None:
+    """A kernel on each of two devices behind its copy: the copies use two links, so nothing waits for anything else."""
+    b = PlanBuilder()
+    for device in range(2):
+        host, array = b.array(f"host{device}", 4096, "u2", "pinned"), b.array(f"array{device}", 4096, "u2", device)
+        arrived = b.copy(array, host, queue=1)
+        b.launch(KERNEL, 1, 1, array, 2, array, 2, 16, 1, after=[arrived], reads=[array], writes=[array])
+    targets = [Emulator(LINKED, device=device) for device in range(2)]
+    bound = BoundPlan(b.plan(), {f"host{device}": np.arange(4096, dtype="u2") for device in range(2)}, targets=targets, modules=[MIX])
+    line = bound.time()
+    copy = 2000 + 8192 / 50
+    assert [span.start_ns for span in line.spans] == [0, copy, 0, copy]
+    kernel = line.spans[1].elapsed_ns - 500
+    assert kernel > 100
+    assert line.elapsed_ns == copy + 500 + kernel
+    assert bound.time() == line
+    first = np.asarray(bound.run()["array0"]).view("u2")
+    assert first[:16].tolist() == [4 * number + 1 for number in range(16)]
+
+
+def test_a_plan_that_may_end_early_has_no_times() -> None:
+    b = PlanBuilder()
+    value, flag = b.array("value", 1, "i4", "host"), b.array("flag", (), "i4", "host")
+    with b.repeat(10, until=flag) as loop:
+        loop.call("tests.targets.test_plans:halve", value, flag, reads=[value], writes=[value, flag])
+    with pytest.raises(BadPlan, match="a plan with a repeat that may end early has no times beforehand"):
+        BoundPlan(b.plan(), {"value": np.array([200], "i4")}, targets=[H200]).time()

@@ -21,6 +21,7 @@ from memlane.chip.model import (
     CoalescingRule,
     Fact,
     Latency,
+    Links,
     Throughput,
 )
 from memlane.chip.occupancy import Occupancy, resident_blocks
@@ -40,6 +41,7 @@ __all__ = [
     "Fact",
     "Floor",
     "Latency",
+    "Links",
     "ModelledTime",
     "Occupancy",
     "Throughput",

@@ -16,9 +16,9 @@ A file `<name>.toml` describes the chip `<name>`. Directories are searched in or
 A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
 the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. The
 tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold what is different from `[banks]` for stores and atomics,
-`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. So may `[bandwidth]` and each of its entries, which are
-those of `Bandwidth`: without them the floors that need them are named as missing. Other missing and unknown entries, wrong types and wrong
-units are errors that name the entry.
+`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. So may `[bandwidth]` and `[links]` and each of their
+entries, which are those of `Bandwidth` and `Links`: what needs a missing one says so. Other missing and unknown entries, wrong types and
+wrong units are errors that name the entry.
 
 A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it, or else among those that come with
 memlane: so a user's `h200.toml` can be like the shipped one.
@@ -36,17 +36,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, Bandwidth, BankRule, Chip, CoalescingRule, Fact, Latency, Throughput
+from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, Bandwidth, BankRule, Chip, CoalescingRule, Fact, Latency, Links, Throughput
 from memlane.errors import ChipError
 from memlane.source import shortened
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
 _VARIANTS = {"store_banks": "banks", "atomic_banks": "banks", "increment_banks": "banks", "compare_swap_banks": "atomic_banks"}
 """Tables that may be missing: each says what is different from another one."""
-_OPTIONAL = ("sources", "bandwidth", *_VARIANTS)
-_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, "bandwidth", *_VARIANTS)
-_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, "bandwidth", *_VARIANTS}
-_OF_ITS_OWN = ("copy_gb_per_s", *(f"bandwidth.{one.name}" for one in fields(Bandwidth) if not one.name.startswith("sm_")))
+_RATES: Mapping[str, type] = {"bandwidth": Bandwidth, "links": Links}
+"""Tables that may be missing, and so may each of their entries."""
+_OPTIONAL = ("sources", *_RATES, *_VARIANTS)
+_HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_RATES, *_VARIANTS)
+_NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_RATES, *_VARIANTS}
+_OF_ITS_OWN = (
+    "copy_gb_per_s",
+    *(f"bandwidth.{one.name}" for one in fields(Bandwidth) if not one.name.startswith("sm_")),
+    *(f"links.{one.name}" for one in fields(Links)),
+)
 """Facts that no chip has from a relative: they come with the whole chip and its memory."""
 
 MOST, MOST_OF_A_RULE = 1 << 50, 1024
@@ -175,7 +181,8 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
         product=product or f"a GPU of compute capability {major}.{minor}",
         compute_capability=compute_capability,
         copy_gb_per_s=None,
-        bandwidth=replace(relative.bandwidth, **{name.partition(".")[2]: None for name in _OF_ITS_OWN if "." in name}),
+        bandwidth=replace(relative.bandwidth, **{name.partition(".")[2]: None for name in _OF_ITS_OWN if name.startswith("bandwidth.")}),
+        links=Links(),
         calibrated=False,
         facts=MappingProxyType({name: fact for name, fact in facts.items() if name not in _OF_ITS_OWN}),
         **changes,
@@ -272,8 +279,7 @@ class _ChipFile:
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
-        if "bandwidth" in self.text:
-            parts["bandwidth"] = Bandwidth(**self.table("bandwidth", Bandwidth))
+        parts |= {name: kind(**self.table(name, kind)) for name, kind in _RATES.items() if name in self.text}
         for name, base in _VARIANTS.items():
             if name in self.text:
                 parts[name] = replace(parts.get(base, parts["banks"]), **self.table(name, BankRule, whole=False))

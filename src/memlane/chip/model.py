@@ -19,6 +19,7 @@ Lanes = Annotated[int, "lanes"]
 Megahertz = Annotated[int, "MHz"]
 Cycles = Annotated[float, "cycles"]
 Gigabytes = Annotated[float, "GB/s"]
+Microseconds = Annotated[float, "us"]
 PerClock = Annotated[float, "results/clock/SM"]
 SectorsPerClock = Annotated[float, "sectors/clock"]
 SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
@@ -228,6 +229,28 @@ class Bandwidth:
         return getattr(self, f"{where}_{whole}") if rate is None and whole else rate
 
 
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What copies and launches take in a machine with this chip, besides what their kernels do. None: not known.
+
+    A copy takes its latency and its bytes over the rate. These are numbers of a machine as much as of a chip: another host has others.
+    """
+
+    host_gb_per_s: Gigabytes | None = None
+    """Between pinned memory of the host and the device, in one direction."""
+    host_us: Microseconds | None = None
+    """A copy of few bytes between pinned memory and the device, inside a graph."""
+    pageable_gb_per_s: Gigabytes | None = None
+    """From ordinary memory of the host to the device."""
+    peer_gb_per_s: Gigabytes | None = None
+    """Between two devices of one machine, in one direction."""
+    peer_us: Microseconds | None = None
+    device_us: Microseconds | None = None
+    """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
+    launch_us: Microseconds | None = None
+    """From the end of a kernel to the start of one that waits for it, inside a graph."""
+
+
 @dataclass(frozen=True)
 class Chip:
     """One GPU model. Equal chips have equal numbers; where the numbers come from is `facts`."""
@@ -287,6 +310,7 @@ class Chip:
     throughput: Throughput
 
     bandwidth: Bandwidth = Bandwidth()
+    links: Links = Links()
     copy_gb_per_s: Gigabytes | None = None
     """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
     store_banks: BankRule | None = None

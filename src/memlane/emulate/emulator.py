@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
 from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer, Memory
+from memlane.emulate.run.partners import run_together
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import Textures, refuse_references
@@ -192,6 +195,9 @@ class Emulator(Target):
                 raise
         if launch.layers.report is not None:
             launch.layers.report(observation)
+
+    def launch_together(self, launches: Sequence[Launch]) -> None:
+        run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
 
     @property
     def l2(self) -> Level:

@@ -112,11 +112,19 @@ CREW = np.dtype(
         ("workers", "u8"),
         ("contexts", "u8"),
         ("context_bytes", "u8"),
+        ("partners", "u8"),
+        ("partner_count", "u8"),
+        ("partner", "u8"),
     ],
     align=True,
 )
 """What the workers of a launch share: the next block to start, how many slots are theirs, and which of them had the first fault (its number
-and one; 0 for none). Each has a CONTEXT of its own, one behind another."""
+and one; 0 for none). Each has a CONTEXT of its own, one behind another. Launches that run together have a PARTNER record each, of which
+`partner` is the number of this launch's."""
+
+PARTNER = np.dtype([("progress", "u8"), ("stuck", "u8"), ("working", "u8")], align=True)
+"""What one of several launches that run together tells the others: its progress when it last found itself stuck, the total of everybody's
+progress at which that was, and one; and whether it still works."""
 
 CONTEXT = np.dtype(
     [

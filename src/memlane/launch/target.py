@@ -139,6 +139,15 @@ class Target(ABC):
             else:
                 self.read(of, host)
 
+    def empty_caches(self) -> None:
+        """Let the next launch of which the time is modelled find nothing in L2. The caches of a GPU stay as they are."""
+        return
+
+    def launch_together(self, launches: Sequence[Launch]) -> None:
+        """Start launches on this target and its peers that may wait for each other, each before one of them is waited for."""
+        for launch in launches:
+            launch.kernel.target.launch(launch)
+
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
         """Prepare steps on this target and its peers for repeated starts; with `timed` the times of each start can be asked for."""
         raise BadLaunch(f"{self.name} has no graphs of steps: it runs them one after another")

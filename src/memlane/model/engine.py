@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from memlane.plan import Copy, Execution, HostCall, Launch, Span, Timeline
+from memlane.plan import Execution, Span, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,4 @@ def simulate(order: Sequence[Execution], work: Sequence[Work]) -> Timeline:
             missing[follower] -= 1
             if not missing[follower]:
                 heapq.heappush(ready, (ready_ns[follower], follower))
-    return Timeline(tuple(_span(one, *time) for one, time in zip(order, times, strict=True)), is_modelled=True)
-
-
-def _span(execution: Execution, start_ns: float, end_ns: float, held_by: int | None) -> Span:
-    action = execution.action
-    kind = (
-        "launch"
-        if isinstance(action, Launch)
-        else "copy"
-        if isinstance(action, Copy)
-        else "call"
-        if isinstance(action, HostCall)
-        else "together"
-    )
-    return Span(execution.step.name, kind, execution.queues, start_ns, end_ns, execution.waits, held_by, execution.path, execution.turns)
+    return Timeline(tuple(Span.of(one, *time) for one, time in zip(order, times, strict=True)), is_modelled=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memlane.plan.order import Queue
+from memlane.plan.actions import Copy, HostCall, Launch
+from memlane.plan.order import Execution, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,17 @@ class Span:
     @property
     def elapsed_ns(self) -> float:
         return self.end_ns - self.start_ns
+
+    @classmethod
+    def of(cls, execution: Execution, start_ns: float, end_ns: float, held_by: int | None = None) -> Span:
+        """Return the span of an execution. `held_by` and its waits are numbers of executions, as spans are numbered."""
+        action = execution.action
+        kind = next((name for name, one in _KINDS.items() if isinstance(action, one)), "together")
+        waits, path, turns = execution.waits, execution.path, execution.turns
+        return cls(execution.step.name, kind, execution.queues, start_ns, end_ns, waits, held_by, path, turns)
+
+
+_KINDS = {"launch": Launch, "copy": Copy, "call": HostCall}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ targets its steps run one after another in the order of `memlane.plan.executions
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,18 +27,18 @@ from memlane.launch import (
     BoundStep,
     DeviceArray,
     End,
-    Kernel,
+    Layers,
     LoadedModule,
+    Observation,
     StepGraph,
     Target,
-    module_digest,
     observed,
     watched,
 )
 from memlane.launch import Launch as BoundLaunch
+from memlane.model import Work, simulate, work_of
 from memlane.plan import (
     Action,
-    Buffer,
     Copy,
     Execution,
     HostCall,
@@ -48,21 +46,21 @@ from memlane.plan import (
     Plan,
     Repeat,
     Segment,
+    Span,
     Step,
+    Timeline,
     Together,
     View,
     all_repeats,
     check,
     executions,
-    lifetimes,
     segments,
 )
 from memlane.ptx import Module
+from memlane.targets.binding import Memory, Modules, bound_memory
 from memlane.targets.names import target as named_target
 
 BoundAction = BoundLaunch | BoundCopy | BoundCall
-Memory = DeviceArray | npt.NDArray[Any]
-"""What a buffer is bound to: an array of the target of its device, or an array of NumPy for a buffer on the host."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +111,61 @@ class BoundPlan:
         self.targets = (named_target(),) if targets is None else tuple(targets)
         self.order = executions(plan)
         self._check_targets()
-        self.memory = self._bound(dict(bindings or {}))
+        self.memory = bound_memory(plan, self.order, self.targets, bindings or {})
         self._bound_by: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
         """By action, which is kept, and device."""
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
-        self._modules = _Modules(modules)
-        for step in _launches(self.order):
-            self._modules.check(step)
+        self._modules = Modules(modules)
+        self._modules.check(self.order)
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
         turns = self._run_as_graphs() if self._takes_graphs else self._run_one_by_one()
         return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
+
+    def time(self) -> Timeline:
+        """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
+
+        On GPUs the whole plan is one graph with events around each step; times of two devices are some microseconds off. On emulated
+        devices launches take what the emulator's clock says, all else what the chip file does. A repeat that may end early has no times.
+        """
+        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
+        if self._takes_graphs:
+            graph = self._graph(self.order, timed=True)
+            graph.replay()
+            return self._measured(graph.times_ns())
+        if not all(target.modelled for target in self.targets):
+            raise BadPlan("times of emulated devices and of GPUs do not fit together: give the plan targets of one kind")
+        for target in self.targets:
+            target.empty_caches()
+        return simulate(self.order, [self._timed(execution) for execution in self.order])
+
+    def _measured(self, times: Sequence[tuple[float, float]]) -> Timeline:
+        """Return the timeline of the executions, of which those that run together have one time for each device."""
+        left, spans = iter(times), []
+        for execution in self.order:
+            own = [next(left) for _ in self._bound_actions(execution)]
+            spans.append(Span.of(execution, min(start for start, _ in own), max(end for _, end in own)))
+        first = min((span.start_ns for span in spans), default=0.0)
+        return Timeline(tuple(replace(one, start_ns=one.start_ns - first, end_ns=one.end_ns - first) for one in spans), is_modelled=False)
+
+    def _timed(self, execution: Execution) -> Work:
+        """Execute one step of emulated devices, and return how long it takes."""
+        kernels: dict[int, float] = {}
+
+        def clocked(launch: BoundLaunch) -> BoundLaunch:
+            target = launch.kernel.target
+
+            def report(seen: Observation) -> None:
+                kernels[self.targets.index(target)] = 1e3 * (seen.cycles or 0) / target.chip.clock_mhz
+
+            return replace(launch, layers=launch.layers.merged(Layers(clock=True, report=report)))
+
+        actions = self._bound_actions(execution)
+        self._start([(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
+        chips = [target.chip for target in self.targets]
+        return work_of(execution, chips, lambda launch, device: kernels[device], lambda call: 0.0)
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
 
@@ -142,51 +183,6 @@ class BoundPlan:
             except DeviceError as error:
                 raise BadPlan(f"kernels on device {device} reach memory of device {other}, but {error}") from None
 
-    def _bound(self, bindings: dict[str, Memory]) -> dict[Buffer, Memory]:
-        names = {buffer.name for buffer in self.plan.buffers}
-        for name in bindings:
-            if name not in names:
-                raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(names)) or 'none'}")
-        kept = lifetimes(self.order)
-        memory: dict[Buffer, Memory] = {}
-        for buffer in self.plan.buffers:
-            if buffer.name in bindings:
-                memory[buffer] = self._checked(buffer, bindings[buffer.name])
-            elif buffer in kept and kept[buffer].is_input:
-                first = self.order[kept[buffer].first]
-                raise BadPlan(
-                    f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory"
-                )
-            elif isinstance(buffer.home, int):
-                memory[buffer] = self.targets[buffer.home].empty(buffer.nbytes, np.uint8)
-            elif buffer.home == "pinned":
-                memory[buffer] = self.targets[0].pinned(buffer.nbytes, np.uint8)
-            else:
-                memory[buffer] = np.empty(buffer.nbytes, np.uint8)
-        return memory
-
-    def _checked(self, buffer: Buffer, memory: object) -> Memory:
-        where = f"buffer {buffer.name!r}"
-        if isinstance(buffer.home, int):
-            home = self.targets[buffer.home]
-            if not isinstance(memory, DeviceArray):
-                raise BadPlan(f"{where} lives on device {buffer.home}: bind an array of {home.name} to it, not a {type(memory).__name__}")
-            if memory.target is not home:
-                raise BadPlan(
-                    f"{where} lives on device {buffer.home}, {home.name}, but is bound to an array of {memory.target.name_beside(home)}"
-                )
-        elif not isinstance(memory, np.ndarray):
-            raise BadPlan(f"{where} lives on the host: bind an array of NumPy to it, not a {type(memory).__name__}")
-        elif not memory.flags.c_contiguous:
-            raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind np.ascontiguousarray(x), or a larger buffer")
-        elif not memory.flags.writeable and any(
-            touch.writes and touch.view.buffer == buffer for one in self.order for touch in one.action.touches
-        ):
-            raise BadPlan(f"{where} is written by the plan, but is bound to a read-only array: bind a copy")
-        if memory.nbytes < buffer.nbytes:
-            raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")
-        return memory
-
     # -- executing ---------------------------------------------------------------------------------------------------------------
 
     @property
@@ -202,28 +198,24 @@ class BoundPlan:
                 continue
             for target in self.targets if not self.targets[0].modelled else ():
                 target.sync()  # steps of other devices, which this one may wait for
-            starts = [partial(self._start, action, target) for action, target in self._bound_actions(execution)]
-            if len(starts) > 1:
-                self._start_together(starts)
-            else:
-                starts[0]()
+            self._start(self._bound_actions(execution))
         for target in self.targets:
             target.sync()
         return ends.turns
 
-    def _start(self, action: BoundAction, target: Target | None) -> None:
-        if isinstance(action, BoundLaunch):
-            action.kernel.target.launch(observed(action))
-        elif isinstance(action, BoundCall):
-            action.call()
-        else:
-            (target or self.targets[0]).copy(action)
-
-    def _start_together(self, starts: Sequence[Callable[[], None]]) -> None:
-        """Start every launch before waiting for one. Each takes a thread, because a launch of an emulated device returns at its end."""
-        with ThreadPoolExecutor(len(starts)) as pool:
-            for done in [pool.submit(copy_context().run, start) for start in starts]:
-                done.result()
+    def _start(self, actions: Sequence[tuple[BoundAction, Target | None]]) -> None:
+        """Start what one execution does: one action, or launches that run together."""
+        launches = [observed(action) for action, _ in actions if isinstance(action, BoundLaunch)]
+        if len(launches) > 1:
+            launches[0].kernel.target.launch_together(launches)
+            return
+        for action, target in actions:
+            if isinstance(action, BoundLaunch):
+                action.kernel.target.launch(*launches)
+            elif isinstance(action, BoundCall):
+                action.call()
+            else:
+                (target or self.targets[0]).copy(action)
 
     def _run_as_graphs(self) -> dict[tuple[int, ...], int]:
         if self._graphs is None or watched():  # observers want to see the launches
@@ -319,43 +311,6 @@ class BoundPlan:
 
     def _value(self, view: View) -> bool:
         return bool(self._host_view(view).reshape(-1)[0])
-
-
-def _launches(order: Sequence[Execution]) -> Iterator[Launch]:
-    seen: set[int] = set()
-    for execution in order:
-        action = execution.action
-        if id(action) not in seen:
-            seen.add(id(action))
-            yield from (launch for _, launch in action.launches) if isinstance(action, Together) else ()
-            if isinstance(action, Launch):
-                yield action
-
-
-class _Modules:
-    """The modules that kernels of a plan are from, loaded on each target that launches one."""
-
-    def __init__(self, modules: Iterable[Module | LoadedModule]) -> None:
-        self._modules: dict[str, Module] = {}
-        self._loaded: dict[tuple[str, int], LoadedModule] = {}
-        for module in modules:
-            text = module.module if isinstance(module, LoadedModule) else module
-            digest = module_digest(text)
-            self._modules[digest] = text
-            if isinstance(module, LoadedModule):
-                self._loaded[digest, id(module.target)] = module
-
-    def check(self, launch: Launch) -> None:
-        if launch.kernel.module not in self._modules:
-            raise BadPlan(f"the module of kernel {launch.kernel} was not given: pass it in `modules`")
-        if launch.kernel.name not in self._modules[launch.kernel.module].kernels:
-            raise BadPlan(f"the module of kernel {launch.kernel} has no kernel of that name")
-
-    def kernel(self, launch: Launch, target: Target) -> Kernel:
-        key = launch.kernel.module, id(target)
-        if key not in self._loaded:
-            self._loaded[key] = target.load(self._modules[launch.kernel.module])
-        return self._loaded[key][launch.kernel.name]
 
 
 @dataclass

@@ -26,6 +26,7 @@ from memlane.emulate.run.cores import usable_cores
 from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
+from memlane.emulate.run.partners import present_partner
 from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
@@ -99,7 +100,7 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
             # Back in Python, where errors for this thread are noticed.
             if halt.is_alone:
                 progress.tell()
-            elif len(contexts) > 1 and state.context[number]["in_vain"] > VAIN_ROUNDS:
+            if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["in_vain"] > VAIN_ROUNDS:
                 time.sleep(NAP_S)
         return int(status)
 
@@ -166,9 +167,10 @@ class _State:
         self.context = _contexts(room.workers)
         self.crew = np.zeros(1, CREW)
         taken = room.slots if compiled.layers.clock else room.workers * room.together
-        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides)
+        self.partners = present_partner()
+        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.place)
         first = self.context[0]
-        for name, value in (self._arrays() | _facts(emulator, launch, compiled, room) | {"grid_id": number}).items():
+        for name, value in (self._arrays() | _facts(emulator, launch, compiled, room) | self.partners.facts | {"grid_id": number}).items():
             first[name] = value
         for worker in range(1, room.workers):
             self.context[worker] = first
@@ -194,7 +196,8 @@ class _State:
 
 def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
     """The other fields of a context: what is known of the launch, its kernel and the chip."""
-    patience = emulator.patience if room.workers == 1 else emulator.patience * SHORTER
+    waits_for_others = room.workers > 1 or present_partner().has_others
+    patience = emulator.patience * SHORTER if waits_for_others else emulator.patience
     return {
         "parallel": room.workers > 1,
         "working": True,
@@ -219,7 +222,7 @@ def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _
         "subcores": emulator.chip.schedulers,
         "slot_bytes": room.slot_bytes,
         "slot_count": room.slots,
-        "budget": BACK_EDGE_BUDGET if room.workers == 1 else BACK_EDGE_BUDGET // SHORTER,
+        "budget": BACK_EDGE_BUDGET // SHORTER if waits_for_others else BACK_EDGE_BUDGET,
         "patience": patience,
         "patience_left": patience,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from memlane.emulate.code.atomic import fetch, load_whole, store_whole
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant
-from memlane.emulate.layout import CONTEXT, CREW
+from memlane.emulate.layout import CONTEXT, CREW, PARTNER
 from memlane.emulate.runtime.helper import helper
 
 
@@ -87,4 +87,29 @@ def is_endless(e: Emit, context: Value) -> None:
         moves = e.icmp_unsigned("!=", load_whole(e, *e.place(other, CONTEXT, "stuck")), mark)
         with e.if_then(e.and_(works, moves)):
             e.ret(constant(I32, 0))
+    partners = e.get(crew, CREW, "partner_count")
+    with e.if_then(e.icmp_unsigned("!=", partners, constant(I64, 0)), likely=False):
+        e.ret(_are_partners_stuck(e, crew, partners, total.get()))
     e.ret(constant(I32, 1))
+
+
+def _are_partners_stuck(e: Emit, crew: Value, partners: Value, progress: Value) -> Value:
+    """i32: 1 if each of the launches that run together with this one has ended or is stuck too, and nothing has happened in between."""
+    own = _partner(e, crew, e.get(crew, CREW, "partner"))
+    store_whole(e, progress, e.place(own, PARTNER, "progress")[0])
+    total = e.variable(constant(I64, 1))
+    with e.count(partners) as number:
+        total.set(e.add(total.get(), load_whole(e, *e.place(_partner(e, crew, number), PARTNER, "progress"))))
+    store_whole(e, total.get(), e.place(own, PARTNER, "stuck")[0])
+    stuck = e.variable(constant(I32, 1))
+    with e.count(partners) as number:
+        other = _partner(e, crew, number)
+        works = e.icmp_unsigned("!=", load_whole(e, *e.place(other, PARTNER, "working")), constant(I64, 0))
+        moves = e.icmp_unsigned("!=", load_whole(e, *e.place(other, PARTNER, "stuck")), total.get())
+        with e.if_then(e.and_(works, moves)):
+            stuck.set(constant(I32, 0))
+    return stuck.get()
+
+
+def _partner(e: Emit, crew: Value, number: Value) -> Value:
+    return e.at(e.get_pointer(crew, CREW, "partners"), e.mul(number, constant(I64, PARTNER.itemsize)))

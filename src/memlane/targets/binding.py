@@ -1,0 +1,107 @@
+"""What the names in a plan stand for: memory for its buffers, loaded modules for its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import BadPlan
+from memlane.launch import DeviceArray, Kernel, LoadedModule, Target, module_digest
+from memlane.plan import Buffer, Execution, Launch, Plan, Together, lifetimes
+from memlane.ptx import Module
+
+Memory = DeviceArray | npt.NDArray[Any]
+"""What a buffer is bound to: an array of the target of its device, or an array of NumPy for a buffer on the host."""
+
+
+def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Target], bindings: Mapping[str, Memory]) -> dict[Buffer, Memory]:
+    """Return the memory of each buffer of a plan: what is bound to it, checked, or memory that is made for it.
+
+    Raises BadPlan for what does not fit, and for a buffer that is read before the plan writes to it and is bound to nothing.
+    """
+    names = {buffer.name for buffer in plan.buffers}
+    for name in bindings:
+        if name not in names:
+            raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(names)) or 'none'}")
+    kept = lifetimes(order)
+    memory: dict[Buffer, Memory] = {}
+    for buffer in plan.buffers:
+        if buffer.name in bindings:
+            memory[buffer] = _checked(buffer, bindings[buffer.name], order, targets)
+        elif buffer in kept and kept[buffer].is_input:
+            first = order[kept[buffer].first]
+            raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
+        elif isinstance(buffer.home, int):
+            memory[buffer] = targets[buffer.home].empty(buffer.nbytes, np.uint8)
+        elif buffer.home == "pinned":
+            memory[buffer] = targets[0].pinned(buffer.nbytes, np.uint8)
+        else:
+            memory[buffer] = np.empty(buffer.nbytes, np.uint8)
+    return memory
+
+
+def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
+    where = f"buffer {buffer.name!r}"
+    if isinstance(buffer.home, int):
+        home = targets[buffer.home]
+        if not isinstance(memory, DeviceArray):
+            raise BadPlan(f"{where} lives on device {buffer.home}: bind an array of {home.name} to it, not a {type(memory).__name__}")
+        if memory.target is not home:
+            raise BadPlan(
+                f"{where} lives on device {buffer.home}, {home.name}, but is bound to an array of {memory.target.name_beside(home)}"
+            )
+    elif not isinstance(memory, np.ndarray):
+        raise BadPlan(f"{where} lives on the host: bind an array of NumPy to it, not a {type(memory).__name__}")
+    elif not memory.flags.c_contiguous:
+        raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind np.ascontiguousarray(x), or a larger buffer")
+    elif not memory.flags.writeable and any(touch.writes and touch.view.buffer == buffer for one in order for touch in one.action.touches):
+        raise BadPlan(f"{where} is written by the plan, but is bound to a read-only array: bind a copy")
+    if memory.nbytes < buffer.nbytes:
+        raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")
+    return memory
+
+
+def _launches(order: Sequence[Execution]) -> Iterator[Launch]:
+    seen: set[int] = set()
+    for execution in order:
+        action = execution.action
+        if id(action) not in seen:
+            seen.add(id(action))
+            if isinstance(action, Together):
+                yield from (launch for _, launch in action.launches)
+            elif isinstance(action, Launch):
+                yield action
+
+
+class Modules:
+    """The modules that kernels of a plan are from, loaded on each target that launches one."""
+
+    def __init__(self, modules: Iterable[Module | LoadedModule]) -> None:
+        self._modules: dict[str, Module] = {}
+        self._loaded: dict[tuple[str, int], LoadedModule] = {}
+        for module in modules:
+            text = module.module if isinstance(module, LoadedModule) else module
+            digest = module_digest(text)
+            self._modules[digest] = text
+            if isinstance(module, LoadedModule):
+                self._loaded[digest, id(module.target)] = module
+
+    def check(self, order: Sequence[Execution]) -> None:
+        """Raise BadPlan if a kernel of a plan is from none of the modules."""
+        for launch in _launches(order):
+            self._check(launch)
+
+    def _check(self, launch: Launch) -> None:
+        if launch.kernel.module not in self._modules:
+            raise BadPlan(f"the module of kernel {launch.kernel} was not given: pass it in `modules`")
+        if launch.kernel.name not in self._modules[launch.kernel.module].kernels:
+            raise BadPlan(f"the module of kernel {launch.kernel} has no kernel of that name")
+
+    def kernel(self, launch: Launch, target: Target) -> Kernel:
+        key = launch.kernel.module, id(target)
+        if key not in self._loaded:
+            self._loaded[key] = target.load(self._modules[launch.kernel.module])
+        return self._loaded[key][launch.kernel.name]
