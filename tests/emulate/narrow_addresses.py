@@ -59,6 +59,8 @@ TEXT = f"""
     mov.u32 base, bar; sub.u32 base, base, 8192;
     @first mbarrier.init.shared.b64 [base+8192], 32;
     @first mbarrier.init.shared.b64 [other], 1;
+    @first fence.mbarrier_init.release.cluster;
+    @first fence.proxy.async.shared::cta;
     bar.warp.sync -1;
     mbarrier.arrive.shared.b64 ignored, [base+8192];
     bar.warp.sync -1;
