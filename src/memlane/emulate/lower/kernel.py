@@ -73,6 +73,32 @@ def _key(module: Module, function: Function, layers: Compiled, chip: Chip) -> st
 
 def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> tuple[CompiledKernel, Entry]:
     """Compile a kernel: it, and what is to be kept of it for other processes."""
+    found = lowered(module, function, layers, chip)
+    compile_helpers(found.program.required.values())
+    object_file = translated(str(found.program), layers.quick)
+    facts = {
+        "helpers": list(found.program.required),
+        "warp_bytes": found.warp_bytes,
+        "frame": asdict(found.frame),
+        "weights": found.weights,
+    }
+    kernel = CompiledKernel(Code(object_file, _ENTRY), found.warp_bytes, found.frame, layers, found.instructions, found.weights)
+    return kernel, Entry(facts, object_file)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel for LLVM."""
+
+    program: Program
+    warp_bytes: int
+    frame: Frame
+    instructions: tuple[Instruction, ...]
+    weights: tuple[tuple[int, int], ...]
+
+
+def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) -> Lowered:
+    """A kernel with these layers as a program for LLVM; the fields are those of `CompiledKernel`."""
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
@@ -83,11 +109,7 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     flow = _write_places(k, body, needed)
-    compile_helpers(program.required.values())
-    object_file, weights = translated(str(program), layers.quick), flow.weights()
-    facts = {"helpers": list(program.required), "warp_bytes": registers.nbytes, "frame": asdict(frame), "weights": weights}
-    kernel = CompiledKernel(Code(object_file, _ENTRY), registers.nbytes, frame, layers, instructions, weights)
-    return kernel, Entry(facts, object_file)
+    return Lowered(program, registers.nbytes, frame, instructions, flow.weights())
 
 
 def _restored(entry: Entry | None, module: Module, function: Function, layers: Compiled) -> CompiledKernel | None:
