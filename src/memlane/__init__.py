@@ -16,7 +16,8 @@ Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each laun
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
 Data         `DeviceArray`; `Launch`, `Copy`, `Step` and `Schedule`, for several launches in order on one target
-Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it
+Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
+             `BoundPlan` again and again, or times it; `draw` makes a picture of the times
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
+    "BoundPlan": "targets",
     "Checker": "measure",
     "Copy": "launch",
     "Counter": "measure",
@@ -54,6 +56,7 @@ _HOME = {
     "count": "measure",
     "cuda": "compile",
     "devices": "targets",
+    "draw": "report.picture",
     "explain": "diagnose",
     "load": "record",
     "numba": "compile",
@@ -67,6 +70,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BoundPlan",
     "Checker",
     "Copy",
     "Counter",
@@ -90,6 +94,7 @@ __all__ = [
     "count",
     "cuda",
     "devices",
+    "draw",
     "explain",
     "load",
     "numba",
@@ -113,7 +118,8 @@ if TYPE_CHECKING:
     from memlane.plan import Plan, PlanBuilder
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
-    from memlane.targets import devices, run, target
+    from memlane.report.picture import draw
+    from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
 
 
