@@ -51,6 +51,9 @@ ODD = """
     red.shared.add.u32 [words+16], %r7;
     st.global.v2.f32 [%rd1], {%f3, %f4};
     st.global.u32 [%rd1+32], %r5;
+    .reg .v2 .u32 %pair; ld.global.v2.u32 %pair, [%rd1]; st.global .u32 [%rd1+2*2], %pair.y; st.global.v2.u32 [%rd1], %pair;
+    ld.u32 %r8, [words+4]; st.global.u32 [%rd1], %r8+1;
+    { .global .u32 table = 5; atom.global.add.u32 %r7, [table], 1; }
 """
 
 

@@ -40,6 +40,7 @@ INSIDE = (
     ".reg .v2 .b16 c; mov.b32 c, 0x10002; mov.b16 c.x, c.g; mov.b32 %r1, c;",
     ".reg .v2 .f32 d<4>; ld.global.v2.f32 d1, [%rd1]; add.f32 d2.x, d1.x, d1.y; st.global.f32 [%rd1], d2.x;",
     ".reg .align 8 .u32 e, e2<3>;",
+    ".reg .u32 y<4>, y; mov.u32 y, 1; mov.u32 y1, y; .reg .u32 z<2>; bra z; z:",
     ".reg .u32;",
     ".shared .b32 s[4]; st.u32 [s+4], 7; ld.volatile.u32 %r1, [s]; atom.add.u32 %r2, [s+8], 1; ld.shared.u32 %r1, s[1+1];",
     ".shared .b64 bar; mbarrier.init.b64 [bar], 1;",
@@ -149,7 +150,7 @@ def test_refused(body: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (".reg .v2 .u32 v;\nmov.u32 %r1, v;", "`v` has 64 bits, but `mov.u32` needs 32"),
+        (".reg .v2 .u32 v;\nmov.u32 %r1, v;", "`{v.x, v.y}` has 64 bits, but `mov.u32` needs 32"),
         ("mov.v2.u32 {%r1, %r2}, %r3;", "`mov.v2.u32` needs a vector of 2, but `%r3` has 1"),
         ("st.global.u32 [%rd1], {%r1, %r2};", "`st.global.u32` needs one value there, not `{%r1, %r2}`"),
         ("mov.u32 %r1, !%r2;", "`!` negates a predicate, but `%r2` is declared as `.b32`"),

@@ -135,7 +135,9 @@ class InstructionParser:
         found: list[Operand] = []
         while True:
             operand = parse_operand(cursor, names, opcode)
-            found.append(self._sum_register(operand) if isinstance(operand, Sum) else operand)
+            if isinstance(operand, Sum):
+                operand = self._sum_register(operand)
+            found.append(names.spread(operand) if isinstance(operand, Register) else operand)
             text = cursor.next()
             if text == ",":
                 continue

@@ -50,6 +50,7 @@ class Names:
         self._ranges: list[list[tuple[str, int, Declared]]] = [[]]
         self._types: list[dict[str, Declared]] = [{}]
         self._variables: list[dict[str, Variable]] = [{}]
+        self._has_vectors = False
 
     def enter(self) -> None:
         self._scopes.append({})
@@ -64,6 +65,7 @@ class Names:
         self._variables.pop()
 
     def declare_register(self, name: str, count: int | None, type_name: str, vector: int = 1) -> None:
+        self._has_vectors = self._has_vectors or vector > 1
         if count is None:
             self._scopes[-1][name] = Register(name)
             self._types[-1][name] = type_name, vector
@@ -83,6 +85,13 @@ class Names:
                 if register_number(name, prefix, count) is not None:
                     return declared
         return None
+
+    def spread(self, register: Register) -> Operand:
+        """A vector register as its elements, `{v.x, v.y}` for `v`: then no pass has to look for it. Any other register is itself."""
+        if not self._has_vectors or "." in register.name:
+            return register
+        _, length = self.declared(register.name) or ("", 1)
+        return register if length == 1 else Vector(tuple(Register(f"{register.name}.{element}") for element in "xyzw"[:length]))
 
     def variable(self, name: str) -> Variable | None:
         """The variable or parameter of a name; None if it names none."""

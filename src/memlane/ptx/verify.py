@@ -93,7 +93,11 @@ class _Scope:
         return None
 
     def declares(self, name: str) -> bool:
-        return name in self.registers or name in self.symbols or any(entry.name == name for entry in self.ranges)
+        return name in self.registers or name in self.symbols
+
+    def declares_range(self, name: str) -> bool:
+        """Whether there is a range of this name, which is no name itself: `%r` beside `%r<4>` is another register."""
+        return any(entry.name == name for entry in self.ranges)
 
 
 def verify(module: Module) -> None:
@@ -148,7 +152,8 @@ def _verify_statements(statements: tuple[Statement, ...], scope: _Scope, functio
 def _declare(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
     for index, statement in enumerate(statements):
         if isinstance(statement, (RegisterDecl, Variable, Label)):
-            if scope.declares(statement.name):
+            is_range = isinstance(statement, RegisterDecl) and statement.count is not None
+            if scope.declares_range(statement.name) if is_range else scope.declares(statement.name):
                 span = None if isinstance(statement, RegisterDecl) else statement.span
                 raise PtxTypeError(f"`{statement.name}` is declared twice in `{function.name}`", span or function.span)
             if isinstance(statement, RegisterDecl):
