@@ -44,6 +44,8 @@ class Reader:
     """Only each n-th accepted input is followed, where that is slow."""
     words: bool = False
     """Whether inputs are words of a user, which messages may repeat in full."""
+    seconds: float = MOST_SECONDS
+    """Processor time that an input may take."""
     short: int = 100
     """Inputs of the short run of the tests, which takes about a second."""
 
@@ -119,7 +121,7 @@ def try_one(reader: Reader, given: Any, number: int, tally: Tally) -> None:
     except Exception as error:
         failure = Failure(f"{type(error).__name__} in {place_of(error)}", "".join(traceback.format_exception(error, limit=-12))[-4000:])
     took, grown = time.process_time() - began, _peak_bytes() - held
-    if took > MOST_SECONDS:
+    if took > reader.seconds:
         failure = failure or Failure("slow", f"took {took:.1f} s")
     if grown > MOST_BYTES:
         failure = failure or Failure("memory", f"grew by {grown >> 20:,} MiB")

@@ -13,7 +13,7 @@ READERS = {
         Reader("ptx", of_ptx.corpus, of_ptx.mutated, of_ptx.read, of_ptx.follow, short=600),
         Reader("ptx without checks", of_ptx.corpus, of_ptx.mutated, of_ptx.read_leniently, of_ptx.look_at, short=600),
         Reader("ptx instrumented", of_ptx.corpus, of_ptx.mutated, of_ptx.read_leniently, of_ptx.instrument, short=20),
-        Reader("ptx lowered", of_ptx.corpus, of_ptx.mutated, of_ptx.read_leniently, of_ptx.lower, short=4),
+        Reader("ptx lowered", of_ptx.corpus, of_ptx.mutated, of_ptx.read_leniently, of_ptx.lower, seconds=60.0, short=4),
         Reader("program", of_code.programs, of_code.mutated_text, of_code.read_program, short=200),
         Reader("cubin", of_code.cubins, of_code.mutated_cubin, of_code.read_cubin, short=1500),
         Reader("listing", of_code.listings, of_code.mutated_text, parse_listing, of_code.use_listing, short=200),

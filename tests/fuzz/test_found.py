@@ -16,14 +16,26 @@ from memlane.compile.sources import gather
 from memlane.compile.tokens import tokenize
 from memlane.diagnose import compare
 from memlane.emulate.run.printf import formatted
-from memlane.errors import BadLaunch, ChipError, CommandError, CompileError, DeviceError, MemlaneError, RecordError
+from memlane.errors import (
+    BadLaunch,
+    ChipError,
+    CommandError,
+    CompileError,
+    DeviceError,
+    MemlaneError,
+    PtxTypeError,
+    RecordError,
+    UnsupportedPtx,
+)
 from memlane.instrument import Sampling
 from memlane.launch.texture import texels_of
-from memlane.ptx import demangle
+from memlane.ptx import demangle, parse
 from memlane.sass.listing import parse_listing
 from memlane.targets import target
 from tests.fuzz.of_code import cubins, read_program
+from tests.fuzz.of_ptx import lower
 from tests.fuzz.of_words import _Memory
+from tests.ptx.examples_of_rows import registers
 
 # -- words -----------------------------------------------------------------------------------------------------------------------
 
@@ -111,6 +123,7 @@ def _rule(table: str, name: str, value: str, unit: str = "") -> str:
         ('like = "a/b"', "like must be the name of a chip beside it"),
         (_rule("banks", "lanes_4", "5", "lanes"), "must divide the 32 lanes of a warp, and 5 does not"),
         (_rule("banks", "banks", "4294967296"), "[banks] banks must be at most 1,024, not 4294967296"),
+        (_rule("chip", "max_threads_per_sm", "31"), "[chip] max_threads_per_sm must be at least the 32 of a warp, not 31"),
         (_rule("banks", "banks", "3"), "banks times bank_bytes must be a multiple of 16 bytes"),
         (_rule("latency", "l1", "inf", "cycles"), "[latency] l1 must be at most 1,125,899,906,842,624, not inf"),
         (_rule("latency", "l1", "nan", "cycles"), "[latency] l1 must be a positive number, not nan"),
@@ -164,6 +177,37 @@ def test_counts_that_are_refused(tmp_path: Path, text: str, message: str) -> Non
     with pytest.raises(RecordError) as caught:
         compare(path, path)
     assert message in str(caught.value)
+
+
+# -- PTX on the emulator ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("add.s32 %r1, %r2, %r3;", "k.ptx:7:10: the register `%r1` is not declared"),
+        ("lop3.and.b32 %b32_1|%pred_1, %b32_1, %b32_1, %b32_1, 0x80, %b32_1;", "`%b32_1` is declared as `.b32`, but `lop3.and.b32`"),
+        ("bra nowhere;", "the name `nowhere` is not declared"),
+    ],
+)
+def test_a_module_that_makes_no_sense_is_refused_where_it_is_loaded(statement: str, message: str) -> None:
+    """What is lowered relies on it: the builder of machine code once said what it thought of such operands."""
+    module = parse(
+        f".version 9.0\n.target sm_90\n.address_size 64\n.entry k()\n{{\n.reg .b32 %b32_<3>; .reg .pred %pred_<3>;\n\t{statement}\n}}",
+        "k.ptx",
+    )
+    with pytest.raises(PtxTypeError) as caught:
+        target("emulator:h200").load(module)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("k.ptx:7:")
+
+
+def test_a_relation_of_floats_between_integers_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLANE_CACHE", "0")
+    head = ".version 9.0\n.target sm_90\n.address_size 64\n.entry k()\n{\n"
+    text = f"{head}{registers()}\n\tset.equ.u32.s32 %u32_1, %s32_1, %s32_2;\n\tret;\n}}"
+    with pytest.raises(UnsupportedPtx, match=r"k\.ptx:19:2: the emulator does not model set\.equ\.u32\.s32"):
+        lower(parse(text, "k.ptx"))
 
 
 # -- programs and assembled code -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.fuzz.readers import READERS
 START = "spawn"
 """How processes begin: a fork would take over threads of libraries."""
 BATCH = 500
-STANDSTILL_S = 20.0
+STANDSTILL_S = 120.0
 """Seconds on the clock that one input may take before its process is killed; others may have the processor for long."""
 ADDRESS_SPACE_BYTES = 4 << 30
 """What a process may map, so that one that asks for more gets a MemoryError."""
@@ -99,7 +99,7 @@ def _answer(watched: _Watched) -> Tally | None:
             return None
         if watched.at.value != number:
             number, since = watched.at.value, time.monotonic()
-        elif time.monotonic() - since > STANDSTILL_S:
+        elif number >= 0 and time.monotonic() - since > STANDSTILL_S:  # before the first input it makes its corpus
             return None
 
 

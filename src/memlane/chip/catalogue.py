@@ -278,6 +278,8 @@ class _ChipFile:
         if not isinstance(self.text["product"], str):
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
+        if own["max_threads_per_sm"] < LANES:
+            raise self.fail(f"[chip] max_threads_per_sm must be at least the {LANES} of a warp, not {own['max_threads_per_sm']}")
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
         parts |= {name: kind(**self.table(name, kind)) for name, kind in _RATES.items() if name in self.text}
         for name, base in _VARIANTS.items():

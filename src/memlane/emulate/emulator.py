@@ -29,7 +29,7 @@ from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import Textures, refuse_references
 from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
-from memlane.ptx import Function, Module
+from memlane.ptx import Function, Module, verify
 from memlane.source import Source
 
 ASSUMED_REGISTERS = 32
@@ -136,6 +136,7 @@ class Emulator(Target):
 
     def load_module(self, module: Module) -> object:
         refuse_references(module)
+        verify(module)  # as a driver does; what is lowered relies on it
         addresses: dict[str, int] = {}
         buffers = []
         kept = [variable for variable in module.variables.values() if variable.space in ("global", "const")]

@@ -18,6 +18,8 @@ def compared(k: Lowering, type_letter: str) -> Value:
     e, scalar, relation = k.e, SCALAR_TYPES[k.slot_type(type_letter)], k.slot_of("cmp")
     a, b = k.read("a"), k.read("b")
     if scalar.kind != "f":
+        if relation not in _RELATIONS:
+            raise k.unsupported()
         unsigned = scalar.kind != "s" or relation in ("lo", "ls", "hi", "hs")
         return e.mask_of((e.icmp_unsigned if unsigned else e.icmp_signed)(_RELATIONS[relation], a, b))
     if scalar.lanes != 1 or a.type.element not in FLOATS.values():
