@@ -17,9 +17,9 @@ from typing import Any
 from tests.fuzz.engine import Failure, Tally, try_one
 from tests.fuzz.readers import READERS
 
-START = "spawn"
-"""How processes begin: a fork would take over threads of libraries."""
-BATCH = 500
+START = "forkserver"
+"""How processes begin: from one that has loaded the readers and has no threads of libraries yet."""
+BATCH = 100
 STANDSTILL_S = 120.0
 """Seconds on the clock that one input may take before its process is killed; others may have the processor for long."""
 ADDRESS_SPACE_BYTES = 4 << 30
@@ -78,7 +78,8 @@ def _with_one_process(name: str, seed: int, first: int, stop: int, ends: float, 
 
 
 def _start(name: str, seed: int, first: int, stop: int, skipped: Collection[int]) -> _Watched:
-    context = multiprocessing.get_context(START)
+    context: Any = multiprocessing.get_context(START)
+    context.set_forkserver_preload(["tests.fuzz.readers"])
     results, sending = context.Pipe(duplex=False)
     at = context.Value("q", -1, lock=False)
     process = context.Process(target=_work, args=(name, seed, first, stop, frozenset(skipped), at, sending), daemon=True)
