@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
 from memlane.cli import progress as module_under_test
-from memlane.launch import Launch, observed, tell_progress
+from memlane.launch import Launch, observed, stage, tell_progress
 from memlane.ptx import parse
 from tests.launch.fake_target import PTX, FakeTarget
 
@@ -44,3 +45,19 @@ def test_a_short_launch_has_none(monkeypatch: pytest.MonkeyPatch, launch: Launch
 
 def test_nothing_is_shown_where_nobody_looks(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
     assert shown(monkeypatch, launch, 0.0, terminal=False) == ""
+
+
+def test_what_takes_long_before_a_launch_is_named(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
+    for terminal in (True, False):
+        screen = io.StringIO()
+        monkeypatch.setattr(
+            module_under_test,
+            "Console",
+            lambda stderr, terminal=terminal, screen=screen: Console(file=screen, force_terminal=terminal, width=120),
+        )
+        with module_under_test.progress("counting"):
+            with stage("comparing with the assembled code"):
+                time.sleep(0.3)  # the line is drawn ten times a second
+            observed(launch)
+        assert ("counting ...: comparing with the assembled code" in screen.getvalue()) == terminal
+        assert ("counting launch 0: plain" in screen.getvalue()) == terminal

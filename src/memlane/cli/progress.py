@@ -41,7 +41,7 @@ def progress(doing: str) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar())
     with Progress(*columns, console=console, transient=True) as display:
         narrator = _Narrator(doing, display)
-        with launching.observing(narrator), launching.following(narrator.advanced):
+        with launching.observing(narrator), launching.following(narrator.advanced), launching.following_stages(narrator.began):
             yield
 
 
@@ -51,18 +51,23 @@ class _Narrator:
     def __init__(self, doing: str, display: Progress) -> None:
         self._doing = doing
         self._display = display
-        self._task = display.add_task(f"{doing} ...", total=None)
+        self._text = f"{doing} ..."
+        self._task = display.add_task(self._text, total=None)
         self._number = 0
         self._began = time.perf_counter()
 
     def launching(self, launch: Launch) -> Launch:
         grid = "x".join(str(extent) for extent in launch.grid if extent > 1) or "1"
         name = record.kernel_label(launch.kernel.title)
-        text = f"{self._doing} launch {self._number}: {name}, {grid} block{'' if launch.blocks == 1 else 's'}"
-        self._display.reset(self._task, total=None, description=text)
+        self._text = f"{self._doing} launch {self._number}: {name}, {grid} block{'' if launch.blocks == 1 else 's'}"
+        self._display.reset(self._task, total=None, description=self._text)
         self._number += 1
         self._began = time.perf_counter()
         return launch
+
+    def began(self, stage: str) -> None:
+        """Something has begun that may take seconds, or is done."""
+        self._display.update(self._task, description=f"{self._text}: {stage}" if stage else self._text)
 
     def advanced(self, launch: Launch, blocks_done: int) -> None:
         """Some blocks of the launch have ended."""

@@ -21,7 +21,7 @@ from memlane.launch.observation import (
 )
 from memlane.launch.observe import Observer, observed, observing, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
-from memlane.launch.progress import following, tell_progress
+from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.schedule import Argument, Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.launch.target import Graph, Target
@@ -76,10 +76,12 @@ __all__ = [
     "cluster_of",
     "find_kernel",
     "following",
+    "following_stages",
     "module_digest",
     "observed",
     "observing",
     "plain_name",
+    "stage",
     "tell_progress",
     "unobserved",
     "watched",

@@ -1,4 +1,4 @@
-"""How far a launch has come, for those who wait for it: said by a target that can tell, heard by whoever follows."""
+"""How far a launch has come, and what is done before and after it: said by a target that can tell, heard by whoever follows."""
 
 from __future__ import annotations
 
@@ -35,3 +35,35 @@ def tell_progress(launch: Launch, blocks_done: int) -> None:
     """For targets: let those who follow know."""
     for tell in _following:
         tell(launch, blocks_done)
+
+
+TellStage = Callable[[str], None]
+"""Takes what begins now, such as `compiling machine code`; the empty string when it is done."""
+
+_following_stages: tuple[TellStage, ...] = ()
+
+
+@contextmanager
+def following_stages(tell: TellStage) -> Iterator[None]:
+    """Call `tell` inside the `with` block when something begins that may take seconds, whichever thread does it."""
+    global _following_stages
+    with _turn:
+        _following_stages = (*_following_stages, tell)
+    try:
+        yield
+    finally:
+        with _turn:
+            _following_stages = tuple(one for one in _following_stages if one is not tell)
+
+
+@contextmanager
+def stage(doing: str) -> Iterator[None]:
+    """Let those who follow know what is done inside the `with` block."""
+    followers = _following_stages
+    for tell in followers:
+        tell(doing)
+    try:
+        yield
+    finally:
+        for tell in followers:
+            tell("")

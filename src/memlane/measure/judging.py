@@ -16,7 +16,7 @@ from memlane.compile import architecture, assemble, assembler_version
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import BadLaunch, MemlaneError
 from memlane.instrument import changes, exactness, prove, proved, site_table
-from memlane.launch import LoadedModule
+from memlane.launch import LoadedModule, stage
 from memlane.measure.probed import ProbedModule
 from memlane.ptx import Module, print_module
 from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactness, Site
@@ -94,7 +94,8 @@ def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
 
 
 def _worked_out(module: Module, assembled: bytes | None, arch: str) -> Verdicts:
-    found = exactness(module, assemble(module, arch=arch).data if assembled is None else assembled)
+    with stage("comparing with the assembled code"):
+        found = exactness(module, assemble(module, arch=arch).data if assembled is None else assembled)
     return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged, one.exact_if_full) for one in found}
 
 
@@ -124,7 +125,8 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
     if code is None or original is None:
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} does not hand out the assembled code")
     try:
-        proofs = {proof.site: proof for proof in prove(traced, code)}
+        with stage("proving on the assembled code that times are complete"):
+            proofs = {proof.site: proof for proof in prove(traced, code)}
         changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
     except Exception as error:  # Whatever it is, the times have been measured and are not to be lost for it.
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")

@@ -23,6 +23,7 @@ from memlane.emulate.runtime.helper import Program, compile_helpers, load_helper
 from memlane.emulate.semantics import TABLE
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
+from memlane.launch import stage
 from memlane.ptx import Function, Instruction, Module, called_functions, print_module, registers_read
 
 _ENTRY = "kernel"
@@ -52,12 +53,12 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     """
     store = present_store()
     if store is None:
-        with writing():
+        with writing(), stage("compiling machine code"):
             return _build(module, function, layers, chip)[0]
     key = _key(module, function, layers, chip)
     kernel = _restored(store.get(key), module, function, layers)
     if kernel is None:
-        with writing():
+        with writing(), stage("compiling machine code"):
             kernel, entry = _build(module, function, layers, chip)
         keep(key, entry)
     return kernel
