@@ -71,6 +71,15 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(ml.load("naive.parquet").table) == 2 * 64 * 32
 
 
+def test_the_first_plan_of_its_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the table that the page shows; the assertion on the result stands in the snippet."""
+    page = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
+    exec(compile(page.partition("```python\n")[2].partition("```")[0], "plans.md", "exec"), {})
+    table = page.partition("what it waits for.\n\n```\n")[2].partition("```")[0]
+    assert len(table.splitlines()) == 3
+    assert capsys.readouterr().out.startswith(table)
+
+
 def answers(heading: str) -> dict[str, list[str]]:
     """The table of answers of one exercise: the first cell of a row, in backquotes, and the others."""
     rows = re.findall(r"^\| `(.*?)` \|(.*)\|$", EXERCISES.partition(f"## {heading}")[2].partition("\n## ")[0], re.MULTILINE)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memlane.chip import Links, load
 from memlane.emulate import Emulator
-from memlane.errors import BadAccess, BadPlan, Deadlock
+from memlane.errors import BadAccess, BadLaunch, BadPlan, Deadlock
 from memlane.launch import module_digest
 from memlane.plan import Buffer, Copy, HostCall, KernelRef, Launch, Plan, PlanBuilder, Repeat, Step, View, planned, races
 from memlane.ptx import parse
@@ -390,3 +390,13 @@ def test_a_plan_that_may_end_early_has_no_times() -> None:
         loop.call("tests.targets.test_plans:halve", value, flag, reads=[value], writes=[value, flag])
     with pytest.raises(BadPlan, match="a plan with a repeat that may end early has no times beforehand"):
         BoundPlan(b.plan(), {"value": np.array([200], "i4")}, targets=[H200]).time()
+
+
+def test_what_is_no_single_graph_is_said() -> None:
+    with pytest.raises(BadLaunch, match=r"^emulator:h200 has no graphs of steps: it runs them one after another$"):
+        BoundPlan(one_step(a="host", b=0), {"a": EIGHT}, targets=[H200]).graph()
+    b = PlanBuilder()
+    with b.repeat(10, until=b.array("flag", (), "i4", "host")):
+        pass
+    with pytest.raises(BadPlan, match=r"^a plan with a repeat that may end early is no single graph: run it$"):
+        BoundPlan(b.plan(), {"flag": EIGHT}, targets=[H200]).graph()

@@ -235,6 +235,15 @@ class BoundPlan:
             graph.wait()
         return turns
 
+    def graph(self) -> StepGraph:
+        """Return the whole plan as one graph, to be started again and again; of a plan without repeats of many turns.
+
+        Raises BadLaunch where the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` can do.
+        """
+        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            raise BadPlan("a plan with a repeat that may end early is no single graph: run it")
+        return self._graph(self.order)
+
     def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
         return self.targets[0].graph_of_steps(self._bound_steps(order), timed=timed)
 
