@@ -137,6 +137,7 @@ def test_mad_without_a_rounding_rounds_to_nearest_in_old_modules() -> None:
         ("mov.b64 %rd1, {%r1+1, %r2};", "a register with a constant cannot stand inside another operand"),
         ("ld.global.u32 %r1, a[1];", "`a` is not an array: an index needs one"),
         (".shared .u32 s[4]; ld.shared.u32 %r1, s[%r2];", "an index in a register is not supported: compute the address of `s`"),
+        ("vmad.s32.s32.s32 %r1, %r2, %r3, -%r4;", "a minus in front of a register is not supported, though `vmad` has one: negate the"),
         ("t: .branchtargets;", "expected a label, found `;`"),
     ],
 )

@@ -212,8 +212,7 @@ class Row:
         for place, word in enumerate(self.words):
             spelled = next((name for name in (space, f"{space}::cta") if name in word.words), None)
             if chosen is not None and word.name in ("ss", "space") and place not in chosen and spelled is not None:
-                before = sum(other < place for other in chosen)
-                return (*modifiers[:before], spelled, *modifiers[before:])
+                return (*modifiers[: (at := sum(other < place for other in chosen))], spelled, *modifiers[at:])
         return None
 
     def _arrange(self, shapes: tuple[str, ...], start: int, place: int = 0) -> tuple[_Place, ...] | None:

@@ -163,6 +163,8 @@ def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | S
     if text == "WARP_SZ" and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
         cursor.at += 1
         return Special(text)
+    if text == "-" and cursor.kinds[cursor.at + 1] == WORD and cursor.texts[cursor.at + 1] != "WARP_SZ":
+        raise cursor.error("a minus in front of a register is not supported, though `vmad` has one: negate the register before")
     if begins_expression(cursor):
         return parse_constant(cursor)
     raise cursor.error(f"expected an operand, found {cursor.found()}")
