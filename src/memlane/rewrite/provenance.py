@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from memlane.errors import MemlaneError
 from memlane.ptx import (
     SCALAR_TYPES,
     Address,
@@ -17,6 +18,7 @@ from memlane.ptx import (
     ControlFlow,
     Function,
     Instruction,
+    Liveness,
     Operand,
     Pair,
     Register,
@@ -34,6 +36,9 @@ from memlane.rewrite.values import ANY, Mixed, Number, Pointer, Value, arrays_of
 
 WIDEST = 16
 """Bytes that a lane accesses at once at most, aligned to as many; what copies more is aligned to less than it copies."""
+
+_ROUNDS = 64
+"""So often the blocks of a function are gone through, and once more for each of them, before its analysis is given up."""
 
 State = dict[str, Value]
 
@@ -93,19 +98,26 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
 
 
 def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:
-    """The state at the end of each reachable block."""
+    """The state at the end of each reachable block, of the registers that are still read behind it."""
+    live = Liveness(flow)
+    needed = {block: live.live_out(block) for block in flow.order}
     ends: dict[int, State] = {}
-    changed = True
-    while changed:
-        changed = False
+    waiting = set(flow.order)
+    for _ in range(_ROUNDS + len(flow.blocks)):
         for block in flow.order:
+            if block not in waiting:
+                continue
+            waiting.discard(block)
             state = _entry(flow, block, ends)
             for one in flow.blocks[block].instructions:
                 analysis.step(one, state)
-            if ends.get(block) != state:
-                ends[block] = state
-                changed = True
-    return ends
+            kept = {name: value for name, value in state.items() if name in needed[block]}
+            if ends.get(block) != kept:
+                ends[block] = kept
+                waiting.update(flow.successors[block])
+        if not waiting:
+            return ends
+    raise MemlaneError(f"what the registers of {flow.function.title} hold does not settle, so its arrays cannot be laid out anew")
 
 
 def _entry(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
