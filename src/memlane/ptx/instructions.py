@@ -72,9 +72,9 @@ class InstructionParser:
         resolved = self._forms.get(key)
         if resolved is None:
             resolved = self._forms[key] = self._resolve(text, operands, opcode_at)
-        if any(isinstance(operand, Address) and isinstance(operand.base, Symbol) for operand in operands):
+        if resolved[2].addresses and any(isinstance(operand, Address) and isinstance(operand.base, Symbol) for operand in operands):
             resolved = self._with_space(resolved, operands)
-        if any("." in token for token in texts[opcode_at + 1 : cursor.at]):
+        if "." in "".join(texts[opcode_at + 1 : cursor.at]):
             for operand in operands:
                 self._check_elements(operand, resolved[2])
         span = Span(cursor.source, start, cursor.starts[cursor.at - 1] + 1)
@@ -137,7 +137,7 @@ class InstructionParser:
             operand = parse_operand(cursor, names, opcode)
             if isinstance(operand, Sum):
                 operand = self._sum_register(operand)
-            found.append(names.spread(operand) if isinstance(operand, Register) else operand)
+            found.append(names.spread(operand) if names.has_vectors and isinstance(operand, Register) else operand)
             text = cursor.next()
             if text == ",":
                 continue

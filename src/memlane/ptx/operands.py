@@ -50,7 +50,8 @@ class Names:
         self._ranges: list[list[tuple[str, int, Declared]]] = [[]]
         self._types: list[dict[str, Declared]] = [{}]
         self._variables: list[dict[str, Variable]] = [{}]
-        self._has_vectors = False
+        self.has_vectors = False
+        """Whether a vector register was declared anywhere so far."""
 
     def enter(self) -> None:
         self._scopes.append({})
@@ -65,7 +66,7 @@ class Names:
         self._variables.pop()
 
     def declare_register(self, name: str, count: int | None, type_name: str, vector: int = 1) -> None:
-        self._has_vectors = self._has_vectors or vector > 1
+        self.has_vectors = self.has_vectors or vector > 1
         if count is None:
             self._scopes[-1][name] = Register(name)
             self._types[-1][name] = type_name, vector
@@ -88,7 +89,7 @@ class Names:
 
     def spread(self, register: Register) -> Operand:
         """A vector register as its elements, `{v.x, v.y}` for `v`: then no pass has to look for it. Any other register is itself."""
-        if not self._has_vectors or "." in register.name:
+        if "." in register.name:
             return register
         _, length = self.declared(register.name) or ("", 1)
         return register if length == 1 else Vector(tuple(Register(f"{register.name}.{element}") for element in "xyzw"[:length]))
