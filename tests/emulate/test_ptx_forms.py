@@ -98,7 +98,6 @@ def test_a_variable_of_a_function_is_one_for_all_calls() -> None:
             UnsupportedPtx,
             "kernels do not allocate memory there, so pass memory that the host allocated",
         ),
-        ("mov.v2.u32 {%r0, %r1}, %r2;", "", UnsupportedPtx, "does not model mov.v2.u32 of vectors of different lengths"),
         ("cvt.s32.f32 %r0, %f0;", "", PtxTypeError, "cvt.s32.f32 needs a rounding to integers: write `.rzi`"),
         ("vadd.u32.u32.u32 %r0, %r1.b4, %r2;", "", PtxTypeError, "`%r1.b4`: vadd knows no part `.b4` there"),
         (
