@@ -109,7 +109,7 @@ def _access(rule: _Rule, kind: str) -> Helper:
             sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
             if rule.load_lines and kind == LOAD:
                 sectors = constant(I32, (1 << rule.sectors) - 1)
-            served = invoke(e, line_helper, l1, l2, line, sectors, time, e.popcount(here))
+            served = invoke(e, line_helper, l1, l2, line, sectors, time, *([e.popcount(here)] if kind == ATOMIC else []))
             latest.set(e.intrinsic("umax", [latest.get(), e.and_(served, constant(I64, FULL))]))
             levels.set(e.or_(levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
             line_count.set(e.add(line_count.get(), constant(I64, 1)))
@@ -165,10 +165,11 @@ def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Valu
 
 
 def _line(rule: _Rule, kind: str) -> Helper:
-    """`(l1, l2, line: i64, sectors: i32, time: i64, lanes: i32) -> i64`: the latency of the slowest of the sectors
-    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. `lanes`: how many are at the line."""
+    """`(l1, l2, line: i64, sectors: i32, time: i64) -> i64`: the latency of the slowest of the sectors
+    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. Of an `ATOMIC`
+    there is one more argument, `lanes: i32`: how many are at the line."""
 
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, lanes: Value) -> None:
+    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, *lanes: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
         near = None if kind == LOAD_PAST_L1 else invoke(e, _find(rule, kind == LOAD), l1, line)
         far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
@@ -176,7 +177,7 @@ def _line(rule: _Rule, kind: str) -> Helper:
         def beyond(sector: Value) -> Value:
             """Serve a sector from L2 or DRAM: its latency."""
             with e.if_then(e.icmp_unsigned("==", e.ptrtoint(far_place.get(), I64), constant(I64, 0))):
-                far_place.set(invoke(e, _find(rule, True), l2, line))
+                far_place.set(invoke(e, _find(rule, True, is_far=True), l2, line))
             return _from_l2(e, rule, kind, l2, e.element(far_place.get(), sector, I64), time, levels)
 
         with e.each_lane(sectors) as sector:
@@ -197,10 +198,10 @@ def _line(rule: _Rule, kind: str) -> Helper:
                         e.store(constant(I64, 0), e.element(near, sector, I64))
                 _note(e, latest, levels, 0, beyond(sector))
         if kind == ATOMIC:
-            _count_lanes(e, rule, l2, far_place.get(), lanes)
+            _count_lanes(e, rule, l2, far_place.get(), *lanes)
         e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
 
-    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, I32), build)
+    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, *([I32] if kind == ATOMIC else [])), build)
 
 
 def _count_lanes(e: Emit, rule: _Rule, l2: Value, place: Value, lanes: Value) -> None:
@@ -222,7 +223,8 @@ def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Valu
     with e.if_else(e.icmp_signed("!=", held, constant(I64, 0))) as (hit, miss):
         with hit:
             if kind in (STORE, ATOMIC):
-                e.store(e.or_(held, dirty), slot)
+                with e.if_then(e.icmp_unsigned("<", held, dirty), likely=False):  # as a store to memory that is clean costs time
+                    e.store(e.or_(held, dirty), slot)
             if kind != STORE:
                 arrival = e.and_(held, constant(I64, ~DIRTY))
                 latency.set(e.intrinsic("smax", [_wait(e, rule, arrival, time, rule.l2), constant(I64, rule.l2)]))
@@ -251,9 +253,9 @@ def _note(e: Emit, latest: Any, levels: Any, level: int, latency: Value) -> None
 
 
 @cache
-def _find(rule: _Rule, allocate: bool) -> Helper:
+def _find(rule: _Rule, allocate: bool, is_far: bool = False) -> Helper:
     """`(level: ptr, line: i64) -> ptr`: the arrivals of the sectors of a line, marked as used just now. If the line is not there: null,
-    or with `allocate` the place of the one used longest ago, with all sectors absent."""
+    or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is counted."""
 
     def build(e: Emit, level: Value, line: Value) -> None:
         bits = e.get(level, LEVEL, "set_bits")
@@ -272,19 +274,25 @@ def _find(rule: _Rule, allocate: bool) -> Helper:
                 way.set(_oldest(e, level, stamps))
                 e.store(tag, e.element(tags, way.get(), I64))
                 place = e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64)
-                back = constant(I64, 0)
+                if is_far:
+                    _write_back(e, rule, level, place, e.add(first, way.get()))
                 for sector in range(rule.sectors):
-                    slot = e.at(place, 8 * sector)
-                    back = e.add(back, e.lshr(e.load(slot, typ=I64), constant(I64, DIRTY_BIT)))
-                    e.store(constant(I64, 0), slot)
-                e.bump(level, LEVEL, "written_back", back)
-                with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "lanes"), constant(I64, 0))):
-                    own = e.add(first, way.get())
-                    e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "lanes"), own, I64))
+                    e.store(constant(I64, 0), e.at(place, 8 * sector))
         e.store(e.bump(level, LEVEL, "uses"), e.element(stamps, way.get(), I64))
         e.ret(e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64))
 
-    return Helper(f"memlane_find{'_place' if allocate else ''}_{rule.sectors}", POINTER, (POINTER, I64), build)
+    return Helper(f"memlane_find{'_place' if allocate else ''}{'_far' if is_far else ''}_{rule.sectors}", POINTER, (POINTER, I64), build)
+
+
+def _write_back(e: Emit, rule: _Rule, level: Value, place: Value, number: Value) -> None:
+    """Count the sectors at `place` that were stored to, and begin anew to count the lanes at the line of this number."""
+    back = constant(I64, 0)
+    for sector in range(rule.sectors):
+        back = e.add(back, e.lshr(e.load(e.at(place, 8 * sector), typ=I64), constant(I64, DIRTY_BIT)))
+    e.bump(level, LEVEL, "written_back", back)
+    # Where there were no atomics all lanes are 0, and their memory is better not touched.
+    with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
+        e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "lanes"), number, I64))
 
 
 def _oldest(e: Emit, level: Value, stamps: Value) -> Value:
