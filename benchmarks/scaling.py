@@ -26,13 +26,14 @@ from running import measure, parser
 from scaling_kernels import FAMILIES
 
 from memlane.chip import load
-from memlane.compile import assemble
+from memlane.compile import assemble, assembler
 from memlane.emulate.code import jit
 from memlane.emulate.layers import layers_for
 from memlane.emulate.lower import kernel as lowering
 from memlane.instrument import TraceOptions, count, exactness, site_table, trace
 from memlane.launch import Layers
-from memlane.ptx import Module, parse, print_module, verify
+from memlane.ptx import Module, build, parse, print_module, verify
+from memlane.sass import nvdisasm, registers
 from memlane.sass.listing import parse_listing
 from memlane.sass.nvdisasm import run_nvdisasm
 
@@ -105,8 +106,15 @@ def compare(clock: Clock, module: Module) -> None:
     clock("verdicts", lambda: exactness(module, program))
 
 
+def forget() -> None:
+    """Empty what remembers texts and instructions from one kernel to the next: else a kernel that is measured again costs nothing."""
+    for remembering in (build.statements, assembler._assemble, nvdisasm._disassemble, registers.effects):
+        remembering.cache_clear()
+
+
 def run_stages(text: str, size: int, everything: bool) -> Seconds:
     """The seconds of each stage for one kernel."""
+    forget()
     clock = Clock()
     module = read(clock, text)
     if size not in LARGEST:
