@@ -7,7 +7,7 @@ import time
 import pytest
 
 from memlane.errors import PtxSyntaxError, UnsupportedPtx
-from memlane.ptx import RegisterDecl, flatten_scopes, parse
+from memlane.ptx import RegisterDecl, flatten_scopes, inline_calls, parse
 from memlane.source import Source, Span
 from tests.ptx.modules import HEAD, kernel
 
@@ -71,3 +71,40 @@ def test_a_long_word_is_shortened() -> None:
     with pytest.raises(UnsupportedPtx) as caught:
         kernel(f"{'x' * 100_000} %r1;")
     assert len(str(caught.value)) < 1000
+
+
+def test_blocks_are_nested_a_hundred_times_at_most() -> None:
+    """What compares two modules goes into each block, and must not be stopped by Python."""
+    nested = ["{\n" * depth + "mov.u32 %r1, %r2;\n" + "}" * depth for depth in (100, 101)]
+    assert kernel(nested[0]) == kernel(nested[0])
+    with pytest.raises(PtxSyntaxError, match=r"k\.ptx:106:1: braces are nested too deeply: more than 100 times"):
+        kernel(nested[1])
+
+
+def test_a_function_may_be_inlined_thousands_of_times_into_itself() -> None:
+    body = "".join(f".loc 1 {n + 1} 1, function_name L, inlined_at 1 {n} 1\nmov.u32 %r1, {n};\n" for n in range(1, 3000))
+    one, two = (kernel(f".loc 1 1 1\n{body}") for _ in range(2))
+    assert one == two
+    assert len({move.location for move in one.instructions()}) == 2999
+    assert one != kernel(f".loc 1 9999 1\n{body}".replace("inlined_at 1 1 1", "inlined_at 1 9999 1"))
+
+
+def test_calls_through_hundreds_of_functions_are_not_inlined() -> None:
+    call = "{{ .param .u64 q; st.param.u64 [q], %rd1; call f{}, (q); }}"
+    head = "(.param .u64 a) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [a]; "
+    functions = [f".func f{n}{head}st.u32 [%rd1], 1; {call.format(n - 1) if n else ''} ret; }}" for n in range(500)]
+    inlined = inline_calls(parse("\n".join([HEAD, *functions, f".entry k{head}{call.format(499)} ret; }}"])))
+    assert (inlined.origins, len(inlined.left)) == ({}, 500)
+    assert set(inlined.left.values()) == {"it is called through hundreds of functions"}
+
+
+def test_an_array_of_many_axes_is_read_quickly() -> None:
+    began = time.process_time()
+    parse(f"{HEAD}.global .u32 g{'[1]' * 20_000};")
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("number", ["1", "0x1", "01", "0b1", "1U"])
+@pytest.mark.parametrize("gap", [" ", "", "\t"])
+def test_numbers_of_files_in_every_notation(number: str, gap: str) -> None:
+    assert parse(f'{HEAD}.file {number}{gap}"a b.cu"').files == {1: "a b.cu"}

@@ -7,6 +7,7 @@ Inside the package imports go one way, from the last to the first:
     convention          how a kernel is called, where its parameters alone do not tell
     forms               the notation of the instruction table and the match against it
     ops                 the table, one module per chapter of the manual
+    location            places in the source of a program
     ir                  a module as data
     lexer, constants, operands, initializers, declarations, instructions, parser      text to Module
     printer             Module to text
@@ -46,7 +47,6 @@ from memlane.ptx.ir import (
     Instruction,
     Item,
     Label,
-    Location,
     Module,
     Operand,
     Pair,
@@ -62,6 +62,7 @@ from memlane.ptx.ir import (
     elements,
 )
 from memlane.ptx.liveness import Liveness
+from memlane.ptx.location import Location
 from memlane.ptx.once import once_for_module
 from memlane.ptx.ops import TABLE
 from memlane.ptx.parser import parse

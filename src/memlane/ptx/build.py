@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from memlane.ptx.ir import Guard, Instruction, Location, Statement
+from memlane.ptx.ir import Guard, Instruction, Statement
+from memlane.ptx.location import Location
 from memlane.ptx.parser import parse_statements
 
 

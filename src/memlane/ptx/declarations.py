@@ -87,7 +87,8 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
     name = cursor.expect_kind(WORD, "the name of a variable")
     shape: list[int] | None = None
     while cursor.accept("["):
-        shape = [*(shape or ()), 0 if cursor.text == "]" else parse_whole(cursor)]
+        shape = [] if shape is None else shape
+        shape.append(0 if cursor.text == "]" else parse_whole(cursor))
         cursor.expect("]", "behind the length of an array")
     if shape is None and cursor.accept("<"):
         raise cursor.error("a range of names `<n>` is for registers only", cursor.span(cursor.starts[cursor.at - 1]))

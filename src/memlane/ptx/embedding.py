@@ -16,7 +16,6 @@ from memlane.ptx.ir import (
     Immediate,
     Instruction,
     Label,
-    Location,
     Operand,
     Register,
     RegisterDecl,
@@ -25,6 +24,7 @@ from memlane.ptx.ir import (
     Variable,
     with_instructions,
 )
+from memlane.ptx.location import Location
 from memlane.ptx.parameters import Unit, cut, items_of, parameter_accesses
 from memlane.ptx.passing import Passed, loaded, moves, stored
 from memlane.ptx.registers import Scope
@@ -249,7 +249,10 @@ def within(one: Statement, at: Location | None, string: str) -> Statement:
 
 def _inlined(location: Location | None, at: Location) -> Location:
     """Where an instruction stands; what comes before the first line of its function has the line of the call."""
-    if location is None:
-        return at
-    outer = location.inlined_into
-    return replace(location, inlined_into=at if outer is None else _inlined(outer, at))
+    places = []
+    while location is not None:
+        places.append(location)
+        location = location.inlined_into
+    for place in reversed(places):
+        at = replace(place, inlined_into=at)
+    return at

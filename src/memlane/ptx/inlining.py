@@ -78,7 +78,11 @@ def inline_calls(module: Module) -> Inlined:
     """The module with the functions that access memory in the place of their calls, as far as that can be."""
     if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in kernel.instructions()):
         return Inlined(module, {}, {})
-    found = _Inliner(statics_outside(module)).inlined()
+    inliner = _Inliner(statics_outside(module))
+    try:
+        found = inliner.inlined()
+    except RecursionError:
+        return Inlined(module, {}, inliner.none("it is called through hundreds of functions"))
     return found if found.origins else replace(found, module=module)
 
 
@@ -113,6 +117,10 @@ class _Inliner:
         items = _in_order(items, changed)
         origins = {name: tuple(one for _, origins in body.lines for one in origins) for name, body in changed.items()}
         return Inlined(replace(self._module, items=_with_strings(items, self._names.strings)), origins, self._left)
+
+    def none(self, reason: str) -> Mapping[str, str]:
+        """The functions with accesses, each with the reason why none is inlined."""
+        return dict.fromkeys((name for name in self._accessing if name not in self._module.kernels), reason)
 
     def _body(self, function: Function) -> Body:
         """A function with what it calls in it."""

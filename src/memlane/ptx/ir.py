@@ -13,7 +13,6 @@ Positions (`span`) take no part in comparison: a module equals itself printed an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -21,11 +20,9 @@ from functools import cached_property
 from memlane.ptx.convention import Convention
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
+from memlane.ptx.location import Location, file_of
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import Span
-
-_BYTES = re.compile(r"(?:\\[23][0-7]{2})+")
-"""Bytes beyond ASCII, as NVRTC writes them into the name of a file."""
 
 # -- operands ------------------------------------------------------------------------------------------------------------------
 
@@ -119,17 +116,6 @@ def elements(operand: Operand | None) -> tuple[Operand, ...]:
 
 
 # -- statements ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A place in the user's source, from `.loc`. `file` is the number of a `.file` directive; see `Module.files`."""
-
-    file: int
-    line: int
-    column: int
-    inlined_into: Location | None = None
-    """Where the function that holds this line was inlined, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,15 +371,6 @@ class Module:
         table: dict[int, str] = {}
         for item in self.items:
             if isinstance(item, Directive) and item.text.startswith(".file"):
-                number, rest = item.text[len(".file") :].split(None, 1)
-                table[int(number)] = _BYTES.sub(_in_utf8, rest.split('"')[1])
+                number, name = file_of(item.text)
+                table[number] = name
         return table
-
-
-def _in_utf8(found: re.Match[str]) -> str:
-    """What the bytes say, or themselves where they are no UTF-8."""
-    data = bytes(int(digits, 8) for digits in found[0].split("\\")[1:])
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return found[0]

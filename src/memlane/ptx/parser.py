@@ -24,18 +24,20 @@ from memlane.ptx.ir import (
     Guard,
     Item,
     Label,
-    Location,
     Module,
     Register,
     Statement,
     Variable,
 )
 from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
+from memlane.ptx.location import Location
 from memlane.ptx.operands import Names
 from memlane.ptx.statics import variables_outside
 from memlane.source import Source, shortened
 
 _LONGEST_VERSION = 9
+_DEEPEST = 100
+"""Blocks in a block: what walks over a module goes into each."""
 _EXTENTS = frozenset({".maxntid", ".reqntid", ".reqnctapercluster", ".maxclusterrank"})
 """Performance directives that have one to three numbers, which a launch is compared with."""
 _ENDS_WITH_SEMICOLON = frozenset({".pragma", ".alias", ".branchtargets", ".calltargets", ".callprototype"})
@@ -75,6 +77,7 @@ class _Parser:
     def __init__(self, source: Source) -> None:
         self.cursor = Cursor(source)
         self.names = Names()
+        self.depth = 0
         self.location: Location | None = None
         self.locations: dict[tuple[int, int, int], Location] = {}
         self.instructions = InstructionParser(self.cursor, self.names)
@@ -250,10 +253,14 @@ class _Parser:
 
     def block(self) -> Block:
         opening = self.cursor.span()
+        if self.depth == _DEEPEST:
+            raise self.cursor.error(f"braces are nested too deeply: more than {_DEEPEST} times", opening)
         self.cursor.at += 1
+        self.depth += 1
         self.names.enter()
         block = Block(self.statements())
         self.names.leave()
+        self.depth -= 1
         if not self.cursor.accept("}"):
             raise self.cursor.error("`{` is never closed", opening)
         return block
