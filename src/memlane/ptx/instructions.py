@@ -14,7 +14,6 @@ from memlane.ptx.ir import (
     Guard,
     Immediate,
     Instruction,
-    Location,
     Operand,
     Pair,
     Register,
@@ -26,6 +25,7 @@ from memlane.ptx.ir import (
     Vector,
 )
 from memlane.ptx.lexer import DIRECTIVE, Cursor
+from memlane.ptx.location import Location
 from memlane.ptx.operands import Names, Sum, parse_operand
 from memlane.ptx.ops import TABLE
 from memlane.source import Span, shortened
