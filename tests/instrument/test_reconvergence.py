@@ -12,6 +12,7 @@ import memlane as ml
 from memlane.compile import cuda
 from memlane.errors import MissingDependency
 from memlane.instrument.assembled import Assembled
+from memlane.instrument.grouping import AHEAD
 from memlane.instrument.matching import EXACT, HINT, exactness
 from memlane.instrument.reconvergence import APART, Reconvergence
 from memlane.instrument.sites import site_table
@@ -22,7 +23,6 @@ from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of, listing
 
 DIVERGENCE = Path(__file__).parents[2] / "benchmarks" / "kernels" / "divergence.cu"
-AHEAD = "its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX"
 SERVED = "so they may be served in other groups"
 RETURN = "RET.ABS.NODEC R20 0x0"
 
@@ -274,6 +274,17 @@ def test_functions_that_call_each_other_come_to_an_end() -> None:
     assert apart("CALL.ABS.NOINC `(f); ST 1; EXIT", *bodies) == {1: "a call of f"}
 
 
+@pytest.mark.parametrize("back", ["YIELD", "NANOSLEEP 0x14", "NANOSLEEP R7"])
+def test_lanes_that_step_back_are_not_waited_for(back: str) -> None:
+    """Nor do the others wait for them; in front of the branch, and behind the barrier, they are together."""
+    assert branch(back) == {2: ""}
+    assert branch("NOP", "ST 3; BSYNC B0; .L_e:; ST 2; EXIT", before=f"{back}; BSSY B0, `(.L_e)") == {3: ""}
+    assert branch("NOP", f"BSYNC B0; .L_e:; {back}; ST 2; EXIT") == {}
+    loop = "BSSY B0, `(.L_e); .L_t:; {}; @!P0 BRA `(.L_t); ST 1; BSYNC B0; .L_e:; ST 2; EXIT"
+    assert apart(loop.format(back)) == {1: "", 2: ""}
+    assert apart(loop.format("NOP")) == {1: ""}
+
+
 def test_code_that_is_not_there_may_do_anything() -> None:
     assert apart("CALL.ABS.NOINC `(vprintf); ST 1; EXIT") == {1: "a call of vprintf"}
 
@@ -301,6 +312,8 @@ APART_IN: dict[str, list[tuple[str, str]]] = {
     "two_entrances": [("ld.global.u32", "")] * 2,
     "two_back_edges": [("st.global.u32", BRANCH)],
     "jump_table": [("ld.global.u32", BRANCH)],
+    "sleeps": [("st.global.u32", BRANCH)] * 2,
+    "lock": [("st.global.u32", BRANCH)],
 }
 """By kernel its accesses at which lanes may be apart; all others are exact."""
 

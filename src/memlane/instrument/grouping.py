@@ -39,7 +39,8 @@ class Apart:
 
 _TOGETHER = Apart()
 _TURNS = Apart("ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups", True)
-_AHEAD = Apart("its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX")
+AHEAD = "its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX"
+_AHEAD = Apart(AHEAD)
 _COPIES = Apart("ptxas made copies of it on ways that lanes of a warp may take apart, so they may be served in other groups")
 
 

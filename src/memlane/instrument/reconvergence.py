@@ -11,13 +11,14 @@ Each group then runs for itself, and groups that come to an instruction at diffe
 again only
 
 - behind the `BSYNC` of a convergence barrier whose `BSSY` they executed together before they came apart. Lanes that `BREAK` out of a
-  barrier are not waited for at it; those that wait go on without them. A barrier that is set anew, or moved to a register, joins only
-  lanes that were together then;
+  barrier are not waited for at it; those that wait go on without them. Nor are lanes that step back for others (`YIELD`, `NANOSLEEP`)
+  while these wait, as was measured: in a loop that tries to take a lock each lane goes on alone. A barrier that is set anew, or moved to a
+  register, joins only lanes that were together then;
 - behind a `WARPSYNC.ALL`, which waits for every lane of the warp. Where one follows, as in front of a barrier of the block, the assembler
   sets no convergence barrier.
 
-Nothing else counts as joining them: not `WARPSYNC` of a mask, collective instructions, barriers of the block, `YIELD` or `NANOSLEEP`. The
-hardware may join groups that happen to wait for the processor at the same instruction, which no text tells.
+Nothing else counts as joining them: not `WARPSYNC` of a mask, collective instructions or barriers of the block. The hardware may join
+groups that happen to wait for the processor at the same instruction, which no text tells.
 
 Lanes that end (`EXIT` under a guard, a trap) leave the others together. A branch is taken alike by all lanes if its predicate comes from
 constants. A branch of a kernel without a convergence barrier around it is also taken for one that the assembler found to be uniform, unless
@@ -55,6 +56,10 @@ _ARITHMETIC = frozenset(
 )
 """Instructions whose result is the same in all lanes where their sources are."""
 
+
+_LETS_OTHERS_GO = frozenset({"YIELD", "NANOSLEEP"})
+"""Where lanes step back: barriers at which others wait for them let these go."""
+_BARRIER_NUMBERS = range(16)
 
 _State = tuple[int, frozenset[int]]
 """An instruction, and the barriers at which the lanes that come to it still wait."""
@@ -276,9 +281,11 @@ class _Routine:
         return _barriers(one)[0] if one.opcode == "BSYNC" else None
 
     def _left(self, node: int) -> list[int]:
-        """The barriers that all lanes leave, set or move at an instruction. If only some do, under a guard, they come apart at the jump
-        behind it, which takes them away from the others."""
+        """The barriers that all lanes leave, set or move at an instruction, or that let others go on there. If only some do, under a guard,
+        they come apart at the jump behind it, which takes them away from the others."""
         one = self._flow.nodes[node]
+        if one.opcode in _LETS_OTHERS_GO:
+            return list(_BARRIER_NUMBERS)
         return _barriers(one) if one.opcode in ("BSSY", "BMOV") or (one.opcode == "BREAK" and one.guard is None) else []
 
     @cached_property
