@@ -117,7 +117,7 @@ def try_one(reader: Reader, given: Any, number: int, tally: Tally) -> None:
             if reader.follow is not None and number % reader.follow_every == 0:
                 reader.follow(read)
     except MemlaneError as error:
-        failure = wrong_message(error, LONGEST_MESSAGE + (2 * len(given) if reader.words else 0))
+        failure = wrong_message(error, LONGEST_MESSAGE + (4 * len(given) if reader.words else 0))
     except Exception as error:
         failure = Failure(f"{type(error).__name__} in {place_of(error)}", "".join(traceback.format_exception(error, limit=-12))[-4000:])
     took, grown = time.process_time() - began, _peak_bytes() - held

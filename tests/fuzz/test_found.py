@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,13 @@ from memlane.errors import (
     UnsupportedPtx,
 )
 from memlane.instrument import Sampling
+from memlane.lab.profiler import parse as parse_profile
 from memlane.launch.texture import texels_of
 from memlane.ptx import demangle, parse
 from memlane.sass.listing import parse_listing
 from memlane.targets import target
 from tests.fuzz.of_code import cubins, read_program
+from tests.fuzz.of_files import full_trace
 from tests.fuzz.of_ptx import lower
 from tests.fuzz.of_words import _Memory
 from tests.ptx.examples_of_rows import registers
@@ -264,3 +267,13 @@ def test_numbers_beyond_all_measure_in_a_listing() -> None:
     program = parse_listing(f'\t.section\t.text.k,"ax",@progbits\n{line}{code}')
     (found,) = program.functions["k"].instructions
     assert (found.place, found.operands[0].register) == (None, None)
+
+
+def test_a_cell_without_an_end_in_the_table_of_the_profiler() -> None:
+    assert parse_profile('"ID","Kernel Name"\n"0","' + "k" * 200_000) == []
+
+
+def test_counts_of_an_unknown_exactness() -> None:
+    """Sites of one line are added up, and say the weakest of what is said of them."""
+    with pytest.raises(ValueError, match="exactness is 'sure', not one of exact, merged, hint, not checked"):
+        replace(full_trace().launches[0].counts[0], exactness="sure")

@@ -16,7 +16,6 @@ from tests.fuzz.engine import MOST_SECONDS, Reader, Tally, run, try_one
 from tests.fuzz.mutations import mutate_tree, mutated_bytes, mutated_tokens, tokens
 from tests.fuzz.readers import READERS
 
-
 ENOUGH = 100
 """Inputs of which at least one should be accepted."""
 

@@ -41,6 +41,7 @@ def test_many_blocks_with_the_same_name_are_flattened_quickly() -> None:
     ("text", "message"),
     [
         (f".version {'9' * 5000}", f"<ptx>:1:10: expected a version such as `9.0`, found `{'9' * 40}...{'9' * 20}`"),
+        (".version .5", "<ptx>:1:10: expected a version such as `9.0`, found `.5`"),
         (f"{HEAD}.entry k() .maxntid . {{}}", "<ptx>:4:21: expected a number of threads or blocks, found `.`"),
         (f"{HEAD}.entry k() .maxntid 1.5 {{}}", "<ptx>:4:21: expected a number of threads or blocks, found `1.5`"),
         (f"{HEAD}.entry k() .reqntid 1, 2, 3, 4 {{}}", "<ptx>:4:30: `.reqntid` has one to three numbers, found 4"),

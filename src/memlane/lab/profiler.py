@@ -69,7 +69,10 @@ def parse(output: str) -> list[Profiled]:
     A line with the names of columns, of which the first is `ID`, one with units, and one for each launch; what the profiler (`==PROF==`)
     and the program print may stand anywhere between.
     """
-    rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
+    try:
+        rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
+    except csv.Error:  # a cell without an end
+        return []
     head = next((number for number, row in enumerate(rows) if row and row[0] == "ID"), None)
     if head is None:
         return []

@@ -89,7 +89,7 @@ class _Parser:
         cursor.expect(".version", "at the start of a module")
         version = cursor.expect_kind(NUMBER, "a version such as `9.0`")
         major, _, minor = version.partition(".")
-        if not (major + minor).isdecimal() or len(version) > _LONGEST_VERSION:
+        if not (major.isdecimal() and (minor or "0").isdecimal()) or len(version) > _LONGEST_VERSION:
             raise cursor.error(f"expected a version such as `9.0`, found `{shortened(version)}`", cursor.span(cursor.starts[cursor.at - 1]))
         self.instructions.version = int(major), int(minor or 0)
         cursor.expect(".target", "behind `.version`")

@@ -97,6 +97,10 @@ class SiteCounts(_Derived):
             return self
         return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
 
+    def __post_init__(self) -> None:
+        if self.exactness not in _WEAKNESS:
+            raise ValueError(f"exactness is {self.exactness!r}, not one of {', '.join(_WEAKNESS)}")
+
     def plus(self, other: SiteCounts) -> SiteCounts:
         """Both together, under the site of the first: another launch, or another site of the same source line."""
         most = [one for one in (self.most_lanes_at_address, other.most_lanes_at_address) if one is not None]
