@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from memlane.driver import Device, probe
 from memlane.errors import BadPlan
 from memlane.launch import Target, module_digest
-from memlane.plan import KernelRef, Plan, PlanBuilder, planned, races
+from memlane.plan import Home, KernelRef, Plan, PlanBuilder, planned, races
 from memlane.targets import BoundPlan, devices, run
 from tests.targets.test_plans import KERNEL, MIX, SIGNALS, halve, interpreted, ordered_plans
 
@@ -31,17 +32,20 @@ def compared(plan: Plan, targets: tuple[Target, ...]) -> None:
     start = {buffer.name: np.arange(buffer.nbytes, dtype=np.uint8) * 7 + number for number, buffer in enumerate(plan.buffers)}
     expected = {name: one.copy() for name, one in start.items()}
     interpreted(plan, expected)
-    bound = {
-        buffer.name: targets[buffer.home].array(start[buffer.name]) if isinstance(buffer.home, int) else start[buffer.name].copy()
-        for buffer in plan.buffers
-    }
+    bound: dict[str, Any] = {}
+    for buffer in plan.buffers:
+        if isinstance(buffer.home, int):
+            bound[buffer.name] = targets[buffer.home].array(start[buffer.name])
+            continue
+        bound[buffer.name] = targets[0].pinned(buffer.nbytes, "u1") if buffer.home == "pinned" else np.empty(buffer.nbytes, "u1")
+        bound[buffer.name][...] = start[buffer.name]
     done = run(plan, bound, targets=targets, modules=[MIX])
     for buffer in plan.buffers:
         np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
 
 
 @given(plan=ordered_plans(1))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 def test_a_plan_leaves_the_bytes_of_an_interpreter(gpus: tuple[Target, ...], plan: Plan) -> None:
     if not races(plan):
         compared(plan, gpus[:1])
@@ -49,10 +53,30 @@ def test_a_plan_leaves_the_bytes_of_an_interpreter(gpus: tuple[Target, ...], pla
 
 @needs_two
 @given(plan=ordered_plans(2))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 def test_a_plan_over_two_gpus_leaves_the_bytes_of_an_interpreter(gpus: tuple[Target, ...], plan: Plan) -> None:
     if not races(plan):
         compared(plan, gpus[:2])
+
+
+@pytest.mark.parametrize("home", ["host", "pinned"])
+def test_a_copy_reads_the_host_when_it_is_due(gpus: tuple[Target, ...], home: Home) -> None:
+    """A graph may read ordinary memory when it is started; a host function has changed it by then."""
+    b = PlanBuilder()
+    value, device, back = b.array("value", 1, "i4", home), b.array("device", 1, "i4", 0), b.array("back", 1, "i4", home)
+    doubled = b.call("tests.gpu.test_gpu_plans:double", value, reads=[value], writes=[value])
+    there = b.copy(device, value, after=[doubled])
+    here = b.copy(back, device, after=[there])
+    b.call("tests.gpu.test_gpu_plans:double", back, after=[here], reads=[back], writes=[back])
+    host = gpus[0].pinned(1, "i4")
+    host[0] = 3
+    bound = BoundPlan(b.plan(), {"value": host if home == "pinned" else np.array([3], "i4")}, targets=gpus[:1])
+    for expected in (12, 24, 48):
+        assert np.asarray(bound.run()["back"]).view("i4")[0] == expected
+
+
+def double(value: Any) -> None:
+    value *= 2
 
 
 def chunked(n: int, chunks: int) -> Plan:

@@ -20,6 +20,7 @@ from memlane.plan import Buffer, Copy, HostCall, KernelRef, Launch, Plan, PlanBu
 from memlane.ptx import parse
 from memlane.targets import BoundPlan, devices, run
 from tests.plan.random_plans import views
+from tests.targets.graphing import GraphingEmulator
 
 MIX = parse("""
 .version 8.0
@@ -41,6 +42,8 @@ DONE:
   ret;
 }
 """)
+H200 = Emulator(load("h200"))
+EIGHT = np.zeros(8, "u2")
 KERNEL, NOTHING = KernelRef(module_digest(MIX), "mix"), KernelRef(module_digest(MIX), "nothing")
 
 
@@ -161,6 +164,41 @@ def test_a_plan_leaves_the_bytes_of_an_interpreter_or_has_a_race(data: st.DataOb
         np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
 
 
+@given(st.data())
+@settings(max_examples=60)
+def test_graphs_in_any_order_leave_the_same_bytes(data: st.DataObject) -> None:
+    """Of plans without a race; what is pinned lies in memory of the target, and only that is copied by a graph."""
+    count = data.draw(st.integers(1, 3))
+    plan = data.draw(ordered_plans(count))
+    if races(plan):
+        return
+    targets = [GraphingEmulator(device, data.draw(st.integers(0, 99))) for device in range(count)]
+    start = {buffer.name: np.arange(buffer.nbytes, dtype=np.uint8) * 7 + number for number, buffer in enumerate(plan.buffers)}
+    expected = {name: one.copy() for name, one in start.items()}
+    interpreted(plan, expected)
+    bound: dict[str, Any] = {}
+    for buffer in plan.buffers:
+        if isinstance(buffer.home, int):
+            bound[buffer.name] = targets[buffer.home].array(start[buffer.name])
+            continue
+        bound[buffer.name] = targets[0].pinned(buffer.nbytes, "u1") if buffer.home == "pinned" else np.empty(buffer.nbytes, "u1")
+        bound[buffer.name][...] = start[buffer.name]
+    done = run(plan, bound, targets=targets, modules=[MIX])
+    for buffer in plan.buffers:
+        np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
+
+
+def test_times_of_a_graph_belong_to_the_steps_of_the_plan() -> None:
+    """A copy from ordinary memory is two steps of the graph, and one of the plan."""
+    b = PlanBuilder()
+    host, device = b.array("host", 8, "u2", "host"), b.array("device", 8, "u2", 0)
+    arrived = b.copy(device, host)
+    b.launch(KERNEL, 1, 1, device, 2, device, 2, 8, 1, after=[arrived], reads=[device], writes=[device])
+    line = BoundPlan(b.plan(), {"host": EIGHT}, targets=[GraphingEmulator()], modules=[MIX]).time()
+    assert [(span.kind, span.start_ns, span.end_ns) for span in line.spans] == [("copy", 0, 2), ("launch", 2, 3)]
+    assert not line.is_modelled
+
+
 def test_random_plans_are_of_both_sorts() -> None:
     """The test above would say nothing if every plan had a race, or none had one."""
     sorts = {True: 0, False: 0}
@@ -264,10 +302,6 @@ def one_step(**homes: Any) -> Plan:
     return b.plan()
 
 
-H200 = Emulator(load("h200"))
-EIGHT = np.zeros(8, "u2")
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -301,6 +335,10 @@ EIGHT = np.zeros(8, "u2")
         (
             lambda: run(one_step(a="host", b="host"), {"a": EIGHT, "b": np.frombuffer(bytes(16), "u2")}, targets=[H200]),
             "buffer 'b' is written by the plan, but is bound to a read-only array: bind a copy",
+        ),
+        (
+            lambda: run(one_step(a="pinned", b=0), {"a": EIGHT}, targets=[GraphingEmulator()]),
+            "buffer 'a' is pinned, but is bound to ordinary memory: make the array with target.pinned(shape, dtype), or",
         ),
         (
             lambda: run(Plan((Step(planned(NOTHING, 1, 1), 0),)), targets=[H200]),

@@ -24,7 +24,7 @@ from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
-from memlane.driver.step_graph import DeviceStepGraph, Worker, pinned_array
+from memlane.driver.step_graph import DeviceStepGraph, Worker, is_pinned, pinned_array
 from memlane.driver.step_graph import build as build_steps
 from memlane.driver.tensor_map import encode
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
@@ -283,6 +283,10 @@ class Device(Target):
     def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
         with self._current("pinned memory of the host"):
             return pinned_array(shape, dtype)
+
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        with self._current("to look at memory of the host"):
+            return is_pinned(int(host.ctypes.data))
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceStepGraph:
         devices = {id(self): self, **{id(step.target): step.target for step in steps if isinstance(step.target, Device)}}

@@ -183,3 +183,9 @@ def pinned_array(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     """An array in page-locked memory, which lives as long as the array does. A context must be current."""
     element, extents = np.dtype(dtype), (shape,) if isinstance(shape, int) else tuple(shape)
     return np.asarray(_Pinned(math.prod(extents) * element.itemsize)).view(element).reshape(extents)
+
+
+def is_pinned(address: int) -> bool:
+    """Whether an address of the host is known to the driver. A context must be current."""
+    code, kind = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+    return bool(code == driver.CUresult.CUDA_SUCCESS and int(kind) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST))

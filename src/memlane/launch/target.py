@@ -156,6 +156,10 @@ class Target(ABC):
         """An array on the host with undefined contents that copies of this target need not stage: page-locked for a GPU."""
         return np.empty(shape, dtype)
 
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        """Whether copies of this target need not stage an array of the host."""
+        return True
+
     def enable_peer(self, other: Target) -> None:
         """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""
         raise DeviceError(f"{self.name} and {other.name} are no peers: kernels of the one cannot reach memory of the other")

@@ -59,6 +59,9 @@ def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets
         raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind np.ascontiguousarray(x), or a larger buffer")
     elif not memory.flags.writeable and any(touch.writes and touch.view.buffer == buffer for one in order for touch in one.action.touches):
         raise BadPlan(f"{where} is written by the plan, but is bound to a read-only array: bind a copy")
+    elif buffer.home == "pinned" and not targets[0].is_pinned(memory):
+        remedy = "make the array with target.pinned(shape, dtype), or let the buffer live on 'host'"
+        raise BadPlan(f"{where} is pinned, but is bound to ordinary memory: {remedy}")
     if memory.nbytes < buffer.nbytes:
         raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")
     return memory

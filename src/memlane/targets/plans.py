@@ -115,6 +115,8 @@ class BoundPlan:
         self._bound_by: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
         """By action, which is kept, and device."""
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
+        self._stages: dict[int, tuple[BoundAction, ...]] = {}
+        """By copy from or to ordinary memory of the host, what a graph does for it."""
         self._modules = Modules(modules)
         self._modules.check(self.order)
 
@@ -132,21 +134,20 @@ class BoundPlan:
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
             raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
         if self._takes_graphs:
-            graph = self._graph(self.order, timed=True)
+            steps, places = self._bound_steps(self.order)
+            graph = self.targets[0].graph_of_steps(steps, timed=True)
             graph.replay()
-            return self._measured(graph.times_ns())
+            times = graph.times_ns()
+            return self._measured([[times[position] for position in own] for own in places])
         if not all(target.modelled for target in self.targets):
             raise BadPlan("times of emulated devices and of GPUs do not fit together: give the plan targets of one kind")
         for target in self.targets:
             target.empty_caches()
         return simulate(self.order, [self._timed(execution) for execution in self.order])
 
-    def _measured(self, times: Sequence[tuple[float, float]]) -> Timeline:
-        """Return the timeline of the executions, of which those that run together have one time for each device."""
-        left, spans = iter(times), []
-        for execution in self.order:
-            own = [next(left) for _ in self._bound_actions(execution)]
-            spans.append(Span.of(execution, min(start for start, _ in own), max(end for _, end in own)))
+    def _measured(self, times: Sequence[Sequence[tuple[float, float]]]) -> Timeline:
+        """Return the timeline of the executions from the times of their steps: one for each device of those that run together."""
+        spans = [Span.of(one, min(own)[0], max(end for _, end in own)) for one, own in zip(self.order, times, strict=True)]
         first = min((span.start_ns for span in spans), default=0.0)
         return Timeline(tuple(replace(one, start_ns=one.start_ns - first, end_ns=one.end_ns - first) for one in spans), is_modelled=False)
 
@@ -245,20 +246,46 @@ class BoundPlan:
         return self._graph(self.order)
 
     def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
-        return self.targets[0].graph_of_steps(self._bound_steps(order), timed=timed)
+        return self.targets[0].graph_of_steps(self._bound_steps(order)[0], timed=timed)
 
-    def _bound_steps(self, order: Sequence[Execution]) -> list[BoundStep]:
-        """Return the steps of some executions that follow each other; what they wait for before these is over."""
+    def _bound_steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
+        """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
+        before these is over."""
         steps: list[BoundStep] = []
         first = order[0].number if order else 0
-        ends: list[range] = []
+        places: list[range] = []
+        ends: list[list[int]] = []
         for execution in order:
+            begun = len(steps)
             waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
-            actions = self._bound_actions(execution)
-            made = [BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, waits) for one, target in actions]
-            ends.append(range(len(steps), len(steps) + len(made)))
-            steps += made
-        return steps
+            ends.append([])
+            for action, target in self._bound_actions(execution):
+                staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
+                for number, one in enumerate(staged):
+                    after = (len(steps) - 1,) if number else waits
+                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after))
+                ends[-1].append(len(steps) - 1)
+            places.append(range(begun, len(steps)))
+        return steps, places
+
+    def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
+        """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not
+        when the copy is due, so a host function moves it from or to pinned memory; and so what stays on the host."""
+        assert isinstance(copy, Copy)
+        to, of = copy.destination.buffer, copy.source.buffer
+        if to.is_on_host and of.is_on_host:
+            return (_moving(self._host_view(copy.destination), self._host_view(copy.source)),)
+        if "host" not in (to.home, of.home):
+            return (bound,)
+        if id(copy) not in self._stages:
+            stage = self.targets[0].pinned(copy.source.shape, f"V{copy.source.itemsize}")
+            end = End(int(stage.ctypes.data), stage.strides, is_on_host=True)
+            if of.home == "host":
+                chain: tuple[BoundAction, ...] = _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
+            else:
+                chain = replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
+            self._stages[id(copy)] = chain
+        return self._stages[id(copy)]
 
     def _bound_actions(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
         """Return what an execution does: one action, or one for each device of launches that run together."""
@@ -320,6 +347,11 @@ class BoundPlan:
 
     def _value(self, view: View) -> bool:
         return bool(self._host_view(view).reshape(-1)[0])
+
+
+def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
+    """A host function that copies elements, whatever their types are called."""
+    return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))
 
 
 @dataclass
