@@ -60,7 +60,7 @@ if hasattr(os, "register_at_fork"):
 def translated(text: str, quick: bool = False) -> bytes:
     """The object file of a module, whose instructions are kept as they are; `quick`: of code that need not be fast."""
     with LOCK:
-        machine = _emitter(0 if quick or len(text) > QUICK_ABOVE else 2)
+        machine = _emitter(_quick_level() if quick or len(text) > QUICK_ABOVE else 2)
         return bytes(machine.emit_object(llvm.parse_assembly(text)))
 
 
@@ -121,6 +121,14 @@ def _fresh_engine() -> llvm.ExecutionEngine:
     start = llvm.parse_assembly("")
     start.triple = machine.triple
     return llvm.create_mcjit_compiler(start, machine)
+
+
+@cache
+def _quick_level() -> int:
+    """The level of code that need not be fast. At level 0 LLVM 22 aborts the process ("Node is not in map") on some masked vectors, where
+    the processor has AVX2 and not AVX-512; level 1 takes half as long again and does not."""
+    features = llvm.get_host_cpu_features()
+    return 1 if features.get("avx2") and not features.get("avx512f") else 0
 
 
 @cache
