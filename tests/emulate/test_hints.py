@@ -101,7 +101,7 @@ UNSUPPORTED = {
     "cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.u64 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
     "redux.sync.min.f32 %f1, %f2, -1;": "redux.sync.min.f32",
     "add.rn.f32x2 %rd1, %rd2, %rd3;": "add.rn.f32x2",
-    "vadd4.u32.u32.u32 %r1, %r2, %r3, %r4;": "vadd4.u32.u32.u32",
+    "stacksave.u32 %r1;": "stacksave.u32",
 }
 
 

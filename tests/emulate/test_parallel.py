@@ -318,7 +318,7 @@ ONE_BLOCK_ONLY = "setp.ne.u32 %p1, %r60, 50; @%p1 bra forever; {}; forever: ld.v
     [
         ("st.global.u32 [%out+80], 1", BadAccess, r"block \(50, 0, 0\), thread \(0, 0, 0\) wrote 4 bytes at 0x[0-9a-f]+ .*64 bytes behind"),
         ("trap", KernelTrap, r"block \(50, 0, 0\), thread \(0, 0, 0\) executed trap"),
-        ("setp.eq.u32 %p2, %tid, 3; @%p2 bra out; bar.sync 0; out: bar.sync 1", Deadlock, r"block \(50, 0, 0\) cannot go on: "),
+        ("setp.eq.u32 %p2, %tid, 3; @%p2 bra aside; bar.sync 0; aside: bar.sync 1", Deadlock, r"block \(50, 0, 0\) cannot go on: "),
     ],
     ids=["access", "trap", "barrier"],
 )

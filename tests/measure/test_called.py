@@ -16,14 +16,15 @@ from memlane.compile import cuda
 from memlane.emulate import Emulator
 from memlane.instrument import SCHEMES, Selection, exactness, prove, site_table
 from memlane.instrument import trace as instrument
-from memlane.instrument.grouping import Grouping
+from memlane.instrument.assembled import Assembled
+from memlane.instrument.reconvergence import Reconvergence
 from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, count, trace
 from memlane.measure.tallied import Tally
-from memlane.ptx import ControlFlow, Module
+from memlane.ptx import Module
 from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, Call, Counts, Trace
 from memlane.report import render_counts, render_trace, to_text
-from memlane.sass import Flow, disassemble
+from memlane.sass import disassemble
 from memlane.sass.listing import parse_listing
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of
@@ -244,8 +245,8 @@ k:
                                                 /* 0x0000000000000000 */
 """
     wait, join = ("BSSY B0, `(.L_x_3)", "BSYNC B0") if waits else ("NOP", "NOP")
-    flow = Flow(parse_listing(text.replace("{wait}", wait).replace("{join}", join)))
-    store = next(node for node in flow.nodes_of("k") if flow.nodes[node].opcode == "STG")
-    plain = kernel("ret;").kernels["k"]
-    reason = Grouping(ControlFlow(plain), flow, "k").apart(0, [store]).reason
+    program = parse_listing(text.replace("{wait}", wait).replace("{join}", join))
+    code = Assembled(kernel("ret;"), program)
+    store = next(node for node in code.flow.nodes_of("k") if code.flow.nodes[node].opcode == "STG")
+    reason = Reconvergence(code).apart("k").get(store, "")
     assert ("together" in reason) is not waits

@@ -200,6 +200,7 @@ def test_counts_are_not_lost_for_a_listing_that_cannot_be_read(target: Target, m
         raise KeyError("R7")
 
     monkeypatch.setattr(judging, "exactness", fails)
+    monkeypatch.setenv("MEMLANE_CACHE", "0")  # where verdicts of other tests are
     counts = ml.count(target.load(WORDS)["k"][1, 32], target.zeros(32, np.uint32), merged=True)
     assert {(entry.exactness, entry.exactness_reason) for entry in counts.checked.sites} == {(NOT_CHECKED, "KeyError: 'R7'")}
     assert counts.merged == ()
