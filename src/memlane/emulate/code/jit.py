@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,9 +61,11 @@ if hasattr(os, "register_at_fork"):
 
 def translated(text: str, quick: bool = False) -> bytes:
     """The object file of a module, whose instructions are kept as they are; `quick`: of code that need not be fast."""
+    is_large = len(text) > QUICK_ABOVE
     with LOCK:
-        machine = _emitter(_quick_level() if quick or len(text) > QUICK_ABOVE else 2)
-        return bytes(machine.emit_object(llvm.parse_assembly(text)))
+        if (quick or is_large) and _may_abort():
+            return (is_large and _emitted_apart(text)) or bytes(_emitter(1).emit_object(llvm.parse_assembly(text)))
+        return bytes(_emitter(0 if quick or is_large else 2).emit_object(llvm.parse_assembly(text)))
 
 
 def optimised(text: str) -> bytes:
@@ -124,11 +128,28 @@ def _fresh_engine() -> llvm.ExecutionEngine:
 
 
 @cache
-def _quick_level() -> int:
-    """The level of code that need not be fast. At level 0 LLVM 22 aborts the process ("Node is not in map") on some masked vectors, where
-    the processor has AVX2 and not AVX-512; level 1 takes half as long again and does not."""
+def _may_abort() -> bool:
+    """Whether the processor is one for which LLVM 22 aborts the process ("Node is not in map") on some masked vectors at level 0: with AVX2
+    and without AVX-512. Level 1 does not; it takes half as long again for small texts, and ten times as long for large ones."""
     features = llvm.get_host_cpu_features()
-    return 1 if features.get("avx2") and not features.get("avx512f") else 0
+    return bool(features.get("avx2") and not features.get("avx512f"))
+
+
+_EMITTER = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+features = llvm.get_host_cpu_features().flatten()
+machine = llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=0, jit=True)
+sys.stdout.buffer.write(machine.emit_object(llvm.parse_assembly(sys.stdin.buffer.read().decode())))
+"""
+
+
+def _emitted_apart(text: str) -> bytes:
+    """The object file of a text at level 0, written by a process of its own, which may abort; then it is empty."""
+    done = subprocess.run([sys.executable, "-c", _EMITTER], input=text.encode(), capture_output=True)
+    return done.stdout if done.returncode == 0 else b""
 
 
 @cache
