@@ -26,7 +26,8 @@ def text(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def answered(code: bytes) -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int32)(jit.Code(code, "answer").address)()
+    loaded = jit.Code(code, "answer")  # its memory goes with it
+    return ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.address)()
 
 
 def test_large_code_is_written_by_a_process_of_its_own(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
