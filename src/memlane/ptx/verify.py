@@ -26,12 +26,14 @@ from memlane.ptx.ir import (
     Pair,
     Register,
     RegisterDecl,
+    Sink,
     Special,
     Statement,
     Symbol,
     TextureAddress,
     Variable,
     Vector,
+    elements,
 )
 from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
@@ -210,6 +212,20 @@ def branches_lead_to_labels(scope: _Scope, instruction: Instruction) -> Iterator
             yield f"`{operand_text(operand)}` is not {words}", operand_text(operand)
 
 
+def destinations_are_registers(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+    form = instruction.form
+    for letter in form.writes:
+        operand = instruction.operands[form.operands[letter]]
+        if isinstance(operand, Arguments):  # those of a call may be parameters
+            continue
+        for part in (operand.first, operand.second) if isinstance(operand, Pair) else elements(operand):
+            text = operand_text(part)
+            if isinstance(part, Register) and part.negated:
+                yield f"`{instruction.name}` writes `{text}`: leave out the `!`", part.name
+            elif not isinstance(part, (Register, Sink)):
+                yield f"`{instruction.name}` writes `{text}`, which is not a register: put a register there", text
+
+
 def addresses_are_integers(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
     for operand in instruction.operands:
         if isinstance(operand, Address) and isinstance(operand.base, Register):
@@ -276,6 +292,7 @@ RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
     guard_is_a_predicate,
     names_are_declared,
     branches_lead_to_labels,
+    destinations_are_registers,
     addresses_are_integers,
     vectors_have_the_length,
     vectors_fit_a_memory_access,
