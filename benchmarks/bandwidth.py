@@ -32,6 +32,11 @@ line takes so long that they do. If not, eight lines of all are eight times as f
 Lines written in part that are neighbours, or 33 lines apart, are written as fast as those 16 KiB apart, 34 a clock, if what limits is the
 way there and not where in L2 they meet.
 
+What that run said: neighbouring lines and those 33 apart are written as fast as columns, 34 a clock. With 16 bytes a lane 136 sectors a
+clock are written in all, nearly twice as many as with 4, and 2.6 read by one multiprocessor. Lanes that meet in a line are not as slow as
+at one word: 0.85 sectors a clock in one line, 0.21 in one sector, 0.02 in one word. So the floor of one line counts sectors of requests,
+and the histogram in global memory takes 3.3 times as long as its floor. 32 lines of L1 in 32 banks take 9 clocks.
+
     python benchmarks/bandwidth.py
 """
 

@@ -31,8 +31,8 @@ class SlowLevel:
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
         self.dirty: set[tuple[int, int]] = set()
         """Lines and sectors that were stored to."""
-        self.lanes: Counter[int] = Counter()
-        """By line: lanes with atomic operations."""
+        self.atomics: Counter[int] = Counter()
+        """By line: sectors of requests with atomic operations."""
         self.written_back = 0
 
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
@@ -43,7 +43,7 @@ class SlowLevel:
         sectors = lines.pop(line, {})
         if len(lines) == self.ways:
             gone = next(iter(lines))
-            del lines[gone], self.lanes[gone]
+            del lines[gone], self.atomics[gone]
             back = {one for one in self.dirty if one[0] == gone}
             self.written_back += len(back)
             self.dirty -= back
@@ -69,7 +69,7 @@ class SlowCaches:
             lanes[address // 128] += 1
             for sector in range(address // 32, (address + nbytes - 1) // 32 + 1):
                 lines.setdefault(sector // 4, {})[sector % 4] = None
-        served = [one for line, sectors in lines.items() for one in self.line(kind, sm, line, sorted(sectors), time, lanes[line])]
+        served = [one for line, sectors in lines.items() for one in self.line(kind, sm, line, sorted(sectors), time)]
         if not served:
             return 0, 0, 0
         if kind == STORE:
@@ -86,7 +86,7 @@ class SlowCaches:
         self.moved["partly_written", sm] += sectors - whole
         self.moved["written_lines" if whole == sectors else "partly_written_lines", sm] += 1
 
-    def line(self, kind: str, sm: int, line: int, sectors: list[int], time: int, lanes: int) -> list[tuple[int, int]]:
+    def line(self, kind: str, sm: int, line: int, sectors: list[int], time: int) -> list[tuple[int, int]]:
         near = None if kind == LOAD_PAST_L1 else self.l1[sm].find(line, kind == LOAD)
         served = []
         for sector in sectors:
@@ -112,8 +112,8 @@ class SlowCaches:
         if kind in (LOAD, LOAD_PAST_L1) and any(level != L1 for _, level in served):
             self.moved["read_lines", sm] += 1
         if kind == ATOMIC:
-            self.l2.lanes[line] += lanes
-            self.moved["hottest", -1] = max(self.moved["hottest", -1], self.l2.lanes[line])
+            self.l2.atomics[line] += len(sectors)
+            self.moved["hottest", -1] = max(self.moved["hottest", -1], self.l2.atomics[line])
         return served
 
     def beyond(self, kind: str, far: dict[int, int], sector: int, time: int) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class Traffic:
     written_back: int
     """Sectors that L2 wrote to DRAM while the launch ran."""
     hottest: int = 0
-    """The most lanes that had atomic operations in one line of L2."""
+    """The most sectors of requests that had atomic operations in one line of L2."""
     wavefront_cycles: int = 1
 
     def total(self, name: str) -> int:
@@ -144,7 +144,7 @@ def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
         yield (
             name
             if rate is None
-            else Floor(name, traffic.hottest / rate, f"{traffic.hottest:,} lanes at the busiest line at {rate:g} a clock")
+            else Floor(name, traffic.hottest / rate, f"{traffic.hottest:,} sectors of requests at the busiest line at {rate:g} a clock")
         )
 
 

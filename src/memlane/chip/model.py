@@ -25,7 +25,6 @@ SectorsPerClock = Annotated[float, "sectors/clock"]
 SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
 LinesPerClock = Annotated[float, "lines/clock"]
 LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
-LanesPerClock = Annotated[float, "lanes/clock"]
 
 LANES = 32
 """Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
@@ -207,8 +206,8 @@ class Bandwidth:
     """Lines in which a request writes a part of some sector; None: not known to be slower than the others."""
     l2_atomic: SectorsPerClock | None = None
     """Sectors in which a request does atomic operations; None: not known to be slower than whole ones that are written."""
-    line_atomic: LanesPerClock | None = None
-    """Lanes whose atomic operations are done at one line."""
+    line_atomic: SectorsPerClock | None = None
+    """Sectors of requests whose atomic operations are done at one line."""
     sm_read: SectorsPerClockOfSm | None = None
     """From L2 to one multiprocessor; the other `sm_` numbers as those of L2."""
     sm_read_lines: LinesPerClockOfSm | None = None

@@ -109,7 +109,7 @@ def _access(rule: _Rule, kind: str) -> Helper:
             sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
             if rule.load_lines and kind == LOAD:
                 sectors = constant(I32, (1 << rule.sectors) - 1)
-            served = invoke(e, line_helper, l1, l2, line, sectors, time, *([e.popcount(here)] if kind == ATOMIC else []))
+            served = invoke(e, line_helper, l1, l2, line, sectors, time)
             latest.set(e.intrinsic("umax", [latest.get(), e.and_(served, constant(I64, FULL))]))
             levels.set(e.or_(levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
             line_count.set(e.add(line_count.get(), constant(I64, 1)))
@@ -166,10 +166,9 @@ def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Valu
 
 def _line(rule: _Rule, kind: str) -> Helper:
     """`(l1, l2, line: i64, sectors: i32, time: i64) -> i64`: the latency of the slowest of the sectors
-    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. Of an `ATOMIC`
-    there is one more argument, `lanes: i32`: how many are at the line."""
+    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have."""
 
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, *lanes: Value) -> None:
+    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
         near = None if kind == LOAD_PAST_L1 else invoke(e, _find(rule, kind == LOAD), l1, line)
         far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
@@ -198,17 +197,17 @@ def _line(rule: _Rule, kind: str) -> Helper:
                         e.store(constant(I64, 0), e.element(near, sector, I64))
                 _note(e, latest, levels, 0, beyond(sector))
         if kind == ATOMIC:
-            _count_lanes(e, rule, l2, far_place.get(), *lanes)
+            _count_atomics(e, rule, l2, far_place.get(), sectors)
         e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
 
-    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, *([I32] if kind == ATOMIC else [])), build)
+    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64), build)
 
 
-def _count_lanes(e: Emit, rule: _Rule, l2: Value, place: Value, lanes: Value) -> None:
-    """Count atomic operations of so many lanes in the line whose arrivals are at `place`."""
+def _count_atomics(e: Emit, rule: _Rule, l2: Value, place: Value, sectors: Value) -> None:
+    """Count the sectors of a request with atomic operations in the line whose arrivals are at `place`."""
     distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "arrivals"))
-    own = e.at(e.get_pointer(l2, LEVEL, "lanes"), e.udiv(distance, constant(I64, rule.sectors)))
-    total = e.add(e.load(own, typ=I64), e.zext(lanes, I64))
+    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.udiv(distance, constant(I64, rule.sectors)))
+    total = e.add(e.load(own, typ=I64), e.zext(e.popcount(sectors), I64))
     e.store(total, own)
     e.put(e.intrinsic("umax", [e.get(l2, LEVEL, "hottest"), total]), l2, LEVEL, "hottest")
 
@@ -285,14 +284,14 @@ def _find(rule: _Rule, allocate: bool, is_far: bool = False) -> Helper:
 
 
 def _write_back(e: Emit, rule: _Rule, level: Value, place: Value, number: Value) -> None:
-    """Count the sectors at `place` that were stored to, and begin anew to count the lanes at the line of this number."""
+    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line of this number."""
     back = constant(I64, 0)
     for sector in range(rule.sectors):
         back = e.add(back, e.lshr(e.load(e.at(place, 8 * sector), typ=I64), constant(I64, DIRTY_BIT)))
     e.bump(level, LEVEL, "written_back", back)
-    # Where there were no atomics all lanes are 0, and their memory is better not touched.
+    # Where there were none all counts are 0, and their memory is better not touched.
     with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
-        e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "lanes"), number, I64))
+        e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "atomics"), number, I64))
 
 
 def _oldest(e: Emit, level: Value, stamps: Value) -> Value:

@@ -19,7 +19,7 @@ TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "
 anew in each request; those where some sector is written in part are `partly_written_lines`."""
 FAR = ("fetched", "written_back", "hottest")
 """What is counted in the level of L2: sectors that came from DRAM, and those that went there when their line made room for another one; and
-the most lanes that had atomic operations in one line."""
+the most sectors of requests that had atomic operations in one line."""
 
 LEVEL = np.dtype(
     [
@@ -30,13 +30,13 @@ LEVEL = np.dtype(
         ("set_mask", "u8"),
         ("set_bits", "u8"),
         ("ways", "u8"),
-        ("lanes", "u8"),
+        ("atomics", "u8"),
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
 """One cache. `tags`, `stamps` point to u64[sets, 32]: number of the line + 1, and the use that touched it last; `arrivals` to
 i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
-`lanes`, of L2, to u64[sets, 32]: lanes of this launch with atomic operations in the line; null of an L1."""
+`atomics`, of L2, to u64[sets, 32]: sectors of requests of this launch with atomic operations in the line; null of an L1."""
 
 DIRTY_BIT = 62
 DIRTY = 1 << DIRTY_BIT
@@ -55,7 +55,7 @@ class Level:
         shape = (count, self.sets, WAYS)
         self._tags = np.zeros(shape, np.uint64)
         self._stamps = np.zeros(shape, np.uint64)
-        self._lanes = np.zeros(shape if is_far else 0, np.uint64)
+        self._atomics = np.zeros(shape if is_far else 0, np.uint64)
         self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
@@ -64,12 +64,12 @@ class Level:
         for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:
-            self.records["lanes"] = self._lanes.ctypes.data
+            self.records["atomics"] = self._atomics.ctypes.data
 
     def begin_launch(self) -> None:
         """Count from 0 what moves from now on."""
         if self.records["hottest"].any():
-            self._lanes[:] = 0
+            self._atomics[:] = 0
         for name in (*TRAFFIC, *FAR):
             self.records[name] = 0
 
