@@ -360,3 +360,9 @@ def test_an_impossible_order_of_a_schedule_is_refused_as_on_a_gpu(other: int) ->
     for prepare in (target.run, target.graph):
         with pytest.raises(BadLaunch, match=rf"^step 1 of the schedule waits for step {other}, which is not before it$"):
             prepare(Schedule((Step(copy), Step(copy, after=(other,)))))
+
+
+def test_a_module_of_32_bit_addresses_is_refused() -> None:
+    module = parse(".version 8.0\n.target sm_80\n.address_size 32\n.visible .entry k(.param .u32 p) { ret; }\n", "old.ptx")
+    with pytest.raises(BadLaunch, match=r"^old.ptx has addresses of 32 bits \(.address_size\), which emulator:.* does not run"):
+        emulator().load(module)

@@ -319,9 +319,13 @@ class Target(ABC):
         return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
 
     def load(self, module: Module) -> LoadedModule:
-        """The module on this target, ready to launch its kernels. TypeError for what is no module."""
+        """The module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit addresses,
+        which no GPU since compute capability 9.0 runs."""
         if not isinstance(module, Module):
             raise TypeError(f"load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a {type(module).__name__}")
+        if module.address_size != 64:
+            size = f"addresses of {module.address_size} bits (.address_size)"
+            raise BadLaunch(f"{module.name} has {size}, which {self.name} does not run: compile it for 64 bits")
         return LoadedModule(self, module, self.load_module(module))
 
     def run(self, schedule: Schedule) -> Timeline:
