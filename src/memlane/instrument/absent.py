@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
 from memlane.instrument.assembled import Assembled
 from memlane.instrument.probes import ProbeLines
-from memlane.ptx import Address, Instruction, Register, Vector, registers_written
+from memlane.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector, registers_written
 from memlane.record import Site
-from memlane.sass import Access
 
 ABSENT = "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
 """Where nothing tells which."""
+
+_Key = tuple[Register | Symbol | Immediate, str, int]
 
 
 @dataclass(frozen=True)
@@ -26,31 +29,62 @@ class Absent:
     sites: Mapping[int, Site]
     probes: Mapping[int, ProbeLines]
     """By number of the site."""
+    _made: dict[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def reason(self, number: int) -> str:
         """Of a site without an access."""
         site, own = self.sites[number], self._addresses[number]
         if own is None:
             return ABSENT
-        equal = []
-        for other, address in self._addresses.items():
-            if other == number or address is None or address.base != own.base or self.sites[other].space != site.space:
-                continue
-            if not self._holds(own.base, other, number):
-                continue
-            made = [access.nbytes for access in self._accesses(other)]
-            within = own.offset - address.offset
-            widest = max(made, default=0)
-            if widest > self.sites[other].nbytes and abs(within) < widest:
-                return (
-                    f"merged with a neighbour: the assembler made one access of {widest} B of it and the one of {self._line(other, site)}"
-                )
-            if made and within == 0 and self.sites[other].nbytes >= site.nbytes and self._at(other) < self._at(number):
-                equal.append(other)
+        beside = self._beside.get(self._key(number, own), {})
+        for other, offset in self._near(beside, own.offset):
+            made = max(self._bytes(other))
+            if made > self.sites[other].nbytes and abs(own.offset - offset) < made:
+                return f"merged with a neighbour: the assembler made one access of {made} B of it and the one of {self._line(other, site)}"
+        before = (one for one in beside.get(own.offset, ()) if self._at(one) < self._at(number))
+        equal = [other for other in before if self.sites[other].nbytes >= site.nbytes]
         if not equal:
             return ABSENT
         nearest = max(equal, key=self._at)
         return f"merged with an equal access: the assembler uses the value of the {self.sites[nearest].kind} of {self._line(nearest, site)}"
+
+    # -- who accesses beside whom ------------------------------------------------------------------------------------------------
+
+    def _key(self, number: int, address: Address) -> _Key:
+        """Equal for sites whose addresses have one base, which nothing writes between them, in one space."""
+        written = self._written.get(address.base.name, []) if isinstance(address.base, Register) else []
+        return address.base, self.sites[number].space, bisect_left(written, self._at(number))
+
+    def _near(self, beside: Mapping[int, Sequence[int]], offset: int) -> Sequence[tuple[int, int]]:
+        """Those of the sites, given by offset, that are less than the widest access away, with their offsets, in the order of probes."""
+        reach = range(offset - self._widest + 1, offset + self._widest)
+        return sorted(((number, one) for one in reach for number in beside.get(one, ())), key=lambda pair: self._place[pair[0]])
+
+    @cached_property
+    def _widest(self) -> int:
+        return max((nbytes for number in self.probes for nbytes in self._bytes(number)), default=0)
+
+    @cached_property
+    def _place(self) -> Mapping[int, int]:
+        return {number: place for place, number in enumerate(self.probes)}
+
+    @cached_property
+    def _written(self) -> Mapping[str, list[int]]:
+        """By register: the instructions that may write it."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for index, one in enumerate(self._instructions):
+            for name in registers_written(one):
+                found[name].append(index)
+        return found
+
+    @cached_property
+    def _beside(self) -> Mapping[_Key, Mapping[int, list[int]]]:
+        """The sites that have accesses, by key and offset."""
+        found: dict[_Key, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number, address in self._addresses.items():
+            if address is not None and self._bytes(number):
+                found[self._key(number, address)][address.offset].append(number)
+        return found
 
     def _at(self, number: int) -> int:
         return self.probes[number].access
@@ -76,18 +110,26 @@ class Absent:
             return None
         base = found[0].base
         if isinstance(base, Register) and base.name.startswith("%ml") and base.name.endswith("_address"):
-            halves = Vector((Register(f"{base.name}_low"), Register(f"{base.name}_high")))
-            made = next((one for one in reversed(self._instructions[:at]) if one.opcode == "mov" and one.operands[0] == halves), None)
-            if made is None or not isinstance(made.operands[1], Register):
+            moves = self._moves.get(Vector((Register(f"{base.name}_low"), Register(f"{base.name}_high"))), [])
+            before = bisect_left(moves, at)
+            source = self._instructions[moves[before - 1]].operands[1] if before else None
+            if not isinstance(source, Register):
                 return None
-            base = made.operands[1]
+            base = source
         return Address(base, found[0].offset)
 
-    def _holds(self, base: object, one: int, other: int) -> bool:
-        """Whether the base of both addresses is not written between them."""
-        first, last = sorted((self._at(one), self._at(other)))
-        between = self._instructions[first:last]
-        return not isinstance(base, Register) or all(base.name not in registers_written(instruction) for instruction in between)
+    @cached_property
+    def _moves(self) -> Mapping[Operand, Sequence[int]]:
+        """By the vector of registers that they fill: the moves."""
+        found: dict[Operand, list[int]] = defaultdict(list)
+        for index, one in enumerate(self._instructions):
+            if one.opcode == "mov" and isinstance(one.operands[0], Vector):
+                found[one.operands[0]].append(index)
+        return found
 
-    def _accesses(self, number: int) -> Sequence[Access]:
-        return tuple(self.code.accesses(self.kernel, self._at(number), self.sites[number].space).values())
+    def _bytes(self, number: int) -> Sequence[int]:
+        """The widths of the accesses that the assembled code has for a site."""
+        if number not in self._made:
+            made = self.code.accesses(self.kernel, self._at(number), self.sites[number].space)
+            self._made[number] = [access.nbytes for access in made.values()]
+        return self._made[number]

@@ -146,8 +146,7 @@ class Windows:
             return ""
         # The number of a lane may be asked for once more by anybody.
         parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
-        behind = {node for end in window.ends for node in self._after(end, window.starts)[0]}
-        if late := [node for node in parts if node in behind]:
+        if late := [node for node in parts if window.ends & set().union(*self._before(node, window.starts))]:
             return f"a part of the atomic, {self._at(late[0])}, comes behind the second clock read"
         for node in parts:
             if missed := window.ends & self.waiting.unwaited(node):

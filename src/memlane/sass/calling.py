@@ -25,6 +25,8 @@ from memlane.sass.registers import effects
 
 _RETURN_ADDRESS = re.compile(r"32@(lo|hi)\(\((.+) \+ (\.L\w+)@srel\)\)$")
 
+_Body = tuple[frozenset[Register], list[int], list[Instruction]]
+
 
 class Calls:
     """The calls of one program."""
@@ -32,6 +34,7 @@ class Calls:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._changed: dict[int, frozenset[Register] | None] = {}
+        self._bodies: dict[frozenset[int], _Body] = {}
 
     def keeping(self, node: int, register: Register) -> int | None:
         """The call right before `node`, if control that returns to `node` comes from there and the function leaves `register` as it was."""
@@ -48,15 +51,21 @@ class Calls:
 
     def _written(self, call: int) -> frozenset[Register] | None:
         body = self.flow.called[call]
-        written = {register for node in body for register in effects(self.flow.nodes[node]).writes}
-        for node in body:
-            if self.flow.nodes[node].opcode == "CALL":
-                nested = self._changed_by(node) if node in self.flow.called else None
-                if nested is None:
-                    return None
-                written |= nested
-        returns = [self.flow.nodes[node] for node in body if self.flow.nodes[node].opcode == "RET"]
-        return frozenset(written) if all(self._returns_here(call, one, written) for one in returns) else None
+        if body not in self._bodies:
+            self._bodies[body] = self._read(body)
+        written, calls, returns = self._bodies[body]
+        for node in calls:
+            nested = self._changed_by(node) if node in self.flow.called else None
+            if nested is None:
+                return None
+            written |= nested
+        return written if all(self._returns_here(call, one, written) for one in returns) else None
+
+    def _read(self, body: frozenset[int]) -> _Body:
+        """The registers that some nodes write, the calls among them, and the returns."""
+        written = frozenset(register for node in body for register in effects(self.flow.nodes[node]).writes)
+        calls = [node for node in body if self.flow.nodes[node].opcode == "CALL"]
+        return written, calls, [self.flow.nodes[node] for node in body if self.flow.nodes[node].opcode == "RET"]
 
     def _returns_here(self, call: int, end: Instruction, written: Set[Register]) -> bool:
         """Whether a return goes to the address that the call handed over, and that is the one behind it."""

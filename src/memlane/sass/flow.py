@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from heapq import heappop, heappush
 
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import Instruction, Program
@@ -41,6 +42,8 @@ class Flow:
         self._successors = [self._direct(node) for node in range(len(self.nodes))]
         self.called: dict[int, frozenset[int]] = {}
         """By node of each call of functions in the program: the nodes of those that it may call, without those of what they call."""
+        self._barriers: dict[str, frozenset[int]] = {}
+        """By function: all places that its `BSSY`s name."""
         self._converge()
         self._call()
         self.successors: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(one)) for one in self._successors)
@@ -129,19 +132,22 @@ class Flow:
 
     def _converge(self) -> None:
         """Join each BSYNC with the places that the BSSYs of its barrier name, as far as those reach it."""
-        syncs = [node for node, one in enumerate(self.nodes) if one.opcode == "BSSY"]
-        state: dict[int, _Barriers] = {}
-        work = [*self._first.values(), *syncs]
-        for node in work:
-            state.setdefault(node, {})
+        named = [node for node, one in enumerate(self.nodes) if one.opcode == "BSSY"]
+        state: dict[int, _Barriers] = {node: {} for node in (*self._first.values(), *named)}
+        # In the order of the text, which is about that of control: so most nodes are met once, with all that leads to them.
+        work = sorted(state)
+        waiting = set(work)
         while work:
-            node = work.pop()
+            node = heappop(work)
+            waiting.remove(node)
             after = self._barriers_after(node, state[node])
             for successor in self._successors[node]:
                 merged = _merged(state.get(successor), after)
                 if merged is not None:
                     state[successor] = merged
-                    work.append(successor)
+                    if successor not in waiting:
+                        waiting.add(successor)
+                        heappush(work, successor)
 
     def _barriers_after(self, node: int, before: _Barriers) -> _Barriers:
         one = self.nodes[node]
@@ -158,27 +164,32 @@ class Flow:
         return before
 
     def _any_barrier(self, function: str) -> frozenset[int]:
-        nodes = self.nodes_of(function)
-        return frozenset(place for node in nodes if self.nodes[node].opcode == "BSSY" for place in self._targets(node))
+        if function not in self._barriers:
+            named = (node for node in self.nodes_of(function) if self.nodes[node].opcode == "BSSY")
+            self._barriers[function] = frozenset(place for node in named for place in self._targets(node))
+        return self._barriers[function]
 
     # -- calls --------------------------------------------------------------------------------------------------------------------
 
     def _call(self) -> None:
         """Replace the edge over a call by one into the function, and one from each of its returns to behind the call."""
-        bodies: dict[int, set[int]] = {}
         over = [list(one) for one in self._successors]
         returning = [first for first in self._first.values() if self._returns(reachable((first,), over.__getitem__))]
+        bodies: dict[tuple[int, ...], frozenset[int]] = {}
+        """By the functions that a call may go to: their nodes, one set for all such calls."""
+        ends: dict[tuple[int, ...], list[int]] = {}
         for node, one in enumerate(self.nodes):
             indirect = self.is_indirect_call(node)
-            targets = returning if indirect else self._targets(node) if one.opcode == "CALL" else []
-            for target in targets:
-                if target not in bodies:
-                    bodies[target] = reachable((target,), over.__getitem__)
-                for end in self._returns(bodies[target]):
-                    self._successors[end].extend(self._next(node))
-            if targets:
-                self.called[node] = frozenset().union(*(bodies[target] for target in targets))
-                self._successors[node] = [*targets, *(self._next(node) if indirect or _is_conditional(one) else [])]
+            targets = tuple(returning if indirect else self._targets(node) if one.opcode == "CALL" else ())
+            if not targets:
+                continue
+            if targets not in bodies:
+                bodies[targets] = frozenset().union(*(reachable((target,), over.__getitem__) for target in targets))
+                ends[targets] = self._returns(bodies[targets])
+            for end in ends[targets]:
+                self._successors[end].extend(self._next(node))
+            self.called[node] = bodies[targets]
+            self._successors[node] = [*targets, *(self._next(node) if indirect or _is_conditional(one) else [])]
 
     def _returns(self, body: Iterable[int]) -> list[int]:
         return sorted(node for node in body if self.nodes[node].opcode == "RET")
@@ -194,6 +205,8 @@ def _merged(old: _Barriers | None, new: _Barriers) -> _Barriers | None:
     """The union, or None if there is nothing new."""
     if old is None:
         return new
+    if old is new:
+        return None
     grown = {register: places | old.get(register, frozenset()) for register, places in new.items()}
     if all(grown[register] == old.get(register) for register in grown):
         return None

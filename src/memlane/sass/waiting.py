@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import cached_property
 
-from memlane.sass.calling import Calls
+from memlane.sass.definitions import Definitions
 from memlane.sass.flow import Flow
 from memlane.sass.operands import Register
 from memlane.sass.program import Instruction
@@ -51,9 +49,8 @@ class Waiting:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._calls = Calls(flow)
         self._unwaited: dict[int, frozenset[int]] = {}
-        self._definitions: dict[tuple[int, Register], frozenset[int]] = {}
+        self._definitions = Definitions(flow)
         self._waits = tuple(waits_for(one) for one in flow.nodes)
 
     def unwaited(self, node: int) -> frozenset[int]:
@@ -102,93 +99,9 @@ class Waiting:
         before = reachable(above[node], lambda one: () if scoreboard in self._waits[one] else above[one])
         return frozenset(one for one in before if self.flow.nodes[one].control.write_scoreboard == scoreboard)
 
-    # -- registers ----------------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _blocks(self) -> tuple[range, ...]:
-        return basic_blocks(self.flow)
-
-    @cached_property
-    def _block_of(self) -> tuple[int, ...]:
-        return tuple(number for number, block in enumerate(self._blocks) for _ in block)
-
-    @cached_property
-    def _writers(self) -> tuple[dict[Register, list[int]], ...]:
-        """For each block and register: the nodes that write it, in order."""
-        table: list[dict[Register, list[int]]] = []
-        for block in self._blocks:
-            writers: dict[Register, list[int]] = defaultdict(list)
-            for node in block:
-                for register in effects(self.flow.nodes[node]).writes:
-                    writers[register].append(node)
-            table.append(dict(writers))
-        return tuple(table)
-
     def definitions(self, node: int, register: Register) -> frozenset[int]:
         """The nodes that may have written what `register` holds when `node` issues, in the lanes that execute it."""
-        key = (node, register)
-        if key not in self._definitions:
-            self._definitions[key] = self._find_definitions(node, register)
-        return self._definitions[key]
-
-    def _find_definitions(self, node: int, register: Register) -> frozenset[int]:
-        found: set[int] = set()
-        seen: set[int] = set()
-        work: list[tuple[int, int]] = [(self._block_of[node], node)]
-        while work:
-            number, before = work.pop()
-            for writer in reversed(self._writers[number].get(register, ())):
-                if writer < before:
-                    found.add(writer)
-                    if self._overwrites(writer, node):
-                        break
-            else:
-                for predecessor in self._before(self._blocks[number].start, register):
-                    above = self._block_of[predecessor]
-                    if above not in seen:
-                        seen.add(above)
-                        work.append((above, self._blocks[above].stop))
-        return frozenset(found)
-
-    def _before(self, node: int, register: Register) -> Iterable[int]:
-        """The nodes from which control comes to `node` with what `register` holds: past a call that leaves it as it was."""
-        before = self.flow.predecessors[node]
-        call = self._calls.keeping(node, register)
-        return before if call is None else {call, *(one for one in before if one not in self.flow.called[call])}
-
-    def _overwrites(self, writer: int, reader: int) -> bool:
-        """Whether what the writer writes is all that lanes which execute the reader can see: it has no guard, or the very same."""
-        one = self.flow.nodes[writer]
-        if not effects(one).exact:
-            return False
-        guard = one.guard
-        if guard is None or guard.register is None:
-            return guard is None or not guard.negated
-        # The predicate is the same one only where nothing lies between that could write it: not across the edges of blocks.
-        return (
-            guard == self.flow.nodes[reader].guard
-            and self._block_of[writer] == self._block_of[reader]
-            and writer < reader
-            and self._keeps(guard.register, writer, reader)
-        )
-
-    def _keeps(self, predicate: Register, writer: int, reader: int) -> bool:
-        """Whether a predicate is at `reader` what it was at `writer`, in one block: nothing wrote it, or the assembler, which had no room
-        for it, compared the same register with the same number again."""
-        made = [node for node in self._writers[self._block_of[writer]].get(predicate, ()) if node < reader]
-        earlier = [node for node in made if node < writer]
-        if len(made) == len(earlier):
-            return True
-        if not earlier:
-            return False
-        first, second = earlier[-1], made[-1]
-        one, other = self.flow.nodes[first], self.flow.nodes[second]
-        return (
-            one.opcode == "ISETP"
-            and one.guard is None
-            and one.text.replace(".reuse", "") == other.text.replace(".reuse", "")
-            and not any(effects(one).reads & effects(self.flow.nodes[between]).writes for between in range(first, second))
-        )
+        return self._definitions.of(node, register)
 
 
 def waits_for(instruction: Instruction) -> tuple[int, ...]:
@@ -213,17 +126,6 @@ def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
     board = next((int(one.text[2:]) for one in instruction.operands if one.text.startswith("SB")), None)
     count = next((one.value for one in instruction.operands if one.value is not None), 0)
     return None if board is None else (board, count)
-
-
-def basic_blocks(flow: Flow) -> tuple[range, ...]:
-    """The nodes in maximal runs that control enters at the front only and leaves at the end only."""
-    leaders = {0, *flow.entries}
-    for node, successors in enumerate(flow.successors):
-        if successors != (node + 1,):
-            leaders.add(node + 1)
-            leaders.update(successors)
-    starts = sorted(one for one in leaders if one < len(flow.nodes))
-    return tuple(range(first, last) for first, last in zip(starts, [*starts[1:], len(flow.nodes)], strict=True))
 
 
 def collect(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:

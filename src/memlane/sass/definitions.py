@@ -1,0 +1,176 @@
+"""Which instructions may have written what a register holds, along the paths of control.
+
+Control enters a basic block at its front only, so what arrives there is worked out by blocks: once for each register that is asked for, as
+sets of bits, one bit for each instruction that writes the register.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from memlane.sass.calling import Calls
+from memlane.sass.flow import Flow
+from memlane.sass.operands import Register
+from memlane.sass.registers import effects
+from memlane.walks import components
+
+
+class Definitions:
+    """Answers for one program; what is asked twice is remembered."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._calls = Calls(flow)
+        self._found: dict[tuple[int, Register], frozenset[int]] = {}
+        self._arriving: dict[Register, dict[int, int]] = defaultdict(dict)
+        """By register and block: the writers whose values may arrive at the front of the block, as bits."""
+        self._lasting: dict[tuple[int, Register], tuple[int, bool]] = {}
+        self._sets: dict[tuple[Register, int], frozenset[int]] = {}
+
+    def of(self, node: int, register: Register) -> frozenset[int]:
+        """The nodes that may have written what `register` holds when `node` issues, in the lanes that execute it."""
+        key = (node, register)
+        if key not in self._found:
+            self._found[key] = self._find(node, register)
+        return self._found[key]
+
+    def _find(self, node: int, register: Register) -> frozenset[int]:
+        block = self._block_of[node]
+        writers = self._writers_in(block, register)
+        found: set[int] = set()
+        for place in range(bisect_left(writers, node) - 1, -1, -1):
+            found.add(writers[place])
+            if self._overwrites(writers[place], node):
+                return frozenset(found)
+        arriving = self._arriving[register]
+        if block not in arriving:
+            self._arrive(block, register, arriving)
+        return self._nodes_in(arriving[block], register) | found
+
+    # -- between blocks -----------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, block: int, register: Register, known: dict[int, int]) -> None:
+        """Work out what arrives at a block, and at all that lies on the way to it. Blocks that lead to each other without an instruction
+        that overwrites the register between them have the same."""
+
+        def passed(number: int) -> list[int]:
+            return [above for above in self._blocks_before(number, register) if above not in known and self._last(above, register)[1]]
+
+        for component in reversed(components((block,), passed)):
+            written = 0
+            for above in {above for number in component for above in self._blocks_before(number, register)}:
+                bits, passes = self._last(above, register)
+                written |= bits | (known[above] if passes and above not in component else 0)
+            known.update(dict.fromkeys(component, written))
+
+    def _last(self, block: int, register: Register) -> tuple[int, bool]:
+        """The writers in a block whose values may be there at its end, as bits, and whether what arrives at its front may be too."""
+        writers = self._writers_in(block, register)
+        key = (block, register)
+        if not writers or key in self._lasting:
+            return self._lasting.get(key, (0, True))
+        first, bits, passes = bisect_left(self._all_writers[register], writers[0]), 0, True
+        for place in reversed(range(len(writers))):
+            bits |= 1 << first + place
+            if self._is_whole(writers[place]):
+                passes = False
+                break
+        self._lasting[key] = bits, passes
+        return bits, passes
+
+    def _nodes_in(self, bits: int, register: Register) -> frozenset[int]:
+        """The writers of a register from a set of bits."""
+        key = (register, bits)
+        if key not in self._sets:
+            left, found = bits, []
+            while left:
+                lowest = left & -left
+                found.append(self._all_writers[register][lowest.bit_length() - 1])
+                left ^= lowest
+            self._sets[key] = frozenset(found)
+        return self._sets[key]
+
+    def _blocks_before(self, block: int, register: Register) -> list[int]:
+        """The blocks from which control comes to a block with what `register` holds: past a call that leaves it as it was."""
+        node = self._blocks[block].start
+        before: Iterable[int] = self.flow.predecessors[node]
+        call = self._calls.keeping(node, register)
+        if call is not None:
+            before = {call, *(one for one in before if one not in self.flow.called[call])}
+        return [self._block_of[one] for one in before]
+
+    # -- blocks -------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _blocks(self) -> tuple[range, ...]:
+        return _basic_blocks(self.flow)
+
+    @cached_property
+    def _block_of(self) -> tuple[int, ...]:
+        return tuple(number for number, block in enumerate(self._blocks) for _ in block)
+
+    @cached_property
+    def _writers(self) -> Mapping[Register, Mapping[int, list[int]]]:
+        """By register and block: the nodes that write it, in order."""
+        table: dict[Register, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for node, one in enumerate(self.flow.nodes):
+            for register in effects(one).writes:
+                table[register][self._block_of[node]].append(node)
+        return table
+
+    def _writers_in(self, block: int, register: Register) -> Sequence[int]:
+        return self._writers.get(register, {}).get(block, ())
+
+    @cached_property
+    def _all_writers(self) -> Mapping[Register, list[int]]:
+        """By register: the nodes that write it, in order. Each has the bit of its place here."""
+        return {register: [node for nodes in blocks.values() for node in nodes] for register, blocks in self._writers.items()}
+
+    # -- guards -------------------------------------------------------------------------------------------------------------------
+
+    def _is_whole(self, writer: int) -> bool:
+        """Whether all lanes get what the writer writes."""
+        one = self.flow.nodes[writer]
+        guard = one.guard
+        return effects(one).exact and (guard is None or (guard.register is None and not guard.negated))
+
+    def _overwrites(self, writer: int, reader: int) -> bool:
+        """Whether what a writer before the reader in its block writes is all that lanes which execute the reader can see: it has no guard,
+        or the very same. Across the edges of blocks the predicate may be another one."""
+        one = self.flow.nodes[writer]
+        guard = one.guard
+        if guard is None or guard.register is None or not effects(one).exact:
+            return self._is_whole(writer)
+        return guard == self.flow.nodes[reader].guard and self._keeps(guard.register, writer, reader)
+
+    def _keeps(self, predicate: Register, writer: int, reader: int) -> bool:
+        """Whether a predicate is at `reader` what it was at `writer`, in one block: nothing wrote it, or the assembler, which had no room
+        for it, compared the same register with the same number again."""
+        nodes = self._writers_in(self._block_of[writer], predicate)
+        made, earlier = bisect_left(nodes, reader), bisect_left(nodes, writer)
+        if made == earlier:
+            return True
+        if not earlier:
+            return False
+        first, second = nodes[earlier - 1], nodes[made - 1]
+        one, other = self.flow.nodes[first], self.flow.nodes[second]
+        return (
+            one.opcode == "ISETP"
+            and one.guard is None
+            and one.text.replace(".reuse", "") == other.text.replace(".reuse", "")
+            and not any(effects(one).reads & effects(self.flow.nodes[between]).writes for between in range(first, second))
+        )
+
+
+def _basic_blocks(flow: Flow) -> tuple[range, ...]:
+    """The nodes in maximal runs that control enters at the front only and leaves at the end only."""
+    leaders = {0, *flow.entries}
+    for node, successors in enumerate(flow.successors):
+        if successors != (node + 1,):
+            leaders.add(node + 1)
+            leaders.update(successors)
+    starts = sorted(one for one in leaders if one < len(flow.nodes))
+    return tuple(range(first, last) for first, last in zip(starts, [*starts[1:], len(flow.nodes)], strict=True))
