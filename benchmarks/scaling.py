@@ -6,6 +6,7 @@ memlane's, and a kernel is one function for both.
 
     python benchmarks/scaling.py
     python benchmarks/scaling.py --case "one loop"
+    python benchmarks/scaling.py --largest 30000
 
 Times are those of the processor, without those of other programs. The instructions of a family are those that are asked for, not those
 that calls lead to.
@@ -30,10 +31,10 @@ from memlane.compile import assemble, assembler
 from memlane.emulate.code import jit
 from memlane.emulate.layers import layers_for
 from memlane.emulate.lower import kernel as lowering
-from memlane.instrument import TraceOptions, count, exactness, site_table, trace
+from memlane.instrument import TraceOptions, count, exactness, prove, site_table, trace
 from memlane.launch import Layers
 from memlane.ptx import Module, build, parse, print_module, verify
-from memlane.sass import nvdisasm, registers
+from memlane.sass import disassemble, nvdisasm, registers
 from memlane.sass.listing import parse_listing
 from memlane.sass.nvdisasm import run_nvdisasm
 
@@ -52,6 +53,8 @@ SIZES = (1_000, 4_000)
 """For all stages: those of probes and of the emulator make ten to a hundred lines of each."""
 ASSEMBLED = (10_000,)
 """Larger ones for what every command does, and the comparison with the assembled code."""
+PROVED = (250, 1_000)
+"""For the proof that times are complete, of which the assembler has to make the code first."""
 LARGEST = (30_000, 100_000)
 """The same without the assembler, which takes minutes for them."""
 REACH = 2.0
@@ -106,20 +109,34 @@ def compare(clock: Clock, module: Module) -> None:
     clock("verdicts", lambda: exactness(module, program))
 
 
+def prove_times(clock: Clock, module: Module) -> None:
+    """What shows on the assembled code of a traced kernel that its times are complete. A traced kernel is up to forty times as long."""
+    for scheme in ("dependent", "exposed"):
+        traced = trace(module, TraceOptions(scheme=scheme))
+        program = disassemble(assemble(traced.module).data)
+        registers.effects.cache_clear()
+        clock(f"prove, {scheme}", partial(prove, traced, program))
+
+
 def forget() -> None:
     """Empty what remembers texts and instructions from one kernel to the next: else a kernel that is measured again costs nothing."""
     for remembering in (build.statements, assembler._assemble, nvdisasm._disassemble, registers.effects):
         remembering.cache_clear()
 
 
-def run_stages(text: str, size: int, everything: bool) -> Seconds:
-    """The seconds of each stage for one kernel."""
+def run_stages(text: str, size: int) -> Seconds:
+    """The seconds of each stage for one kernel: of those that are measured at its size."""
     forget()
     clock = Clock()
+    if size in (*QUICK_SIZES, *PROVED):
+        prove_times(clock, parse(text))
+        forget()
+    if size == PROVED[0]:
+        return clock.seconds
     module = read(clock, text)
-    if size not in LARGEST:
+    if size in (*QUICK_SIZES, *SIZES, *ASSEMBLED):
         compare(clock, module)
-    if everything:
+    if size in (*QUICK_SIZES, *SIZES):
         for scheme in ("dependent", "exposed"):
             clock(f"trace, {scheme}", partial(trace, module, TraceOptions(scheme=scheme)))
         clock("count", lambda: count(module, load("h200")))
@@ -128,21 +145,20 @@ def run_stages(text: str, size: int, everything: bool) -> Seconds:
     return clock.seconds
 
 
-def measured(family: str, size: int, everything: bool) -> Seconds:
+def measured(family: str, size: int) -> Seconds:
     """The least of several rounds for a small kernel, the one round of a large one."""
     text = FAMILIES[family](size)
-    rounds = [run_stages(text, size, everything) for _ in range(ROUNDS if size <= SMALL else 1)]
+    rounds = [run_stages(text, size) for _ in range(ROUNDS if size <= SMALL else 1)]
     return {name: min(one[name] for one in rounds) for name in rounds[0]}
 
 
 def run_case(family: str, options: argparse.Namespace) -> list[Row]:
     """A row for each stage: by how much its time per instruction is larger at the largest size than at the smallest."""
-    sizes = QUICK_SIZES if options.quick else SIZES
-    run_stages(FAMILIES[family](100), 100, everything=True)  # What is read or compiled once is not what is measured.
-    seconds = {size: measured(family, size, everything=True) for size in sizes}
-    if not options.quick:
-        seconds |= {size: measured(family, size, everything=False) for size in (*ASSEMBLED, *LARGEST)}
-    return [row_of(family, stage, {size: found[stage] for size, found in seconds.items() if stage in found}) for stage in seconds[sizes[0]]]
+    sizes = QUICK_SIZES if options.quick else sorted({*SIZES, *PROVED, *ASSEMBLED, *LARGEST})
+    run_stages(FAMILIES[family](QUICK_SIZES[0]), QUICK_SIZES[0])  # What is read or compiled once is not what is measured.
+    seconds = {size: measured(family, size) for size in sizes if size <= options.largest}
+    stages = dict.fromkeys(stage for found in seconds.values() for stage in found)
+    return [row_of(family, stage, {size: found[stage] for size, found in seconds.items() if stage in found}) for stage in stages]
 
 
 def row_of(family: str, stage: str, seconds: dict[int, float]) -> Row:
@@ -158,7 +174,9 @@ def row_of(family: str, stage: str, seconds: dict[int, float]) -> Row:
 
 def main() -> None:
     sys.setrecursionlimit(10_000)
-    measure("scaling", tuple(FAMILIES), run_case, parser(__doc__, "emulator:h200").parse_args())
+    arguments = parser(__doc__, "emulator:h200")
+    arguments.add_argument("--largest", type=int, default=max(LARGEST), help="leave out kernels of more instructions")
+    measure("scaling", tuple(FAMILIES), run_case, arguments.parse_args())
 
 
 if __name__ == "__main__":

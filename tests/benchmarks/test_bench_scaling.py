@@ -26,7 +26,7 @@ def test_kernels_have_about_as_many_instructions_as_are_asked_for(family: str, s
 def test_every_stage_of_a_family_has_a_row(quick: Quick) -> None:
     rows = quick("scaling", "branches")
     stages = [row["metric"].rpartition(", growth")[0] for row in rows]
-    assert stages[:4] == ["parse", "verify", "print", "sites"]
+    assert stages[:6] == ["prove, dependent", "prove, exposed", "parse", "verify", "print", "sites"]
     assert {"verdicts", "trace, dependent", "count", "lowering, with checker", "LLVM, function only"} <= set(stages)
     assert all(row["value"] > 0 and len(row["peer"]) == 2 for row in rows)
 
