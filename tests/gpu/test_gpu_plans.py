@@ -15,7 +15,7 @@ from memlane.errors import BadPlan
 from memlane.launch import Target, module_digest
 from memlane.plan import Home, KernelRef, Plan, PlanBuilder, planned, races
 from memlane.targets import BoundPlan, devices, run
-from tests.targets.test_plans import KERNEL, MIX, SIGNALS, halve, interpreted, ordered_plans
+from tests.targets.test_plans import KERNEL, MIX, SIGNALS, compared, halve, ordered_plans
 
 pytestmark = pytest.mark.gpu
 
@@ -25,23 +25,6 @@ needs_two = pytest.mark.skipif(len(probe().devices) < 2, reason="this machine ha
 @pytest.fixture(scope="module")
 def gpus(gpu: Device) -> tuple[Target, ...]:
     return devices("cuda")
-
-
-def compared(plan: Plan, targets: tuple[Target, ...]) -> None:
-    """Run a plan on the targets and compare every byte with the interpreter's."""
-    start = {buffer.name: np.arange(buffer.nbytes, dtype=np.uint8) * 7 + number for number, buffer in enumerate(plan.buffers)}
-    expected = {name: one.copy() for name, one in start.items()}
-    interpreted(plan, expected)
-    bound: dict[str, Any] = {}
-    for buffer in plan.buffers:
-        if isinstance(buffer.home, int):
-            bound[buffer.name] = targets[buffer.home].array(start[buffer.name])
-            continue
-        bound[buffer.name] = targets[0].pinned(buffer.nbytes, "u1") if buffer.home == "pinned" else np.empty(buffer.nbytes, "u1")
-        bound[buffer.name][...] = start[buffer.name]
-    done = run(plan, bound, targets=targets, modules=[MIX])
-    for buffer in plan.buffers:
-        np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
 
 
 @given(plan=ordered_plans(1))
