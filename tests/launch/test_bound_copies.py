@@ -14,7 +14,7 @@ from memlane.launch.bound import BoundCopy, End
 
 def copy_of(destination: Any, source: Any) -> BoundCopy:
     """Between two arrays of NumPy of one shape, wherever they lie."""
-    ends = [End(one.__array_interface__["data"][0], one.strides, True) for one in (destination, source)]
+    ends = [End(one.__array_interface__["data"][0], one.strides) for one in (destination, source)]
     return BoundCopy(*ends, destination.shape, destination.itemsize)
 
 

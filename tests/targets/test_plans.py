@@ -434,3 +434,14 @@ def test_what_is_no_single_graph_is_said() -> None:
         pass
     with pytest.raises(BadPlan, match=r"^a plan with a repeat that may end early is no single graph: run it$"):
         BoundPlan(b.plan(), {"flag": EIGHT}, targets=[H200]).graph()
+
+
+def test_devices_need_not_be_peers_for_a_copy() -> None:
+    """The driver copies between any two devices; only kernels need peers."""
+    b = PlanBuilder()
+    near, far, back = b.array("near", 8, "u2", 0), b.array("far", 8, "u2", 1), b.array("back", 8, "u2", "host")
+    there = b.copy(far[::-1], near)
+    b.copy(back, far, after=[there])
+    targets = [Emulator(load("h200"), device=device) for device in range(2)]
+    done = run(b.plan(), {"near": targets[0].array(np.arange(8, dtype="u2"))}, targets=targets)
+    assert np.asarray(done["back"]).view("u2").tolist() == [7, 6, 5, 4, 3, 2, 1, 0]

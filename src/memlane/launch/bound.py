@@ -19,7 +19,12 @@ class End:
     address: int
     strides: tuple[int, ...]
     """In bytes; may be negative."""
-    is_on_host: bool
+    target: Target | None = None
+    """Whose memory it is; None is the host."""
+
+    @property
+    def is_on_host(self) -> bool:
+        return self.target is None
 
 
 @dataclass(frozen=True, slots=True)

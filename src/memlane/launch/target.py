@@ -118,26 +118,12 @@ class Target(ABC):
         """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
 
     def copy(self, copy: BoundCopy) -> None:
-        """Copy elements to or from memory of this target, or of one that it reaches, after all work launched before; the host waits."""
+        """Copy elements between any two places, after all work launched before on the targets whose memory they are; the host waits."""
         values = np.empty(copy.shape, f"V{copy.itemsize}")
-        here = End(values.ctypes.data, values.strides, is_on_host=True)
-        for rows in BoundCopy(here, copy.source, copy.shape, copy.itemsize).rows():
-            self._move(rows, copy.source.is_on_host, to_device=False)
-        for rows in BoundCopy(copy.destination, here, copy.shape, copy.itemsize).rows():
-            self._move(rows, copy.destination.is_on_host, to_device=True)
-
-    def _move(self, rows: Rows, both_on_host: bool, to_device: bool) -> None:
-        """Copy rows between the host and this target, or on the host."""
-        for row in range(rows.height):
-            to, of = rows.destination + row * rows.destination_pitch, rows.source + row * rows.source_pitch
-            if both_on_host:
-                ctypes.memmove(to, of, rows.width)
-                continue
-            host = np.ctypeslib.as_array((ctypes.c_uint8 * rows.width).from_address(of if to_device else to))
-            if to_device:
-                self.write(to, host)
-            else:
-                self.read(of, host)
+        here = End(values.ctypes.data, values.strides)
+        for destination, source in ((here, copy.source), (copy.destination, here)):
+            for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
+                _move(rows, destination.target, source.target)
 
     def empty_caches(self) -> None:
         """Let the next launch of which the time is modelled find nothing in L2. The caches of a GPU stay as they are."""
@@ -381,3 +367,19 @@ def _check_compiled_block(kernel: Kernel, block: Dim3) -> None:
 
 def _observed(schedule: Schedule) -> Schedule:
     return Schedule(tuple(Step(s.action if isinstance(s.action, Copy) else observed(s.action), s.lane, s.after) for s in schedule.steps))
+
+
+def _move(rows: Rows, to_target: Target | None, of_target: Target | None) -> None:
+    """Copy rows on the host, or between the host and a target."""
+    for row in range(rows.height):
+        to, of = rows.destination + row * rows.destination_pitch, rows.source + row * rows.source_pitch
+        if to_target is not None:
+            to_target.write(to, _bytes_at(of, rows.width))
+        elif of_target is not None:
+            of_target.read(of, _bytes_at(to, rows.width))
+        else:
+            ctypes.memmove(to, of, rows.width)
+
+
+def _bytes_at(address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))

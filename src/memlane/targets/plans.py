@@ -279,7 +279,7 @@ class BoundPlan:
             return (bound,)
         if id(copy) not in self._stages:
             stage = self.targets[0].pinned(copy.source.shape, f"V{copy.source.itemsize}")
-            end = End(int(stage.ctypes.data), stage.strides, is_on_host=True)
+            end = End(int(stage.ctypes.data), stage.strides)
             if of.home == "host":
                 chain: tuple[BoundAction, ...] = _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
             else:
@@ -333,8 +333,8 @@ class BoundPlan:
     def _end(self, view: View) -> End:
         memory = self.memory[view.buffer]
         if isinstance(memory, DeviceArray):
-            return End(memory.address + view.offset, view.strides, is_on_host=False)
-        return End(int(memory.ctypes.data) + view.offset, view.strides, is_on_host=True)
+            return End(memory.address + view.offset, view.strides, memory.target)
+        return End(int(memory.ctypes.data) + view.offset, view.strides)
 
     def _host_view(self, view: View) -> npt.NDArray[Any]:
         """Return the elements of a view of memory on the host, where they lie."""
