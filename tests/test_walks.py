@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.walks import Chains, Reachability, components, post_order, reachable
+from memlane.walks import Chains, Reachability, UnsettledError, components, post_order, reachable, settling
 
 GRAPHS = [(nodes, edges, seed) for nodes in (1, 2, 7, 20) for edges in (0, nodes, 3 * nodes) for seed in range(5)]
 
@@ -109,3 +109,15 @@ def test_components_lead_to_each_other_and_come_before_what_they_lead_to(success
         assert all({other for other in reached[node] if node in reached[other]} == one for node in one)
     for before, after in combinations(found, 2):
         assert not reached[min(after)] & before
+
+
+def test_what_does_not_settle_is_said_and_does_not_hang() -> None:
+    counted = []
+    with pytest.raises(
+        UnsettledError, match=r"^the levels of k did not settle in 1,000 rounds; this is an error in memlane, please report it"
+    ):
+        counted.extend(settling("the levels of k", 1_000))
+    rounds = settling("the levels of k", 3)
+    assert [next(rounds) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(UnsettledError):
+        next(rounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
@@ -19,6 +19,19 @@ def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
             found.add(node)
             work.extend(leads_to(node))
     return found
+
+
+class UnsettledError(RuntimeError):
+    """An analysis that goes on until nothing changes went on for longer than it can: a mistake in it, where it would not end."""
+
+
+def settling(analysis: str, most: int) -> Iterator[int]:
+    """Count the rounds, or the steps, of an analysis that goes on until nothing changes. Raises UnsettledError if more than `most` begin.
+
+    `most` is what the analysis can take at most, by what it may change: then nothing that is right runs into it.
+    """
+    yield from range(most)
+    raise UnsettledError(f"{analysis} did not settle in {most:,} rounds; this is an error in memlane, please report it with the kernel")
 
 
 def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[Node]:

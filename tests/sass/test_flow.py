@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from memlane.sass import Flow, Register, Waiting, disassemble, is_late, waits_for
+from memlane.sass import flow as flow_module
+from memlane.walks import UnsettledError
 from tests.sass.code import EXAMPLES, breadth, listing, program
 
 
@@ -294,3 +296,11 @@ def test_functions_that_call_functions() -> None:
     assert held(CALLER, ("slow", outer.format("inner")), ("inner", inner.format("R2"))) == [{"MOV R2, R4"}] * 2
     # What calls itself is not followed.
     assert held(CALLER, ("slow", "- - @P0 RET.ABS.NODEC R20 0x0" + outer.format("slow"))) == [{"MOV R2, R8", "MOV R2, R9"}] * 2
+
+
+def test_barriers_that_never_settle_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = ".L_1:\n- - BSSY B0, `(.L_2)\n- - NOP\n.L_2:\n- - BSYNC B0\n- - @P0 BRA `(.L_1)\n- - EXIT"
+    assert flow(("k", body)).successors[2] == (2,)
+    monkeypatch.setattr(flow_module, "_merged", lambda _, new: new)
+    with pytest.raises(UnsettledError, match="where lanes converge did not settle"):
+        flow(("k", body))

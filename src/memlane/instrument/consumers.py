@@ -39,6 +39,7 @@ from memlane.ptx import (
     registers_read,
     registers_written,
 )
+from memlane.walks import settling
 
 MOST_OPEN = 8
 """Windows that may be open at one place: each holds three registers."""
@@ -138,7 +139,14 @@ class _Walk:
         """The windows that may be open in front of each block that can be reached."""
         before: dict[int, _State] = {0: {}} if self.flow.blocks else {}
         work = [0] if self.flow.blocks else []
+        # A block is met again only when a window, or a register of one, has arrived there, or one is no longer certain.
+        registers = {name for one in self.flat for name in registers_written(one)}
+        arriving = len(self.live) * (2 + len(registers))
+        steps = settling(
+            f"where the values of loads in {self.flow.function.title} are consumed", len(self.flow.blocks) * (1 + arriving) + 1
+        )
         while work:
+            next(steps)
             block = work.pop()
             state = self._through(block, before[block])
             for target in self.flow.successors[block]:

@@ -40,7 +40,7 @@ from memlane.ptx.divergence import diverging_branches
 from memlane.sass import Instruction, Register
 from memlane.sass.registers import effects
 from memlane.titles import kernel_label
-from memlane.walks import reachable
+from memlane.walks import reachable, settling
 
 APART = "the assembled code may not bring the lanes of a warp together before it"
 """What every reason says."""
@@ -293,7 +293,12 @@ class _Routine:
         """By instruction of the routine: the barriers at which the lanes there are going to wait, on whatever way they came."""
         held: dict[int, frozenset[int]] = {self._entry: frozenset()}
         work = [self._entry]
+        # An instruction is met again only when one barrier fewer is held there.
+        nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
+        most = 2 + len({number for node in nodes for number in _barriers(self._flow.nodes[node])})
+        steps = settling(f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait", most * len(nodes))
         while work:
+            next(steps)
             node = work.pop()
             one, after = self._flow.nodes[node], held[node]
             for number in _barriers(one):

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from memlane.errors import PtxTypeError
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, Statement, Symbol
-from memlane.walks import Reachability, post_order, reachable
+from memlane.walks import Reachability, post_order, reachable, settling
 
 _ENDS = frozenset({"branch", "exit", "return", "trap"})
 _TABLE = ".branchtargets"
@@ -222,8 +222,8 @@ def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> di
         return {}
     rank = {block: place for place, block in enumerate(order)}
     found = {order[0]: order[0]}
-    changed = True
-    while changed:
+    # Each round but the last gives blocks their final dominators along one more edge of every path at least.
+    for _ in settling("which blocks dominate which", 2 * len(order) + 2):
         changed = False
         for block in order[1:]:
             best: int | None = None
@@ -233,6 +233,8 @@ def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> di
             if best is not None and found.get(block) != best:
                 found[block] = best
                 changed = True
+        if not changed:
+            break
     return found
 
 

@@ -8,7 +8,7 @@ from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.registers import registers_read, registers_written
-from memlane.walks import reachable
+from memlane.walks import reachable, settling
 
 _OF_THE_WARP = frozenset(
     {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
@@ -32,7 +32,9 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
     parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
     varying: set[str] = set()
     diverging: set[int] = set()
-    while True:
+    # Each round but the last finds a register or a block.
+    most = len({name for block in flow.blocks for one in block.instructions for name in registers_written(one)}) + len(flow.blocks) + 1
+    for _ in settling(f"which branches of {flow.function.title} diverge", most):
         known = len(varying), len(diverging)
         for block in flow.blocks:
             for one in block.instructions:
@@ -44,7 +46,8 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
                     varying |= _brought_along(flow, read_in, block.index)
                 diverging.add(block.index)
         if known == (len(varying), len(diverging)):
-            return frozenset(diverging)
+            break
+    return frozenset(diverging)
 
 
 def turns_apart(flow: ControlFlow) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.registers import overwrites, registers_read
+from memlane.walks import settling
 
 
 class Liveness:
@@ -16,8 +17,8 @@ class Liveness:
         self._out = [0] * len(flow.blocks)
         # Backwards over the text most facts arrive in the first round; a loop needs one more for each level of nesting.
         backwards = [*reversed(flow.order), *(index for index, rank in enumerate(flow.rank) if rank < 0)]
-        changed = True
-        while changed:
+        # A round carries each fact over one more edge at least, and the last finds nothing new.
+        for _ in settling(f"which registers of {flow.function.title} are live", len(flow.blocks) + 2):
             changed = False
             for index in backwards:
                 after = 0
@@ -27,6 +28,8 @@ class Liveness:
                 if after != self._out[index] or before != self._in[index]:
                     self._out[index], self._in[index] = after, before
                     changed = True
+            if not changed:
+                break
         self._names = tuple(self._numbers)
 
     def _local(self, flow: ControlFlow, index: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import Instruction, Program
-from memlane.walks import reachable
+from memlane.walks import reachable, settling
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
@@ -137,7 +137,12 @@ class Flow:
         # In the order of the text, which is about that of control: so most nodes are met once, with all that leads to them.
         work = sorted(state)
         waiting = set(work)
+        # A node is met again only when one more place, or one more barrier, has arrived at it.
+        registers = {operand.register for one in self.nodes for operand in one.operands if operand.kind == "barrier"}
+        arriving = len(registers) * (1 + sum(len(self._targets(node)) for node in named))
+        steps = settling("where lanes converge", len(self.nodes) * (1 + arriving) + len(work))
         while work:
+            next(steps)
             node = heappop(work)
             waiting.remove(node)
             after = self._barriers_after(node, state[node])
