@@ -6,7 +6,8 @@ that takes over 3 s of processor time or 512 MiB, a message that is empty, endle
 PTX that was accepted is also printed and parsed again, and given to the passes that do not run it; a smaller number is instrumented by
 every scheme, and fewer are lowered to machine code.
 
-`--number` says how many inputs, `--seconds` how long a reader may have: where that is less, the row tells the number that was reached.
+`--number` says how many inputs, `--seconds` how long a reader may have, `--jobs` how many processes share its inputs: where there is not
+time for all, the row tells the number that was reached.
 
 Prediction: no failure in 10^6 inputs of each; 10^4 instrumented, 10^3 lowered.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import ROOT, Row
 from running import measure, parser
@@ -51,8 +53,18 @@ def run_reader(name: str, options: argparse.Namespace) -> list[Row]:
     reach = FEWER.get(name, INPUTS)
     count = QUICK if options.quick else min(reach, options.number or reach)
     began = time.monotonic()
-    tally = fuzz(name, options.seed, count, seconds=options.seconds)
+    tally = fuzz_at_once(name, options.seed, count, options.seconds, max(1, min(options.jobs, count // 100)))
     return rows_of(name, tally, time.monotonic() - began, None if options.quick else reach)
+
+
+def fuzz_at_once(name: str, seed: int, count: int, seconds: float, jobs: int) -> Tally:
+    """Give a reader inputs in several processes, of which each has a part of the numbers."""
+    parts = [range(count * job // jobs, count * (job + 1) // jobs) for job in range(jobs)]
+    total = Tally()
+    with ThreadPoolExecutor(jobs) as pool:
+        for tally in pool.map(lambda part: fuzz(name, seed, len(part), part.start, seconds), parts):
+            total.add(tally)
+    return total
 
 
 def rows_of(name: str, tally: Tally, took: float, reach: int | None) -> list[Row]:
@@ -78,6 +90,7 @@ def main() -> None:
     options = parser(__doc__, "emulator")
     options.add_argument("--seed", type=int, default=0, help="what the inputs follow from (default 0)")
     options.add_argument("--number", type=int, default=0, help="inputs for each reader instead of as many as were predicted")
+    options.add_argument("--jobs", type=int, default=1, help="processes for each reader (default 1)")
     options.add_argument("--seconds", type=float, default=float("inf"), help="seconds for each reader")
     given = options.parse_args()
     measure("fuzz", tuple(READERS), run_reader, given)
