@@ -9,6 +9,7 @@ import typer
 
 from memlane.cli import options as o
 from memlane.cli.later import later
+from memlane.cli.progress import working
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 
@@ -41,7 +42,8 @@ def compare(
     for path in (before, after):
         if not path.is_file():
             raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
-    found = comparison.compare(before, after, pairs or None)
+    with working(f"comparing {before} with {after}"):
+        found = comparison.compare(before, after, pairs or None)
     if as_json:
         show_json(shown.comparison_document(found))
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from memlane.cli.later import later
@@ -22,7 +23,7 @@ else:
     record = later("memlane.record")
 
 LONG_S = 2.0
-"""A launch that takes longer has its blocks counted."""
+"""A launch that takes longer has its blocks counted; work on files that takes longer is named."""
 BAR = 24
 """Characters of a whole bar."""
 
@@ -43,6 +44,31 @@ def progress(doing: str) -> Iterator[None]:
         narrator = _Narrator(doing, display)
         with launching.observing(narrator), launching.following(narrator.advanced), launching.following_stages(narrator.began):
             yield
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """Inside the `with` block, once it has taken long, a line on the terminal says what is done and for how long; it goes when the block
+    ends. For work without launches. Inside it nothing may be printed to standard output.
+
+    `doing` is, for example, `reading trace.parquet`. Nothing is shown where standard error is no terminal.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    display = Progress(*columns, console=console, transient=True)
+    display.add_task(f"{doing} ...", total=None)
+    beginning = threading.Timer(LONG_S, display.start)
+    beginning.daemon = True
+    beginning.start()
+    try:
+        yield
+    finally:
+        beginning.cancel()
+        beginning.join()  # It may be about to draw.
+        display.stop()
 
 
 class _Narrator:
