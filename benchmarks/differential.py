@@ -58,6 +58,7 @@ SOURCES = [
     "benchmarks/oracle_integer.py",
     "benchmarks/oracle_memory.py",
     "benchmarks/oracle_table.py",
+    "benchmarks/oracle_video.py",
 ]
 _PART = re.compile(r"(\w+) (\d+):(\d+)")
 _OF_OTHER_CHIPS = re.compile(r"requires \.target (sm_\w+)|not supported on \.target")

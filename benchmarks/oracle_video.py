@@ -1,4 +1,8 @@
-"""Video instructions, by the manual's pseudo-code: numbers of any size, cut to 32 bits at the end."""
+"""Video instructions, by the manual's pseudo-code: numbers of any size, cut to 32 bits at the end.
+
+Three comments name the rules that are those of the code that the assembler makes for sm_90, and not of the manual. Where the two differ
+without a plain rule, the emulator refuses the form, and what is said of it here is by the manual.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +79,9 @@ def _scalar(s: Spelling, chosen: Sequence[str], a: int, b: int, c: int) -> int:
     bits = {"": 32, "b": 8, "h": 16}[chosen[0][:1]]
     if s.has("sat"):
         value = _limited(value, bits, kinds[0])
-    third = _piece(c, "", kinds[0])
+    third = _piece(c, "", kinds[1] if name == "vset" else kinds[0])  # the assembler's rule: of `vset` it has the sign of `a`
+    if chosen[0] == "" and kinds[0] == "s32" and not s.has("sat"):  # its rule: sums are cut before, shifts are of 64 bits
+        value = signed(value & _WORD, 32) if name in ("vadd", "vsub") else signed(value & ((1 << 64) - 1), 64)
     for word, combined in (("add", value + third), ("min", min(value, third)), ("max", max(value, third))):
         if s.has(word):
             return combined & _WORD
@@ -91,7 +97,12 @@ def scalar(case: Case, threads: Sequence[Sequence[int]]) -> list[list[int]]:
 def _mad(s: Spelling, chosen: Sequence[str], a: int, b: int, c: int) -> int:
     _, *kinds = _types(s)
     is_signed = "s32" in kinds
-    value = _piece(a, chosen[1], kinds[0]) * _piece(b, chosen[2], kinds[1]) + (signed(c, 32) if is_signed else c) + s.has("po")
+    x, y = (  # the assembler's rule: whole words are signed, whatever their type
+        _piece(word, selector, kind if selector else "s32") for word, selector, kind in zip((a, b), chosen[1:3], kinds, strict=True)
+    )
+    value = x * y + signed(c, 32) + s.has("po")
+    if not is_signed and (s.has("shr7") or s.has("shr15")):
+        value &= (1 << 64) - 1
     value >>= 7 if s.has("shr7") else 15 if s.has("shr15") else 0
     return (_limited(value, 32, "s32" if is_signed else "u32") if s.has("sat") else value) & _WORD
 

@@ -1,6 +1,10 @@
 """Video instructions: arithmetic on words and on their bytes and halves, with a second operation.
 
 Everything is computed in 64 bits, where no word, half or byte of either sign overflows.
+
+For sm_90 the assembler makes ordinary instructions of the scalar ones, and what these compute is not always what the manual says. Where
+that has a plain rule, the code here follows it, with a comment. Other forms are refused (`_disagreement`), unless their operands cannot
+have the values for which the two differ.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ import llvmlite.ir as ir
 from memlane.emulate.code.build import I1, I32, I64, Value, constant, vector
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.table import semantics
-from memlane.errors import PtxTypeError
-from memlane.ptx import Register, Sink
+from memlane.errors import PtxTypeError, UnsupportedPtx
+from memlane.ptx import Register
 
 _SCALAR = "scalar-video-instructions-"
 _SIMD = "simd-video-instructions-"
 _WIDE = vector(I64)
+_PARTS = "b[0-3]|h[01]"
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -44,9 +49,9 @@ def _word(k: Lowering, letter: str) -> Value:
 
 def _write(k: Lowering, value: Value) -> None:
     target = k.instruction.operand("d")
-    if not isinstance(target, Sink):
-        assert isinstance(target, Register)
-        k.write_operand(Register(target.name.partition(".")[0]), k.e.trunc(value, vector(I32)), "b32")
+    assert target is not None
+    whole = Register(target.name.partition(".")[0]) if isinstance(target, Register) else target
+    k.write_operand(whole, k.e.trunc(value, vector(I32)), "b32")
 
 
 def _part(k: Lowering, value: Value, bits: int, number: int, signed: bool) -> Value:
@@ -87,31 +92,94 @@ def _calculated(k: Lowering, name: str, a: Value, b: Value) -> Value:
 # -- scalar --------------------------------------------------------------------------------------------------------------------------
 
 
+def _size(selector: str) -> int:
+    return {"": 32, "b": 8, "h": 16}[selector[:1]]
+
+
 def _source(k: Lowering, letter: str, kind: str) -> Value:
     """A byte, half or word of an operand, widened by the sign of its type."""
-    selector = _selector(k, letter, "b[0-3]|h[01]")
-    bits, number = (32, 0) if not selector else (8 if selector[0] == "b" else 16, int(selector[1]))
-    return _part(k, _word(k, letter), bits, number, kind == "s32")
+    selector = _selector(k, letter, _PARTS)
+    return _part(k, _word(k, letter), _size(selector), int(selector[1:] or 0), kind == "s32")
 
 
-def _finish(k: Lowering, value: Value, kind: str, is_huge: Value = None) -> None:
-    """Saturate, then do the second operation or put the result into a part of `c`. `is_huge`: lanes whose value is larger than any word,
-    though its 64 bits do not show it."""
-    e, second = k.e, k.slot_of("second")
-    selector = _selector(k, "d", "b[0-3]|h[01]")
-    bits = 32 if not selector else 8 if selector[0] == "b" else 16
-    if selector and (second or not k.has("c")):
+def _limits(k: Lowering, letter: str, kind: str) -> tuple[int, int]:
+    """The least and the greatest number that an operand can be."""
+    bits = _size(_selector(k, letter, _PARTS))
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "s32" else (0, (1 << bits) - 1)
+
+
+def _result_limits(k: Lowering) -> tuple[int, int]:
+    """The least and the greatest result before it is saturated."""
+    (a, most_a), (b, most_b) = (_limits(k, letter, k.slot_of(f"{letter}type") or "u32") for letter in "ab")
+    match k.instruction.opcode:
+        case "vadd":
+            return a + b, most_a + most_b
+        case "vsub":
+            return a - most_b, most_a - b
+        case "vabsdiff":
+            return 0, max(most_a - b, most_b - a)
+        case "vmin":
+            return min(a, b), min(most_a, most_b)
+        case "vmax":
+            return max(a, b), max(most_a, most_b)
+        case "vshl":
+            return a << 32, most_a << 32
+        case "vshr":
+            return a, most_a
+    return 0, 1
+
+
+def _disagreement(k: Lowering, part: str, kind: str) -> str:
+    """Return what the assembler for sm_90 does, where the manual says otherwise, and what to write instead; empty where they agree."""
+    name, second = k.instruction.opcode, k.slot_of("second")
+    is_shift, saturates = name in ("vshl", "vshr"), k.instruction.has("sat")
+    low, high = _result_limits(k)
+    too_large = is_shift and high >= 1 << (_size(part) - (kind == "s32"))
+    if part == "h1":
+        return "puts the upper half of the result into `.h1`: insert the result with `bfi`"
+    if part and saturates and (low < 0 or too_large):
+        return "saturates to other limits than those of the part: saturate with `min` and `max`, and insert with `bfi`"
+    if part or kind == "s32":
+        return ""
+    if saturates and name in ("vadd", "vsub", "vabsdiff") and high >= 1 << 32:
+        return "does not limit results that exceed 32 bits: compute in 64 bits, and limit with `min`"
+    if second not in ("min", "max"):
+        return ""
+    if low < 0 and not saturates:
+        return f"treats a negative result as the largest in `.{second}`: write a `{second}` of its own"
+    if high >= 1 << 31 and (name in ("vadd", "vsub") or (is_shift and saturates)):
+        return f"treats a result of 2^31 or more as the largest in `.{second}`: write a `{second}` of its own"
+    return ""
+
+
+def _finish(k: Lowering, value: Value, kind: str, third: str = "") -> None:
+    """Saturate, then do the second operation or put the result into a part of `c`. `third`: the type of `c`, unless that is `kind`."""
+    second = k.slot_of("second")
+    part = _selector(k, "d", _PARTS)
+    bits = _size(part)
+    if part and (second or not k.has("c")):
         what = f"{k.instruction.name} writes a part of its destination only where it merges that with a fourth operand"
         raise PtxTypeError(what, k.instruction.span)
+    otherwise = _disagreement(k, part, kind)
+    if otherwise:
+        raise UnsupportedPtx(
+            f"the assembler for sm_90 disagrees with the manual on `{k.instruction.name}`: it {otherwise}", k.instruction.span
+        )
     if k.instruction.has("sat"):
         value = _clamped(k, value, bits, kind == "s32")
     if second:
-        c = _part(k, _word(k, "c"), 32, 0, kind == "s32")
-        found = e.add(value, c) if second == "add" else e.intrinsic("s" + second, [value, c])
-        value = found if is_huge is None or second == "add" else e.select(is_huge, c if second == "min" else value, found)
-    elif selector:
-        value = _merged(k, value, bits, int(selector[1]), _part(k, _word(k, "c"), 32, 0, False))
+        value = _combined(k, second, value, third or kind)
+    elif part:
+        value = _merged(k, value, bits, int(part[1]), _part(k, _word(k, "c"), 32, 0, False))
     _write(k, value)
+
+
+def _combined(k: Lowering, second: str, value: Value, kind: str) -> Value:
+    """The second operation, in 64 bits of the sign of `kind`: a `vshl` by 32 may reach the highest of them."""
+    if k.instruction.opcode in ("vadd", "vsub") and kind == "s32":
+        value = _part(k, k.e.trunc(value, vector(I32)), 32, 0, True)  # the manual keeps the bits above, the assembler does not
+    c = _part(k, _word(k, "c"), 32, 0, kind == "s32")
+    return k.e.add(value, c) if second == "add" else k.e.intrinsic(("s" if kind == "s32" else "u") + second, [value, c])
 
 
 def _merged(k: Lowering, value: Value, bits: int, number: int, into: Value) -> Value:
@@ -134,33 +202,34 @@ def shift(k: Lowering) -> None:
         return _finish(k, e.ashr(a, b), k.slot_of("dtype"))
     value = e.shl(a, b)
     if k.instruction.has("sat"):  # of an intermediate result of 34 bits
-        return _finish(k, e.ashr(e.shl(value, _whole(30)), _whole(30)), k.slot_of("dtype"))
-    is_huge = e.icmp_signed("<", value, _whole(0)) if k.slot_of("atype") == "u32" else None
-    return _finish(k, value, k.slot_of("dtype"), is_huge)
+        value = e.ashr(e.shl(value, _whole(30)), _whole(30))
+    _finish(k, value, k.slot_of("dtype"))
 
 
 @semantics(_SCALAR + "vset")
 def vset(k: Lowering) -> None:
+    """The manual says that `c` is unsigned as the result is; the assembler gives it the sign of `a`."""
     a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
-    _finish(k, _compared(k, a, b), "u32")
+    _finish(k, _compared(k, a, b), "u32", k.slot_of("atype"))
 
 
 @semantics(_SCALAR + "vmad")
 def vmad(k: Lowering) -> None:
-    """Product and sum fit 64 bits: unsigned where both factors are unsigned, else signed."""
+    """Whole words are signed, those of `u32` too: the manual says otherwise, but the assembler makes a signed multiplication of every
+    `vmad`. Only what is done with the sum goes by the types: it is unsigned where both factors are."""
     e, kinds = k.e, [k.slot_of(f"{letter}type") for letter in "ab"]
     signed = "s32" in kinds
     _selector(k, "c", "")
     _selector(k, "d", "")
-    a, b = (_source(k, letter, kind) for letter, kind in zip("ab", kinds, strict=True))
-    total = e.add(e.mul(a, b), _part(k, _word(k, "c"), 32, 0, signed))
+    a, b = (_source(k, letter, kind if _selector(k, letter, _PARTS) else "s32") for letter, kind in zip("ab", kinds, strict=True))
+    total = e.add(e.mul(a, b), _part(k, _word(k, "c"), 32, 0, True))
     if k.instruction.has("po"):
         total = e.add(total, _whole(1))
     scale = k.slot_of("scale")
     if scale:
         total = (e.ashr if signed else e.lshr)(total, _whole(int(scale[3:])))
     if k.instruction.has("sat"):
-        total = _clamped(k, total, 32, True) if signed else e.intrinsic("umin", [total, _whole((1 << 32) - 1)])
+        total = _clamped(k, total, 32, signed)
     _write(k, total)
 
 
