@@ -9,7 +9,7 @@ import pytest
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RowMajor, Strided, XorSwizzle
 from memlane.ptx import parse
-from memlane.rewrite import accesses_to_shared, shared_arrays
+from memlane.rewrite import accesses_to_shared, followed, provenance, shared_arrays
 from memlane.rewrite.emit import emit
 from memlane.rewrite.placement import Placement
 from tests.layout.families import a_few
@@ -119,3 +119,31 @@ def test_what_32_bits_do_not_hold_is_refused() -> None:
     placement = Placement(Strided(2, 2, 1 << 30, 1 << 29), 4, 1)
     with pytest.raises(LayoutError, match="do not fit 32 bits"):
         emit(placement.program(4), "%x", lambda kind: "%y", {}, "")
+
+
+def test_the_accesses_of_a_kernel_are_followed_once_for_all_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = provenance.accesses_to_shared
+    monkeypatch.setattr(provenance, "accesses_to_shared", lambda function, arrays: asked.append(function.name) or real(function, arrays))
+    text = """
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+    .reg .b32 %r<2>;
+    .shared .align 4 .b8 cells[64];
+    mov.u32 %r1, cells;
+    ld.shared.u32 %r1, [%r1+4];
+    ret;
+}
+"""
+    module = parse(text)
+    kernel, arrays = module.kernels["k"], shared_arrays(module)
+    first = followed(module, kernel, arrays)
+    assert first == real(kernel, arrays)
+    assert first.accesses
+    assert followed(module, kernel, arrays) is first
+    assert followed(parse(text), kernel, arrays) == first
+    assert followed(module, kernel, arrays[:0]).accesses == ()
+    assert asked == ["k"] * 3

@@ -8,7 +8,7 @@ writer <- relayout      a function written anew with other addresses; what may b
 """
 
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays
-from memlane.rewrite.provenance import ArrayAccess, accesses_to_shared
+from memlane.rewrite.provenance import ArrayAccess, accesses_to_shared, followed
 from memlane.rewrite.relayout import Relaid, relayout_module
 
-__all__ = ["ArrayAccess", "Relaid", "SharedArray", "accesses_to_shared", "find_array", "relayout_module", "shared_arrays"]
+__all__ = ["ArrayAccess", "Relaid", "SharedArray", "accesses_to_shared", "find_array", "followed", "relayout_module", "shared_arrays"]

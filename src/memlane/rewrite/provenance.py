@@ -19,6 +19,7 @@ from memlane.ptx import (
     Function,
     Instruction,
     Liveness,
+    Module,
     Operand,
     Pair,
     Register,
@@ -27,6 +28,7 @@ from memlane.ptx import (
     Vector,
     flatten_scopes,
     memory_accesses,
+    once_for_module,
     overwrites,
     registers_written,
 )
@@ -95,6 +97,19 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
             problems += told
             analysis.step(one, state)
     return Provenance(tuple(sorted(accesses, key=lambda one: one.index)), tuple(sorted(problems, key=lambda one: one.index)))
+
+
+def followed(module: Module, function: Function, arrays: Sequence[SharedArray]) -> Provenance:
+    """`accesses_to_shared` of a function of a module, worked out once for it: each layout that is tried asks it of the same kernel."""
+    known, key = _known(module), (function.name, tuple(arrays))
+    if key not in known:
+        known[key] = accesses_to_shared(function, arrays)
+    return known[key]
+
+
+@once_for_module
+def _known(_: Module) -> dict[tuple[str, tuple[SharedArray, ...]], Provenance]:
+    return {}
 
 
 def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:

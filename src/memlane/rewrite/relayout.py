@@ -38,7 +38,7 @@ from memlane.ptx import (
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
 from memlane.rewrite.emit import LookUp, can_be_computed
 from memlane.rewrite.placement import Placement, element_bytes
-from memlane.rewrite.provenance import ArrayAccess, Provenance, accesses_to_shared
+from memlane.rewrite.provenance import ArrayAccess, Provenance, followed
 from memlane.rewrite.writer import Writer, constant_offset
 
 Tables = Literal["computed", "constant", "global"]
@@ -130,7 +130,7 @@ def _known(module: Module, function: Function, array: SharedArray) -> tuple[Arra
     """The accesses to the array; RelayoutError if something else is done to its address."""
     whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
     arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]
-    provenance: Provenance = accesses_to_shared(function, [*arrays, whole])
+    provenance: Provenance = followed(module, function, [*arrays, whole])
     for problem in provenance.problems:
         if whole in problem.arrays:
             others = ", ".join(sorted(one.title for one in problem.arrays if one != whole))
