@@ -71,13 +71,19 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(ml.load("naive.parquet").table) == 2 * 64 * 32
 
 
-def test_the_first_plan_of_its_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the table that the page shows; the assertion on the result stands in the snippet."""
+def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the table that the page shows; assertions on results stand in the snippets. That of a time loop alone is only a part."""
     page = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
-    exec(compile(page.partition("```python\n")[2].partition("```")[0], "plans.md", "exec"), {})
+    snippets = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
+    first, _part, devices, prediction = snippets
+    names: dict[str, object] = {}
+    exec(compile(first, "plans.md", "exec"), names)
     table = page.partition("what it waits for.\n\n```\n")[2].partition("```")[0]
     assert len(table.splitlines()) == 3
     assert capsys.readouterr().out.startswith(table)
+    exec(compile(prediction, "plans.md", "exec"), names)
+    assert re.search(r"us in all, modelled$", capsys.readouterr().out.strip())
+    exec(compile(devices, "plans.md", "exec"), {})
 
 
 def answers(heading: str) -> dict[str, list[str]]:

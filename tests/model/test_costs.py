@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memlane.chip import Chip, Links, load
-from memlane.errors import ChipError
+from memlane.errors import BadPlan, ChipError
 from memlane.model import predicted
 from memlane.plan import KernelRef, Launch, Plan, PlanBuilder
 
@@ -80,3 +80,8 @@ def test_a_number_that_a_chip_file_lacks_is_named() -> None:
         predicted(one_copy(0, "pinned"), [load("gtx480")], ten_us)
     with pytest.raises(ChipError, match=r"copy 1,048,576 B of -> to cannot be predicted$"):
         predicted(one_copy("host", "pinned"), [load("h200")], ten_us)
+
+
+def test_a_chip_that_was_not_given_is_named(chip: Chip) -> None:
+    with pytest.raises(BadPlan, match=r"^the plan uses device 1, but chips were given for devices 0 to 0 only$"):
+        predicted(one_copy(0, 1), [chip], ten_us)

@@ -19,9 +19,12 @@ from memlane.plan import (
     Plan,
     PlanBuilder,
     Repeat,
+    Span,
     Step,
+    Timeline,
     Together,
     View,
+    executions,
     from_json,
     planned,
     to_json,
@@ -233,3 +236,42 @@ def test_a_builder_keeps_steps_on_their_side_of_a_repeat() -> None:
             loop.copy(b8.view(), a8.view(), after=[first])
         loop.copy(b8.view(), a8.view())
     assert len(b.plan().steps) == 2
+
+
+def test_steps_wait_for_one_step_or_for_a_whole_repeat() -> None:
+    b = PlanBuilder()
+    first = b.copy(b8.view(), a8.view())
+    with b.repeat(2, after=first) as loop:
+        with pytest.raises(BadPlan, match="a step cannot wait for a repeat whose block is still open: put it behind the block"):
+            loop.copy(b8.view(), a8.view(), after=loop)
+        loop.copy(b8.view(), a8.view(), queue=1)
+        loop.copy(b8.view(), a8.view(), queue=2)
+    b.copy(b8.view(), a8.view(), queue=3, after=[loop])
+    b.copy(b8.view(), a8.view(), queue=3, after=first)
+    plan = b.plan()
+    assert [item.after for item in plan.steps] == [(), (0,), (1,), (0,)]
+    assert executions(plan)[5].waits == (3, 4)
+
+
+def test_arrays_have_names_of_their_own_in_repeats_too() -> None:
+    b = PlanBuilder()
+    b.array("t", 64, "f4", 0)
+    with b.repeat(2) as loop, pytest.raises(BadPlan, match=r"^the plan has an array 't' already: give each a name of its own$"):
+        loop.array("t", 64, "f4", 0)
+
+
+def test_steps_of_another_plan_and_what_is_no_kernel_are_refused() -> None:
+    b = PlanBuilder()
+    with pytest.raises(BadPlan, match=r"^a step cannot wait for a step of another plan: both have to come from one builder$"):
+        b.copy(b8.view(), a8.view(), after=PlanBuilder().copy(b8.view(), a8.view()))
+    with pytest.raises(BadPlan, match=r"^a launch needs a kernel of a loaded module, or its ref, not a str$"):
+        b.launch("scale", 1, 1)  # type: ignore[arg-type]
+
+
+def test_a_timeline_prints_in_the_order_of_time_with_turns() -> None:
+    spans = (Span("late", "copy", ((0, 1),), 2000, 3000), Span("heat", "launch", ((0, 0),), 0, 2000, turns=(7,)))
+    assert str(Timeline(spans, is_modelled=True)).splitlines()[1:] == [
+        "     0.00 us      2.00 us   device 0 queue 0: heat, turn 7",
+        "     2.00 us      3.00 us * device 0 queue 1: late",
+        "3.00 us in all, modelled",
+    ]

@@ -307,7 +307,7 @@ def one_step(**homes: Any) -> Plan:
         ),
         (
             lambda: run(one_step(a="host", b=1), targets=[H200]),
-            "the plan uses device 1, and there are targets for 1 devices: pass `targets`",
+            "the plan uses device 1, and there is a target for 1 only: pass `targets`",
         ),
         (
             lambda: run(one_step(a="host", b=1), targets=[H200, H200]),
@@ -445,3 +445,26 @@ def test_devices_need_not_be_peers_for_a_copy() -> None:
     targets = [Emulator(load("h200"), device=device) for device in range(2)]
     done = run(b.plan(), {"near": targets[0].array(np.arange(8, dtype="u2"))}, targets=targets)
     assert np.asarray(done["back"]).view("u2").tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_arguments_are_checked_before_anything_runs() -> None:
+    """The message names the step; a copy in front of it has not run."""
+    b = PlanBuilder()
+    near, far = b.array("near", 8, "u2", "host"), b.array("far", 8, "u2", 0)
+    b.copy(far, near)
+    b.launch(H200.load(MIX)["mix"], 1, 1, far, 2, reads=[far], writes=[far], label="half")
+    array = H200.zeros(8, "u2")
+    with pytest.raises(BadPlan, match=r"^step 1 \(half\): kernel mix takes 6 arguments \(.*\), 2 given$"):
+        run(b.plan(), {"near": EIGHT + 1, "far": array}, targets=[H200], modules=[MIX])
+    assert not array.numpy().any()
+
+
+def test_memory_that_is_made_has_the_type_and_the_shape_of_its_views() -> None:
+    b = PlanBuilder()
+    given, whole, parts = b.array("given", (2, 4), "u2", "host"), b.array("whole", (2, 4), "u2", 0), b.array("parts", (2, 4), "u2", "host")
+    b.copy(whole, given)
+    b.copy(parts[0], whole[0])
+    b.copy(parts[1], whole[1])
+    done = run(b.plan(), {"given": np.arange(8, dtype="u2")}, targets=[H200])
+    assert (done["whole"].shape, done["whole"].dtype) == ((2, 4), np.dtype("u2"))
+    assert np.asarray(done["parts"]).tolist() == list(range(8))

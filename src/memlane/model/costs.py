@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from memlane.chip import Chip
-from memlane.errors import ChipError
+from memlane.errors import BadPlan, ChipError
 from memlane.model.engine import Work, simulate
 from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Timeline, Together, executions
 
@@ -13,17 +13,22 @@ KernelTime = Callable[[Launch, int], float]
 """How long the kernel of a launch on a device takes, in ns, by itself and without the launch."""
 
 
-def predicted(
-    plan: Plan, chips: Sequence[Chip], kernel_ns: KernelTime, *, call_ns: Callable[[HostCall], float] = lambda call: 0.0
-) -> Timeline:
+def predicted(plan: Plan, chips: Sequence[Chip], kernel_ns: KernelTime, *, call_ns: Callable[[HostCall], float] | None = None) -> Timeline:
     """Predict when each step of a plan runs on devices with these chips, without running anything.
 
-    `kernel_ns` says what kernels take, `call_ns` what host functions do (nothing, if it is not given). Kernels of one device follow each
-    other, as large ones do; copies to the host, from it, inside a device and over each link go on beside them and each other. Raises
-    ChipError, with the name of the entry, where a chip file lacks a number that the plan needs.
+    `kernel_ns(launch, device)` says what a kernel takes by itself, as `ml.time` measures it; what a launch takes besides comes from the
+    chip file. `call_ns(call)` says what host functions take (nothing, if it is not given). Kernels of one device follow each other, as
+    large ones do; copies to the host, from it, inside a device and over each link go on beside them and each other. Raises ChipError,
+    with the name of the entry, where a chip file lacks a number that the plan needs, and BadPlan where chips are missing.
     """
+    if plan.devices and plan.devices[-1] >= len(chips):
+        raise BadPlan(f"the plan uses device {plan.devices[-1]}, but chips were given for devices 0 to {len(chips) - 1} only")
     order = executions(plan)
-    return simulate(order, [work_of(execution, chips, kernel_ns, call_ns) for execution in order])
+    return simulate(order, [work_of(execution, chips, kernel_ns, call_ns or _nothing) for execution in order])
+
+
+def _nothing(call: HostCall) -> float:
+    return 0.0
 
 
 def work_of(execution: Execution, chips: Sequence[Chip], kernel_ns: KernelTime, call_ns: Callable[[HostCall], float]) -> Work:

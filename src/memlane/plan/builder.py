@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,13 @@ from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.plan import Plan, Repeat, Step
 
 Extents = int | tuple[int, ...]
+
+
+class HasRef(Protocol):
+    """A kernel of a loaded module, which knows how a plan names it."""
+
+    @property
+    def ref(self) -> KernelRef: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +46,32 @@ class PlanBuilder:
     plan = b.plan()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: PlanBuilder | None = None) -> None:
         self._items: list[Step | Repeat] = []
         self._open = False
+        self._outer = outer
+        self._as_step: StepRef | None = None
+        """Of a repeat that is closed: what steps around it wait for."""
+        self._names: set[str] = set() if outer is None else outer._names
 
     def array(self, name: str, shape: Extents, dtype: npt.DTypeLike, home: Home = 0) -> View:
         """Return a view of all of a new buffer, with the elements in C order."""
+        if name in self._names:
+            raise BadPlan(f"the plan has an array {name!r} already: give each a name of its own")
+        self._names.add(name)
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         nbytes = prod(extents) * np.dtype(dtype).itemsize
         return Buffer(name, nbytes, home).view(dtype, extents)
 
     def launch(
         self,
-        kernel: KernelRef,
+        kernel: KernelRef | HasRef,
         grid: Extents,
         block: Extents,
         *arguments: Value,
         device: int | None = None,
         queue: int = 0,
-        after: Iterable[StepRef] = (),
+        after: Waits = (),
         reads: Sequence[View] | None = None,
         writes: Sequence[View] | None = None,
         shared_bytes: int = 0,
@@ -76,7 +91,7 @@ class PlanBuilder:
         *,
         device: int | None = None,
         queue: int = 0,
-        after: Iterable[StepRef] = (),
+        after: Waits = (),
         label: str = "",
     ) -> StepRef:
         """Add a copy. The device that does it is the source's or else the destination's, unless it is given."""
@@ -90,7 +105,7 @@ class PlanBuilder:
         function: str,
         *arguments: Value,
         queue: int = 0,
-        after: Iterable[StepRef] = (),
+        after: Waits = (),
         reads: Sequence[View] | None = None,
         writes: Sequence[View] | None = None,
         label: str = "",
@@ -104,14 +119,14 @@ class PlanBuilder:
         launches: Iterable[tuple[int, Launch]],
         *,
         queue: int = 0,
-        after: Iterable[StepRef] = (),
+        after: Waits = (),
         label: str = "",
     ) -> StepRef:
         """Add launches (`planned` makes one) that run at the same time on a device each, and may signal each other."""
         step = Step(Together(tuple(launches)), None, queue, self._positions(after), label=label)
         return self._add(step)
 
-    def carry(self, step: StepRef, to: Iterable[StepRef]) -> None:
+    def carry(self, step: StepRef, to: Waits) -> None:
         """Let steps of the next turn wait for `step` of this one; only in a repeat."""
         (waited,) = self._positions([step])
         for position in self._positions(to):
@@ -130,12 +145,13 @@ class PlanBuilder:
         rotate: Sequence[Sequence[View]] = (),
         until: View | None = None,
         every: int = 1,
-        after: Iterable[StepRef] = (),
+        after: Waits = (),
         label: str = "",
     ) -> Iterator[PlanBuilder]:
-        """Collect in the `with` block the steps of a repeat, through the builder that it gives."""
+        """Collect in the `with` block the steps of a repeat, through the builder that it gives. Behind the block, steps may wait for the
+        whole repeat: `after=[loop]`."""
         waits = self._positions(after)
-        inner = PlanBuilder()
+        inner = PlanBuilder(self)
         self._open = True
         try:
             yield inner
@@ -143,6 +159,7 @@ class PlanBuilder:
             self._open = False
         groups = tuple(tuple(view.buffer for view in group) for group in rotate)
         self._items.append(Repeat(tuple(inner._items), count, groups, until, every, waits, label))
+        inner._as_step = StepRef(self, len(self._items) - 1)
 
     def plan(self) -> Plan:
         """Return the plan of all steps so far. Raises BadPlan for one that cannot be."""
@@ -154,20 +171,33 @@ class PlanBuilder:
         self._items.append(step)
         return StepRef(self, len(self._items) - 1)
 
-    def _positions(self, steps: Iterable[StepRef]) -> tuple[int, ...]:
+    def _positions(self, waits: Waits) -> tuple[int, ...]:
         found = []
-        for step in steps:
+        for one in (waits,) if isinstance(waits, StepRef | PlanBuilder) else waits:
+            step = one._as_step if isinstance(one, PlanBuilder) else one
+            if step is None:
+                raise BadPlan("a step cannot wait for a repeat whose block is still open: put it behind the block")
+            if step.builder._root is not self._root:
+                raise BadPlan("a step cannot wait for a step of another plan: both have to come from one builder")
             if step.builder is not self:
                 raise BadPlan(
-                    "a step cannot wait for one on the other side of a repeat's border: let the repeat wait, by `after` of `repeat`, "
-                    "or wait for the whole repeat by putting the step in a queue that the repeat uses"
+                    "a step cannot wait for one on the other side of a repeat's border: let the repeat wait, by `after` of `repeat`, or "
+                    "wait for the whole repeat, by after=[loop] behind its block"
                 )
             found.append(step.position)
         return tuple(found)
 
+    @property
+    def _root(self) -> PlanBuilder:
+        return self if self._outer is None else self._outer._root
+
+
+Waits = StepRef | PlanBuilder | Iterable[StepRef | PlanBuilder]
+"""What a step waits for: steps, and repeats by the builders that their blocks gave."""
+
 
 def planned(
-    kernel: KernelRef,
+    kernel: KernelRef | HasRef,
     grid: Extents,
     block: Extents,
     *arguments: Value,
@@ -176,9 +206,12 @@ def planned(
     shared_bytes: int = 0,
     cluster: Extents | None = None,
 ) -> Launch:
-    """Return a launch as a plan holds it."""
+    """Return a launch as a plan holds it. Raises BadPlan for what is no kernel."""
+    ref = kernel if isinstance(kernel, KernelRef) else getattr(kernel, "ref", None)
+    if not isinstance(ref, KernelRef):
+        raise BadPlan(f"a launch needs a kernel of a loaded module, or its ref, not a {type(kernel).__name__}")
     clusters = None if cluster is None else _dim3(cluster)
-    return Launch(kernel, _dim3(grid), _dim3(block), arguments, shared_bytes, clusters, _tuple(reads), _tuple(writes))
+    return Launch(ref, _dim3(grid), _dim3(block), arguments, shared_bytes, clusters, _tuple(reads), _tuple(writes))
 
 
 def _dim3(extents: Extents) -> Dim3:

@@ -10,7 +10,7 @@ from memlane.plan.order import Execution, Queue
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time of one execution of a step."""
+    """The time of one execution of a step: `name`, `kind`, where it stood, when it ran, and what it waited for."""
 
     name: str
     kind: str
@@ -23,7 +23,9 @@ class Span:
     held_by: int | None = None
     """The span that last used what this one needed next: a copy engine, a link, a multiprocessor."""
     path: tuple[int, ...] = ()
+    """Positions of its step: in the plan, and in each repeat around it."""
     turns: tuple[int, ...] = ()
+    """The turn of each repeat around it."""
 
     @property
     def elapsed_ns(self) -> float:
@@ -69,9 +71,11 @@ class Timeline:
     def __str__(self) -> str:
         path = set(self.critical_path())
         lines = [f"{'start':>12} {'end':>12}  on the critical path *"]
-        for number, span in enumerate(self.spans):
+        for number in sorted(range(len(self.spans)), key=lambda one: (self.spans[one].start_ns, one)):
+            span = self.spans[number]
             where = ", ".join(("host" if device is None else f"device {device}") + f" queue {queue}" for device, queue in span.queues)
+            turn = f", turn {', '.join(map(str, span.turns))}" if span.turns else ""
             star = "*" if number in path else " "
-            lines.append(f"{span.start_ns / 1000:>9.2f} us {span.end_ns / 1000:>9.2f} us {star} {where}: {span.name}")
+            lines.append(f"{span.start_ns / 1000:>9.2f} us {span.end_ns / 1000:>9.2f} us {star} {where}: {span.name}{turn}")
         kind = "modelled" if self.is_modelled else "measured"
         return "\n".join([*lines, f"{self.elapsed_ns / 1000:.2f} us in all, {kind}"])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.errors import BadPlan
 from memlane.launch import DeviceArray, Kernel, LoadedModule, Target, module_digest
-from memlane.plan import Buffer, Execution, Launch, Plan, Together, lifetimes
+from memlane.plan import Buffer, Execution, Launch, Plan, Together, all_steps, lifetimes
 from memlane.ptx import Module
 
 Memory = DeviceArray | npt.NDArray[Any]
@@ -35,12 +35,22 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
             first = order[kept[buffer].first]
             raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
         elif isinstance(buffer.home, int):
-            memory[buffer] = targets[buffer.home].empty(buffer.nbytes, np.uint8)
+            memory[buffer] = targets[buffer.home].empty(*_kind(buffer, plan))
         elif buffer.home == "pinned":
-            memory[buffer] = targets[0].pinned(buffer.nbytes, np.uint8)
+            memory[buffer] = targets[0].pinned(*_kind(buffer, plan))
         else:
-            memory[buffer] = np.empty(buffer.nbytes, np.uint8)
+            memory[buffer] = np.empty(*_kind(buffer, plan))
     return memory
+
+
+def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of memory that is made for a buffer: those of a view of all of it, or a row of what views have."""
+    views = [touch.view for step in all_steps(plan.steps) for touch in step.action.touches if touch.view.buffer == buffer]
+    whole = next((view for view in views if view.nbytes == buffer.nbytes and view.is_contiguous and view.dtype != "u1"), None)
+    if whole is not None:
+        return whole.shape, np.dtype(whole.dtype)
+    kind = next((np.dtype(view.dtype) for view in views if view.dtype != "u1" and buffer.nbytes % view.itemsize == 0), np.dtype("u1"))
+    return (buffer.nbytes // kind.itemsize,), kind
 
 
 def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:

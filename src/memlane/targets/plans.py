@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from memlane.errors import BadPlan, DeviceError
+from memlane.errors import BadLaunch, BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
     BoundCopy,
@@ -119,6 +119,11 @@ class BoundPlan:
         """By copy from or to ordinary memory of the host, what a graph does for it."""
         self._modules = Modules(modules)
         self._modules.check(self.order)
+        for execution in self.order:
+            try:
+                self._bound_actions(execution)
+            except BadLaunch as error:
+                raise BadPlan(f"{execution}: {error}") from None
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
@@ -174,7 +179,7 @@ class BoundPlan:
         devices, count = self.plan.devices, len(self.targets)
         if devices and devices[-1] >= count:
             raise BadPlan(
-                f"the plan uses device {devices[-1]}, and there are targets for {count} devices: pass `targets`, one for each device"
+                f"the plan uses device {devices[-1]}, and there is a target for {count} only: pass `targets`, one for each device"
             )
         if len(set(map(id, self.targets))) != count:
             raise BadPlan("two devices of a plan cannot be one target: ml.devices gives several")

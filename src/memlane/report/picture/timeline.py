@@ -48,6 +48,7 @@ def timeline_svg(timeline: Timeline) -> str:
         f'<rect width="{PAGE}" height="{height}" class="f-paper" fill="{s.PAPER.light}"/>',
         s.text(28, 44, "Timeline of a plan", 24, s.TEXT, bold=True),
         s.text(28, 72, caption, 16, s.MUTED),
+        *_legend(),
         *_axis(total, height, x),
     ]
     for queue, row in rows.items():
@@ -62,6 +63,14 @@ def timeline_svg(timeline: Timeline) -> str:
             rows_of = rows[one.queues[0]], rows[other.queues[0]]
             parts.append(_jump(x(one.end_ns), x(other.start_ns), *rows_of))
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _legend() -> list[str]:
+    parts = []
+    for number, (kind, words) in enumerate((("launch", "kernels"), ("copy", "copies"), ("call", "host functions"))):
+        left = 900 + 110 * number
+        parts += [s.rect(left, 34, 12, 12, _KINDS[kind]), s.text(left + 18, 45, words, 14, s.MUTED)]
+    return parts
 
 
 def _queues(spans: Sequence[Span]) -> list[Queue]:
