@@ -34,7 +34,9 @@ def sample(group: str) -> Iterator[Case]:
 def test_the_emulator_gives_what_the_oracle_says(group: str) -> None:
     target, compared = Emulator(load("h200")), 0
     for one in applications([case for case in sample(group) if knows(case)], quick=True):
-        kept = replace(one, count=BLOCK_THREADS)
+        kept = replace(emulated_part(one), count=BLOCK_THREADS)
+        if not kept.cases:
+            continue
         rows = against_oracle(kept, kept.operands(), run(kept, target.load(module([kept])), target))
         assert [(row.case, row.metric, row.value, row.note) for row in rows if not row.holds] == []
         compared += len(rows)
