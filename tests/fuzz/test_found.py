@@ -277,3 +277,14 @@ def test_counts_of_an_unknown_exactness() -> None:
     """Sites of one line are added up, and say the weakest of what is said of them."""
     with pytest.raises(ValueError, match="exactness is 'sure', not one of exact, merged, hint, not checked"):
         replace(full_trace().launches[0].counts[0], exactness="sure")
+
+
+def test_a_directive_whose_name_begins_like_that_of_a_file() -> None:
+    assert dict(parse('.version 9.0\n.target sm_90\n.address_size 64\n.file1 "a.cu"\n.file 2 "b.cu"\n').files) == {2: "b.cu"}
+
+
+def test_an_element_without_end() -> None:
+    elements = ".b" * 30_000
+    with pytest.raises(PtxTypeError, match="has no element `") as raised:
+        parse(f".version 9.0\n.target sm_90\n.address_size 64\n.entry k ()\n{{\n.reg .f32 %f;\nmov.f32 %f, %f.b{elements};\nret;\n}}")
+    assert len(str(raised.value).split("\n", 1)[0]) < 300

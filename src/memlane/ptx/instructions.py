@@ -93,7 +93,8 @@ class InstructionParser:
                 if not is_part and (length == 1 or element not in (*"xyzw"[:length], *"rgba"[:length])):
                     what = f"is a vector of {length}" if length > 1 else f"is a `.{kind}`" if kind else "is not declared"
                     raise PtxTypeError(
-                        f"the register `{base}` {what}: it has no element `.{element}`", self._cursor.span(self._opcode_start)
+                        f"the register `{shortened(base)}` {what}: it has no element `.{shortened(element)}`",
+                        self._cursor.span(self._opcode_start),
                     )
             case Vector(items) | TextureAddress(items) | Arguments(items):
                 for item in items:

@@ -34,6 +34,11 @@ class Location:
         return hash((self.file, self.line, self.column))
 
 
+def is_file(directive: str) -> bool:
+    """Whether text that passes through is a `.file`, and not one whose name only begins so."""
+    return _FILE.match(directive) is not None
+
+
 def file_of(directive: str) -> tuple[int, str]:
     """The number and the name in `.file 1 "a.cu"`; the parser has seen that both are there."""
     found = _FILE.match(directive)
