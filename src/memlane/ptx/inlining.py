@@ -45,7 +45,7 @@ from memlane.ptx.ir import (
     Variable,
 )
 from memlane.ptx.lexer import NAME
-from memlane.ptx.location import is_file
+from memlane.ptx.location import file_of
 from memlane.ptx.once import once_for_module
 from memlane.ptx.parameters import items_of, parameter_accesses
 from memlane.ptx.passing import can_be_passed
@@ -204,7 +204,7 @@ class _Inliner:
         """The functions that were inlined and that nobody names any more."""
         if addressed_functions(self._module):
             return set()  # What the address of a function is depends on those beside it.
-        texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and not is_file(item.text))
+        texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and file_of(item.text) is None)
         words = set(NAME.findall(texts))
         gone = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
         gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}

@@ -20,7 +20,7 @@ from functools import cached_property
 from memlane.ptx.convention import Convention
 from memlane.ptx.demangle import demangle
 from memlane.ptx.forms import Form
-from memlane.ptx.location import Location, file_of, is_file
+from memlane.ptx.location import Location, file_of
 from memlane.ptx.types import SCALAR_TYPES
 from memlane.source import Span
 
@@ -368,9 +368,5 @@ class Module:
     @cached_property
     def files(self) -> dict[int, str]:
         """File names by the number that `.loc` uses."""
-        table: dict[int, str] = {}
-        for item in self.items:
-            if isinstance(item, Directive) and is_file(item.text):
-                number, name = file_of(item.text)
-                table[number] = name
-        return table
+        found = (file_of(item.text) for item in self.items if isinstance(item, Directive))
+        return dict(file for file in found if file is not None)

@@ -34,15 +34,11 @@ class Location:
         return hash((self.file, self.line, self.column))
 
 
-def is_file(directive: str) -> bool:
-    """Whether text that passes through is a `.file`, and not one whose name only begins so."""
-    return _FILE.match(directive) is not None
-
-
-def file_of(directive: str) -> tuple[int, str]:
-    """The number and the name in `.file 1 "a.cu"`; the parser has seen that both are there."""
+def file_of(directive: str) -> tuple[int, str] | None:
+    """The number and the name in `.file 1 "a.cu"`; None for any other directive. The parser has seen that a `.file` has both."""
     found = _FILE.match(directive)
-    assert found is not None, directive
+    if found is None:
+        return None
     digits = found[1].lower()
     base = {"0x": 16, "0b": 2}.get(digits[:2], 8 if digits.startswith("0") else 10)
     return int(digits, base), _BYTES.sub(_in_utf8, found[2])
