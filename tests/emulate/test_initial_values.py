@@ -121,7 +121,10 @@ def test_addresses_and_bytes_of_them() -> None:
         (".global .u32 a[] = {};", "<ptx>:4:20: `a` has neither a length nor a value"),
         (".global .u8 a = b;", "<ptx>:4:17: an address does not fit `.u8`: declare `a` as `.u64`, or take bytes of it by `0xFF(...)`"),
         (".global .u8 a = 0xFFFF(b);", "<ptx>:4:17: a mask has the eight bits of one byte, such as `0xFF00`"),
-        (".shared .u32 a = 5;", "<ptx>:4:16: `a` lies in .shared memory, which has no initial values: store them at the start of the kernel"),
+        (
+            ".shared .u32 a = 5;",
+            "<ptx>:4:16: `a` lies in .shared memory, which has no initial values: store them at the start of the kernel",
+        ),
     ],
 )  # fmt: skip
 def test_refused(declared: str, message: str) -> None:
