@@ -141,10 +141,10 @@ def links(bench: Bench) -> list[Row]:
 
 
 def calibrated(bench: Bench) -> Chip:
-    """The chip with the links of this machine."""
+    """The chip with the links of this machine; an emulated device has those of its file."""
     chip = bench.target.chip
-    if bench.quick:
-        return replace(chip, links=Links(host_gb_per_s=50, host_us=2, device_us=1, launch_us=0.5, pageable_gb_per_s=20))
+    if not isinstance(bench.target, Device):
+        return chip
     (up, up_rate), (down, down_rate), (inside, inside_rate) = (bench.link(*way) for way in ((0, "pinned"), ("pinned", 0), (0, 0)))
     found = Links(
         host_gb_per_s=(up_rate + down_rate) / 2,
@@ -172,17 +172,12 @@ def chunked(bench: Bench, n: int, chunks: int, turns: int) -> Plan:
 def prediction(bench: Bench) -> list[Row]:
     n, turns = (1 << 14, 4) if bench.quick else (1 << 26, 2000)
     chip = calibrated(bench)
-    if bench.quick:
-        bench.target = bench.targets[0]
-        bench.target.chip = chip
     memory = bench.memory("pinned", 4 * n)
     rows = []
     for chunks in (1, 2) if bench.quick else (1, 2, 4, 8, 16, 64):
         plan = chunked(bench, n, chunks, turns)
-        if bench.quick:
-            kernel_us = bench.launches_us(1, turns, n // chunks, kernel="work", blocks=n // chunks // 256) - 0.5
-        else:
-            kernel_us = bench.launches_us(20, turns, n // chunks, kernel="work", blocks=n // chunks // 256) - (chip.links.launch_us or 0.0)
+        count = 1 if bench.quick else 20
+        kernel_us = bench.launches_us(count, turns, n // chunks, kernel="work", blocks=n // chunks // 256) - (chip.links.launch_us or 0.0)
         line = predicted(plan, [chip], lambda launch, device, us=kernel_us: 1e3 * us)
         took = bench.elapsed_us(bench.bound(plan, host=memory))
         off = line.elapsed_ns / 1e3 / took

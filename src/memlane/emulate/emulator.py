@@ -11,29 +11,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip, resident_blocks
-from memlane.emulate.check.shadows import Shadows
-from memlane.emulate.clock.levels import Level
+from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
 from memlane.emulate.run.initial import fill
-from memlane.emulate.run.memory import Buffer, Memory
+from memlane.emulate.run.memory import Buffer
 from memlane.emulate.run.partners import run_together
 from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
 from memlane.emulate.run.tensor_maps import encode
-from memlane.emulate.run.textures import Textures, refuse_references
+from memlane.emulate.run.textures import refuse_references
 from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
 from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
 from memlane.ptx import Function, Module, verify
 from memlane.source import Source
 
-ASSUMED_REGISTERS = 32
-"""Registers per thread that occupancy is computed with: what ptxas would allot is not known from PTX."""
 WORKSPACE_BYTES = 16
 
 
@@ -66,24 +63,29 @@ class Emulator(Target):
         `threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
         `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
         memory) before, with no thread passing a barrier or ending in between, the launch counts as endless."""
-        self.chip = chip
         self.name = name or f"emulator:{chip.name}" + (f":{device}" if device else "")
         self.device = device
         self.default_stream = Stream(0)
-        if threads is not None and threads < 1:
-            raise BadLaunch(f"an emulator of {threads} threads runs nothing: give 1 or more, or leave them out")
-        self.patience = patience
-        self.threads = threads
-        self.shadows = Shadows()
-        """What the checker knows of the memory between launches."""
-        self.memory = Memory(self.shadows, device)
-        self.textures = Textures()
-        self.cycles = 0
-        """Modelled time, in cycles of the multiprocessors: where the next launch with a clock begins."""
-        self._l2: Level | None = None
+        self.state = DeviceState(chip, self.name, device, patience=patience, threads=threads)
+        """What lasts between launches: memory, textures, caches and the clock."""
+        self.memory, self.textures, self.shadows, self.clock = self.state.memory, self.state.textures, self.state.shadows, self.state.clock
         self._streams = 0
         self._launches = 0
         self._running = threading.RLock()
+
+    @property
+    def chip(self) -> Chip:  # type: ignore[override]
+        """The chip that is emulated."""
+        return self.state.chip
+
+    @property
+    def patience(self) -> int:
+        """How many times in a row warps may spend their budget before a launch counts as endless."""
+        return self.state.patience
+
+    @patience.setter
+    def patience(self, turns: int) -> None:
+        self.state.patience = turns
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -162,9 +164,7 @@ class Emulator(Target):
         return max(0, self.chip.launch_limits.max_shared_bytes - static_shared_bytes(kernel.module, kernel.function))
 
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
-        """By threads, blocks and shared memory; registers are taken to be `ASSUMED_REGISTERS`, or fewer where a block must fit."""
-        static = static_shared_bytes(kernel.module, kernel.function)
-        return resident_blocks(self.chip, threads_per_block, ASSUMED_REGISTERS, static + shared_bytes).blocks
+        return self.state.resident_blocks(kernel, threads_per_block, shared_bytes)
 
     # -- running -----------------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Emulator(Target):
                 addresses = {**addresses, WORKSPACE: address}
             number = self._launches
             try:
-                observation = execute(self, launch, compiled, addresses, number)
+                observation = execute(self.state, launch, compiled, addresses, number)
             except LaunchError as error:
                 if launch.layers.failed is not None:
                     launch.layers.failed(number, error)
@@ -198,18 +198,16 @@ class Emulator(Target):
             launch.layers.report(observation)
 
     def launch_together(self, launches: Sequence[Launch]) -> None:
+        """The kernels begin at the same time, which is the latest of their devices' times."""
+        clocks = [launch.kernel.target.clock for launch in launches if isinstance(launch.kernel.target, Emulator)]
+        start_ns = max((clock.now_ns for clock in clocks), default=0)
+        for clock in clocks:
+            clock.move_to(start_ns)
         run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
-
-    @property
-    def l2(self) -> Level:
-        """The modelled second-level cache, which the launches share."""
-        if self._l2 is None:
-            self._l2 = Level(self.chip, self.chip.l2_bytes, is_far=True)
-        return self._l2
 
     def empty_caches(self) -> None:
         """Let the next launch with a clock find nothing in L2."""
-        self._l2 = None
+        self.state.empty_caches()
 
     def enable_peer(self, other: Target) -> None:
         if not isinstance(other, Emulator):

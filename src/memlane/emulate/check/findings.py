@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -28,14 +28,12 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
 from memlane.launch import SPACE_NAMES, Launch, Report, cluster_of
 from memlane.launch.reports import Actor
 from memlane.ptx import INSERTED, Instruction, demangle
-
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
 
 _VERBS = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
 
@@ -71,8 +69,8 @@ class _Note:
 class Findings:
     """Words for the findings of one launch."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
-        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
+    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
+        self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
 
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
         """One report for each kind of finding and pair of lines, and array that was left, by the place where it was found."""
@@ -154,11 +152,11 @@ class Findings:
             named = note.space.partition("::")[0]
             what = f"{head}, outside the {size} bytes of {named} memory of the {'thread' if note.space == 'local' else 'block'}"
             return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
-        freed = _holder(self._emulator.shadows.freed, note.address)
+        freed = _holder(self._device.shadows.freed, note.address)
         if freed is not None:
             what = f"{head}, {note.address - freed.low} bytes into an allocation of {freed.nbytes} bytes that was freed"
             return self._made("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
-        neighbour = self._emulator.memory.neighbour(note.address)
+        neighbour = self._device.memory.neighbour(note.address)
         if neighbour is None or max(neighbour.low - note.address, note.address - neighbour.high) > WINDOW_BYTES:
             what = f"{head}, which is nowhere near an allocation"
             return self._made("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
@@ -289,7 +287,7 @@ class Findings:
         if note.space == "shared::cluster":
             named, block = self._variable("shared", note.address & RANK_MASK), self._named_block(note)
             return f"{named} of block {block}" if named else f"of block {block}"
-        found = self._emulator.memory.at(note.address)
+        found = self._device.memory.at(note.address)
         if found is None:
             return ""
         named = self._argument(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,11 @@ from memlane.emulate.check.clocks import opened
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import untouched
 from memlane.emulate.runtime.helper import address_of
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report
-
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
 
 _GROUP = 32
 """Cells of shared memory come in multiples of this many."""
@@ -27,11 +25,11 @@ _GROUP = 32
 class Checked:
     """Keeps alive what generated code checks a launch with, and reads the findings."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
+    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
         if len(compiled.instructions) > MOST_SITES or launch.warps_per_block > MOST_WARPS:
             raise UnsupportedPtx(f"the checker takes kernels of up to {MOST_SITES} instructions; run {launch.kernel.title} without it")
-        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
-        shadows = emulator.shadows
+        self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
+        shadows = device.shadows
         self._base = shadows.begin()
         words = -(-int(context["shared_bytes"][0]) // (4 * _GROUP)) * _GROUP
         cells_bytes = words * CELL_BYTES
@@ -69,6 +67,6 @@ class Checked:
 
     def finish(self) -> tuple[Report, ...]:
         """What was found, after the launch has ended or failed."""
-        self._emulator.shadows.stamp = int(self._record["stamp"][0])
-        findings = Findings(self._emulator, self._launch, self._compiled, self._context[0])
+        self._device.shadows.stamp = int(self._record["stamp"][0])
+        findings = Findings(self._device, self._launch, self._compiled, self._context[0])
         return findings.reports(self._notes[self._notes["key"] != 0])

@@ -75,9 +75,10 @@ def _high(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
 
 
 def _nanoseconds(k: Lowering) -> Value:
-    """Modelled time since the emulator started, from cycles at the chip's clock."""
+    """The device's time when the launch began, and the cycles since then at the chip's clock."""
     e = k.e
-    elapsed = e.udiv(e.mul(k.start, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
+    cycles = e.sub(k.start, e.get(k.context, CONTEXT, "base"))
+    elapsed = e.udiv(e.mul(cycles, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
     return e.splat(e.add(e.get(k.context, CONTEXT, "start_ns"), elapsed))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,27 +13,21 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.observe.examples import empty_examples, kept_examples
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, ExampleOf, Launch, Observation
 
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
-
 PAGE_ROWS = 1 << 16
 EVERY_ROW = (1 << 63) - 1
-LAUNCH_GAP = 1000
-"""Cycles between the end of a launch and the beginning of the next one, at least."""
-LAUNCH_STEP = 960
-"""Launches begin at multiples of so many cycles, which nearly every interval of a pipe divides: so a launch takes the same time again."""
 
 
 class Observed:
     """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
 
     def __init__(
-        self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int, halt: Halt
+        self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int, halt: Halt
     ) -> None:
-        self._emulator, self._launch, self._compiled, self._context = emulator, launch, compiled, context
+        self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
         self._pages: list[npt.NDArray[Any]] = []
         layers = compiled.layers
         if layers.counts:
@@ -60,18 +54,19 @@ class Observed:
         context["example_execution"] = wanted.execution
 
     def _start_clock(self, slot_count: int) -> None:
-        emulator, launch, context = self._emulator, self._launch, self._context
-        chip = emulator.chip
+        device, launch, context = self._device, self._launch, self._context
+        chip = device.chip
         clock = self._clock = Clock(chip)
         warps = slot_count * launch.warps_per_block
         per_sm = -(-slot_count // chip.sm_count)
         self._sms = clock.fresh(chip.sm_count)
-        self._caches = Caches(chip, chip.sm_count, per_sm * int(context["shared_bytes"][0]), emulator.l2)
-        emulator.l2.begin_launch()
+        self._caches = Caches(chip, chip.sm_count, per_sm * int(context["shared_bytes"][0]), device.l2)
+        device.l2.begin_launch()
         self._heap, self._woken = np.zeros((warps + 2, 2), np.int64), np.zeros(warps + 1, np.uint64)
         values = {
-            "base": emulator.cycles,
-            "end": emulator.cycles,
+            "base": device.clock.cycles,
+            "end": device.clock.cycles,
+            "start_ns": device.clock.now_ns,
             "sms": self._sms.ctypes.data,
             "sm_bytes": clock.sm_bytes,
             "caches": self._caches.address,
@@ -100,20 +95,18 @@ class Observed:
             examples = kept_examples(self._examples, self._room, len(accesses))
         if layers.clock:
             time = self._modelled_time()
-            end = int(context["base"][0]) + time.cycles
-            self._emulator.cycles = -(-(end + LAUNCH_GAP) // LAUNCH_STEP) * LAUNCH_STEP
         not_kept = int(context["accesses_not_kept"][0])
         cycles = None if time is None else time.cycles
         return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time)
 
     def _modelled_time(self) -> ModelledTime:
         """What the warps took, or what had to move at least."""
-        l1, (l2,) = self._caches.l1.records, self._emulator.l2.records
+        l1, (l2,) = self._caches.l1.records, self._device.l2.records
         moved = {name: l1[name].tolist() for name in TRAFFIC}
         moved["wavefronts"] = self._clock.wavefronts(self._sms).tolist()
         far = {name: int(l2[name]) for name in FAR}
         traffic = Traffic(moved, **far, wavefront_cycles=self._clock.wavefront_cycles)
-        return modelled_time(self._emulator.chip, int(self._context["end"][0] - self._context["base"][0]), traffic)
+        return modelled_time(self._device.chip, int(self._context["end"][0] - self._context["base"][0]), traffic)
 
 
 def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
 from memlane.emulate.run.cores import usable_cores
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
@@ -32,10 +33,6 @@ from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
 from memlane.errors import BadLaunch, CheckFailed, MemlaneError
 from memlane.launch import Dim3, Launch, Observation, Report, cluster_of
-
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
-
 
 SHUFFLES = 64
 """Different orders of the warps in a launch with a seed."""
@@ -49,19 +46,19 @@ WORTH_A_WORKER = 1 << 17
 """Instructions as they stand in the kernel, times threads, for which one more worker pays: some tenth of a millisecond without loops."""
 
 
-def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
+def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
-    state = _State(emulator, launch, compiled, symbols, number)
+    state = _State(device, launch, compiled, symbols, number)
     halt = Halt(state.crew, state.context, state.slots)
-    observed = Observed(emulator, launch, compiled, state.context, state.slot_count, halt)
-    checked = Checked(emulator, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
-    host = Host(emulator, launch, compiled, state.context, halt)
+    observed = Observed(device, launch, compiled, state.context, state.slot_count, halt)
+    checked = Checked(device, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
+    host = Host(device, launch, compiled, state.context, halt)
     progress = Progress(launch, state.context)
     status = halt.run(_workers(state, compiled, halt, progress), progress.tell)
     host.print()
     reports = None if checked is None else checked.finish()
     if status == BROKEN:
-        emulator.empty_caches()  # they hold times of a future that no launch will live to see
+        device.empty_caches()  # they hold times of a future that no launch will live to see
     if halt.error is not None:
         with suppress(MemlaneError):  # of one who judges what was found: what ends the launch comes first
             _report(launch, reports)
@@ -71,8 +68,11 @@ def execute(emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbol
         _report(launch, reports)
         if context["fault"] == STOPPED and reports:
             raise CheckFailed(str(reports[0]))
-        raise_fault(emulator, launch, compiled, context, state.slots, host.assertions)
-    return replace(observed.observation(), reports=reports)
+        raise_fault(device, launch, compiled, context, state.slots, host.assertions)
+    observation = observed.observation()
+    if observation.cycles is not None:
+        device.clock.advance(observation.cycles)
+    return replace(observation, reports=reports)
 
 
 def _report(launch: Launch, reports: tuple[Report, ...] | None) -> None:
@@ -131,7 +131,7 @@ class _Room:
     workers: int
 
     @classmethod
-    def of(cls, emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> _Room:
+    def of(cls, device: DeviceState, launch: Launch, compiled: CompiledKernel) -> _Room:
         """BadLaunch for a grid that is no multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
@@ -144,25 +144,25 @@ class _Room:
             raise BadLaunch(
                 f"the grid {launch.grid} of {launch.kernel.title} is no multiple of its clusters, {cluster}: launch whole clusters"
             )
-        resident = max(1, emulator.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
-        slots = min(launch.blocks, max(1, resident * emulator.chip.sm_count // together) * together)
-        workers = min(slots // together, _wanted_workers(emulator, launch, compiled))
+        resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
+        slots = min(launch.blocks, max(1, resident * device.chip.sm_count // together) * together)
+        workers = min(slots // together, _wanted_workers(device, launch, compiled))
         return cls(cluster, together, shared, shared_offset, local_offset, slot_bytes, slots, workers)
 
 
 class _State:
     """The memory of a launch while it runs."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
-        room = _Room.of(emulator, launch, compiled)
+    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
+        room = _Room.of(device, launch, compiled)
         self.slot_count = room.slots
         # Slots that are never used are never touched, and cost no memory.
         self.slots = _aligned(room.slots * room.slot_bytes)
         self.params = _parameters(launch)
         self.symbols = np.array([symbols[name] for name in compiled.frame.symbols] or [0], np.uint64)
         self.sites = np.zeros((room.workers, max(1, len(compiled.instructions))), ALLOCATION)
-        self.table = emulator.memory.table()
-        self.texture_count, self.textures = emulator.textures.count, emulator.textures.table()
+        self.table = device.memory.table()
+        self.texture_count, self.textures = device.textures.count, device.textures.table()
         self.orders = _orders(launch.warps_per_block, launch.layers.seed)
         self.context = _contexts(room.workers)
         self.crew = np.zeros(1, CREW)
@@ -170,7 +170,7 @@ class _State:
         self.partners = present_partner()
         self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.place)
         first = self.context[0]
-        for name, value in (self._arrays() | _facts(emulator, launch, compiled, room) | self.partners.facts | {"grid_id": number}).items():
+        for name, value in (self._arrays() | _facts(device, launch, compiled, room) | self.partners.facts | {"grid_id": number}).items():
             first[name] = value
         for worker in range(1, room.workers):
             self.context[worker] = first
@@ -194,10 +194,10 @@ class _State:
         }
 
 
-def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
+def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
     """The other fields of a context: what is known of the launch, its kernel and the chip."""
     waits_for_others = room.workers > 1 or present_partner().has_others
-    patience = emulator.patience * SHORTER if waits_for_others else emulator.patience
+    patience = device.patience * SHORTER if waits_for_others else device.patience
     return {
         "parallel": room.workers > 1,
         "working": True,
@@ -217,9 +217,9 @@ def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _
         "shared_bytes": room.shared_bytes,
         "dynamic_shared_bytes": launch.shared_bytes,
         "local_bytes": compiled.frame.local_bytes,
-        "sm_count": emulator.chip.sm_count,
-        "clock_mhz": emulator.chip.clock_mhz,
-        "subcores": emulator.chip.schedulers,
+        "sm_count": device.chip.sm_count,
+        "clock_mhz": device.chip.clock_mhz,
+        "subcores": device.chip.schedulers,
         "slot_bytes": room.slot_bytes,
         "slot_count": room.slots,
         "budget": BACK_EDGE_BUDGET // SHORTER if waits_for_others else BACK_EDGE_BUDGET,
@@ -228,13 +228,13 @@ def _facts(emulator: Emulator, launch: Launch, compiled: CompiledKernel, room: _
     }
 
 
-def _wanted_workers(emulator: Emulator, launch: Launch, compiled: CompiledKernel) -> int:
+def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKernel) -> int:
     """In how many threads to run a launch. What observes it wants one order of things."""
     layers = compiled.layers
     if layers.counts or layers.accesses or layers.clock or layers.check or launch.layers.seed is not None:
         return 1
-    if emulator.threads is not None:
-        return emulator.threads
+    if device.threads is not None:
+        return device.threads
     work = launch.blocks * launch.threads_per_block * len(compiled.instructions)
     paying = work // WORTH_A_WORKER
     return min(usable_cores(), paying) if paying > 1 else 1

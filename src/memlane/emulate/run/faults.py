@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -37,16 +37,13 @@ from memlane.emulate.layout import (
 )
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import STACK_BYTES
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import GUARD, Allocation
 from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import SPACE_NAMES, Launch
 from memlane.ptx import Instruction, Module
-
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
-
 
 _OUT_OF_TURN = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
@@ -55,7 +52,7 @@ _OUT_OF_TURN = {
 
 
 def raise_fault(
-    emulator: Emulator,
+    device: DeviceState,
     launch: Launch,
     compiled: CompiledKernel,
     context: Any,
@@ -64,7 +61,7 @@ def raise_fault(
 ) -> NoReturn:
     """Raise the error for the fault that a launch record holds. `assertions`: what those that failed said, by block, warp and lane."""
     kind = int(context["fault"])
-    fault = _Fault(emulator, launch, compiled, context, slots)
+    fault = _Fault(device, launch, compiled, context, slots)
     if kind == DEADLOCK:
         raise Deadlock(fault.deadlock())
     if kind == ENDLESS:
@@ -81,8 +78,8 @@ def raise_fault(
 
 
 class _Fault:
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, slots: npt.NDArray[np.uint8]) -> None:
-        self._emulator, self._launch, self._compiled, self._context, self._slots = emulator, launch, compiled, context, slots
+    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any, slots: npt.NDArray[np.uint8]) -> None:
+        self._device, self._launch, self._compiled, self._context, self._slots = device, launch, compiled, context, slots
 
     @property
     def instruction(self) -> Instruction:
@@ -123,12 +120,12 @@ class _Fault:
                 "last group is not whole; make the block a multiple of 128 threads"
             )
         if kind == BAD_TEXTURE:
-            return f"executed {name} with {handle_trouble(self._emulator.textures, address, nbytes)}"
+            return f"executed {name} with {handle_trouble(self._device.textures, address, nbytes)}"
         if kind == BAD_TENSOR_MAP:
             return f"executed {name} with {map_trouble(address, nbytes)}"
         if kind == BEYOND or (misaligned and self.instruction.form.effect == "surface"):
             words = address, int(self._context["fault_space"]), nbytes
-            return surface_trouble(self._emulator.textures, self.instruction, misaligned, *words)
+            return surface_trouble(self._device.textures, self.instruction, misaligned, *words)
         if misaligned and self.instruction.has("tensor"):
             return f"executed {name} with {self._crooked_box()}"
         if kind in (NOT_ARRIVED, ARRIVED_TWICE):
@@ -167,7 +164,7 @@ class _Fault:
             return (
                 f", {address & RANK_MASK:#x} in the shared memory of block {self._position_of_rank(self._rank_in(address))} of its cluster"
             )
-        found = self._emulator.memory.at(address) if space in ("global", "const", "generic") else None
+        found = self._device.memory.at(address) if space in ("global", "const", "generic") else None
         return "" if found is None else f", {address - found.low} bytes into {_allocation(found)}"
 
     def _outside(self, space: str, address: int) -> str:
@@ -194,10 +191,10 @@ class _Fault:
     def _meant(self, address: int) -> Allocation | None:
         """The allocation that an address outside all of them was most likely meant for: the one right beside it, else the nearest that the
         kernel was given. What else lies between, such as the buffer of a trace, is there by chance."""
-        neighbour = self._emulator.memory.neighbour(address)
+        neighbour = self._device.memory.neighbour(address)
         if neighbour is not None and _distance(address, neighbour) <= GUARD:
             return neighbour
-        given = [self._emulator.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
+        given = [self._device.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
         return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
 
     # -- clusters ------------------------------------------------------------------------------------------------------------------
@@ -245,8 +242,8 @@ class _Fault:
     def endless(self) -> str:
         block = position(int(self._context["fault_block"]), self._launch.grid)
         return (
-            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._emulator.patience} turns without any thread "
-            f"passing a barrier or ending; if it does end, wait longer, in Python: target.patience = {self._emulator.patience * 10}"
+            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._device.patience} turns without any thread "
+            f"passing a barrier or ending; if it does end, wait longer, in Python: target.patience = {self._device.patience * 10}"
         )
 
     def _waiting(self, base: int) -> str:

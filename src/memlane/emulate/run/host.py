@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memlane.chip import LANES
 from memlane.emulate.layout import BLOCK, CONTEXT, LOCAL_WINDOW, SHARED_WINDOW, WARP, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.printf import UnreadableError, formatted
 from memlane.emulate.semantics.service import ASSERT_FAILED, PRINT
 from memlane.launch import Launch
-
-if TYPE_CHECKING:
-    from memlane.emulate.emulator import Emulator
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
 """warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
@@ -32,8 +30,8 @@ _LONGEST = 1 << 16
 class Host:
     """Serves one launch."""
 
-    def __init__(self, emulator: Emulator, launch: Launch, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
-        self._emulator, self._launch, self._compiled = emulator, launch, compiled
+    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
+        self._device, self._launch, self._compiled = device, launch, compiled
         self._printed: list[tuple[int, str]] = []
         self.assertions: dict[tuple[int, int, int], str] = {}
         """What a failed assertion said, by block, warp and lane."""
@@ -54,7 +52,7 @@ class Host:
         arguments = np.ctypeslib.as_array((ctypes.c_uint64 * (8 * LANES)).from_address(arguments_address)).reshape(8, LANES)
         for lane in range(LANES):
             if lanes >> lane & 1:
-                thread = _Thread(self._emulator, self._compiled, warp, block, lane)
+                thread = _Thread(self._device, self._compiled, warp, block, lane)
                 values = [int(value) for value in arguments[:, lane]]
                 if service == PRINT:
                     text, count = self._print(thread, values[0], values[1])
@@ -89,8 +87,8 @@ def _record(address: int, dtype: np.dtype[np.void]) -> Any:
 class _Thread:
     """Reads memory as a thread sees it."""
 
-    def __init__(self, emulator: Emulator, compiled: CompiledKernel, warp: Any, block: Any, lane: int) -> None:
-        self._emulator, self._compiled, self._block = emulator, compiled, block
+    def __init__(self, device: DeviceState, compiled: CompiledKernel, warp: Any, block: Any, lane: int) -> None:
+        self._device, self._compiled, self._block = device, compiled, block
         self._number = int(warp["number"]) * LANES + lane
 
     def read(self, address: int, nbytes: int) -> bytes:
@@ -116,5 +114,5 @@ class _Thread:
         if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW_BYTES:
             local = self._compiled.frame.local_bytes
             return int(self._block["local"]) + self._number * local + address - LOCAL_WINDOW, local - (address - LOCAL_WINDOW)
-        found = self._emulator.memory.at(address)
+        found = self._device.memory.at(address)
         return (0, 0) if found is None else (found.host + address - found.low, found.high - address)
