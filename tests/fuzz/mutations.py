@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -181,7 +182,7 @@ def mutate_tree(random: Random, tree: Any) -> None:
         inside, key = random.choice(known)
         way = random.randrange(10)
         if way <= 4:
-            inside[key] = random.choice(VALUES)
+            inside[key] = deepcopy(random.choice(VALUES))  # a list in two places would change in both
         elif way == 5:
             del inside[key]
         elif way == 6:

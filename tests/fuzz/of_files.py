@@ -19,6 +19,9 @@ from memlane.chip import Chip, access, batch, from_file, resident_blocks
 from memlane.cli.specs import parse_argument
 from memlane.diagnose import compare, explain
 from memlane.export import export
+from memlane.plan import Buffer, Copy, HostCall, KernelRef, Launch, Plan, Repeat, Scalar, Step, Together, races
+from memlane.plan import from_json as from_plan_json
+from memlane.plan import to_json as to_plan_json
 from memlane.record import Call, Footprint, Perturbation, Sample, Skipped, Staging, Trace, load
 from memlane.record.example import AccessExample
 from memlane.record.header import FORMAT, FORMAT_KEY, HEADER_KEY, WARPS_KEY, decode, encode
@@ -290,3 +293,33 @@ def read_array(data: bytes) -> object:
     path = folder() / "mutated.npy"
     path.write_bytes(data)
     return parse_argument(f"f4[]={path}")
+
+
+# -- plans -----------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def plan_documents() -> tuple[str, ...]:
+    """Return plans as JSON, which together have every kind of step."""
+    a, b, host, flag = Buffer("a", 4096, 0), Buffer("b", 4096, 1), Buffer("host", 4096, "pinned"), Buffer("flag", 4, "host")
+    kernel = KernelRef("0123", "work", "work<4>")
+    whole, odd = a.view("f4"), a.view("f4")[1::2]
+    one = Launch(kernel, (4, 1, 1), (32, 2, 1), (whole, Scalar(1, 2), 3, 2.5), 16, (2, 1, 1), (whole,), (odd,))
+    call = HostCall("math:sqrt", (host.view("f8", (8, 8)),), (host.view(),), (flag.view("i4"),))
+    turns = (
+        Step(one, 0, 1),
+        Step(Copy(b.view("f4")[::2], odd), 0, 2, (0,), (0,), "out"),
+        Step(Together(((0, one), (1, Launch(kernel, (1, 1, 1), (1, 1, 1), (b.view(),))))), None, 0, (1,)),
+        Step(call, None, 0, (1,)),
+    )
+    other = Buffer("other", 4096, 0)
+    loop = Repeat(turns, 8, ((a, other),), flag.view("i4"), 2, (0,), "turns")
+    inner = Repeat((Step(one, 0), Repeat((Step(Copy(other.view(), a.view()), 0),), 3, after=(0,))), 1000)
+    first = Step(Copy(a.view(), host.view()), 0, 3)
+    return tuple(to_plan_json(Plan(items)) for items in ((first, loop), (first, inner), (first, Step(one, 0, after=(0,)))))
+
+
+def use_plan(plan: Plan) -> None:
+    """Print a plan, look for its races, and write it and read it again."""
+    str((plan, plan.devices, plan.peers, races(plan)[:1]))
+    assert from_plan_json(to_plan_json(plan)) == plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlane.cli.specs import parse_argument
+from memlane.plan import from_json
 from memlane.sass.listing import parse_listing
 from tests.fuzz import of_code, of_files, of_ptx, of_words
 from tests.fuzz.engine import Reader
@@ -21,6 +22,7 @@ READERS = {
         Reader("record header", of_files.headers, of_files.mutated_header, of_files.read_header, of_files.use_header, 100, short=100),
         Reader("counts", of_files.count_documents, of_files.mutated_document, of_files.read_document, short=300),
         Reader("chip", of_files.chip_files, of_files.mutated_chip, of_files.read_chip, of_files.use_chip, short=150),
+        Reader("plan", of_files.plan_documents, of_files.mutated_document, from_json, of_files.use_plan, short=300),
         Reader("array", of_files.arrays, of_files.mutated_array, of_files.read_array, short=400),
         Reader("name", of_code.names, of_code.mutated_text, of_code.read_name, short=5000),
         Reader("profile", of_code.profiles, of_code.mutated_text, of_code.read_profile, short=5000),

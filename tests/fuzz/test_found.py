@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from memlane.diagnose import compare
 from memlane.emulate.run.printf import formatted
 from memlane.errors import (
     BadLaunch,
+    BadPlan,
     ChipError,
     CommandError,
     CompileError,
@@ -31,7 +33,8 @@ from memlane.errors import (
 from memlane.instrument import Sampling
 from memlane.lab.profiler import parse as parse_profile
 from memlane.launch.texture import texels_of
-from memlane.ptx import demangle, parse
+from memlane.plan import Buffer, Copy, Plan, Step, from_json, to_json
+from memlane.ptx import demangle, parse, print_module
 from memlane.sass.listing import parse_listing
 from memlane.targets import target
 from tests.fuzz.of_code import cubins, read_program
@@ -288,3 +291,31 @@ def test_an_element_without_end() -> None:
     with pytest.raises(PtxTypeError, match="has no element `") as raised:
         parse(f".version 9.0\n.target sm_90\n.address_size 64\n.entry k ()\n{{\n.reg .f32 %f;\nmov.f32 %f, %f.b{elements};\nret;\n}}")
     assert len(str(raised.value).split("\n", 1)[0]) < 300
+
+
+def test_a_block_behind_a_directive_without_its_semicolon() -> None:
+    text = ".version 9.0\n.target sm_90\n.address_size 64\n.entry k ()\n{\n.reqnctapercluster 2,1,1\n{\nret;\n}\n}"
+    module = parse(text)
+    (kernel,) = module.functions.values()
+    assert kernel.body is not None
+    assert [type(one).__name__ for one in kernel.body.statements] == ["Directive", "Block"]
+    assert print_module(parse(print_module(module))) == print_module(module)
+    section = ".version 9.0\n.target sm_90\n.address_size 64\n.section .debug_x\n{\n.b8 1\n}\n"
+    assert len(parse(section).items) == 1
+
+
+def test_an_array_whose_header_is_long(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + (9000).to_bytes(2, "little") + b"{'descr': '" + b"q" * 8989)
+    with pytest.raises(CommandError, match=r"cannot read .*a\.npy: ") as raised:
+        parse_argument(f"f4[]={path}")
+    assert len(str(raised.value)) < 300 + len(str(path))
+
+
+@pytest.mark.parametrize("view", [{"shape": [0], "strides": [1 << 62]}, {"shape": [0, 1 << 62], "strides": [4, 4]}, {"dtype": "zz"}])
+def test_views_of_a_plan_that_no_array_is(view: dict[str, object]) -> None:
+    text = to_json(Plan((Step(Copy(Buffer("a", 8).view(), Buffer("b", 8).view()), 0),)))
+    whole = json.loads(text)
+    whole["steps"][0]["action"]["source"] |= view
+    with pytest.raises(BadPlan, match=r"^a view of b "):
+        from_json(json.dumps(whole))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from memlane.cli.arguments import ArgumentSpec, ImageSpec, Spec, StructureSpec
 from memlane.errors import CommandError
+from memlane.source import shortened
 
 _SPEC = re.compile(r"^(?:(?P<name>[A-Za-z_]\w*):)?(?P<dtype>[A-Za-z]\w*)\[(?P<shape>[\d,\s]*)\](?:=(?P<fill>.+))?$")
 _SCALAR = re.compile(r"^(?P<value>[-+]?[\w.+-]+):(?P<dtype>[A-Za-z]\w*)$")
@@ -184,7 +185,7 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
     except FileNotFoundError as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {error}") from None
     except (OSError, EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError) as error:
-        raise CommandError(f"--arg {text}: cannot read {path}: {error or 'it is no .npy file'}") from None
+        raise CommandError(f"--arg {text}: cannot read {path}: {shortened(str(error)) or 'it is no .npy file'}") from None
     if host.dtype != kind or (shape and host.shape != shape):
         raise CommandError(f"--arg {text}: {path} holds {host.dtype.str[1:]}{list(host.shape)}")
     return np.ascontiguousarray(host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadPlan
+from memlane.source import shortened
 
 Home = int | Literal["host", "pinned"]
 """Where a buffer lives: the number of a device of the plan, ordinary memory of the host, or pinned memory of the host."""
@@ -30,7 +32,7 @@ class Buffer:
     def __post_init__(self) -> None:
         if not self.name:
             raise BadPlan("a buffer needs a name, by which memory is bound to it")
-        if self.nbytes < 0:
+        if not 0 <= self.nbytes <= _FAR:
             raise BadPlan(f"buffer {self.name!r} cannot have {self.nbytes} bytes")
         if self.home not in ("host", "pinned") and not (isinstance(self.home, int) and self.home >= 0):
             raise BadPlan(f"buffer {self.name!r} cannot live on {self.home!r}; give a device number, 'host' or 'pinned'")
@@ -44,7 +46,7 @@ class Buffer:
 
     def view(self, dtype: npt.DTypeLike = "u1", shape: int | tuple[int, ...] | None = None, offset: int = 0) -> View:
         """Return a C-contiguous view; without a shape a one-dimensional view of all elements behind `offset` (in bytes)."""
-        element = np.dtype(dtype)
+        element = _element(dtype, self)
         if shape is None:
             shape = (self.nbytes - offset) // max(1, element.itemsize)
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -66,13 +68,16 @@ class View:
     """Bytes from the start of the buffer to the first element."""
 
     def __post_init__(self) -> None:
-        element = np.dtype(self.dtype)
+        element = _element(self.dtype, self.buffer)
         if element.hasobject or not element.itemsize:
             raise BadPlan(f"a view of {self.buffer} cannot have elements of type {self.dtype}")
         if len(self.shape) != len(self.strides):
             raise BadPlan(f"a view of {self.buffer} has {len(self.shape)} axes and {len(self.strides)} strides")
         if any(extent < 0 for extent in self.shape):
             raise BadPlan(f"a view of {self.buffer} cannot have the shape {self.shape}")
+        # Where an extent is 0 or a stride is 0 the others are free, but NumPy, which slices and compares views, counts their bytes.
+        if prod(max(1, extent) for extent in self.shape) * element.itemsize > _FAR or any(abs(stride) > _FAR for stride in self.strides):
+            raise BadPlan(f"a view of {self.buffer} has too many elements, or too far apart: shape {self.shape}, strides {self.strides}")
         low, high = self.bounds
         if low < 0 or high > self.buffer.nbytes:
             raise BadPlan(
@@ -116,7 +121,12 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie side by side in C order."""
-        return self.size <= 1 or self._pretended().flags.c_contiguous
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent > 1 and stride != expected:
+                return self.size == 0
+            expected *= extent
+        return True
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -142,6 +152,15 @@ class View:
         if self.is_contiguous and other.is_contiguous:
             return True
         return np.shares_memory(self._pretended(), other._pretended())
+
+
+def _element(dtype: npt.DTypeLike, buffer: Buffer) -> np.dtype[Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of names that NumPy is about to forget
+            return np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError, MemoryError, Warning):
+        raise BadPlan(f"a view of {buffer} cannot have elements of type {shortened(str(dtype))}: use NumPy's names, such as f4") from None
 
 
 class _Layout:

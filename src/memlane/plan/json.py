@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, Field, fields
-from typing import Any
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from memlane.errors import BadPlan
 from memlane.plan.actions import Copy, HostCall, KernelRef, Launch, Scalar, Together
-from memlane.plan.buffers import Buffer, View
+from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.plan import Plan, Repeat, Step
+from memlane.source import shortened
 
 VERSION = 1
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (View, KernelRef, Scalar, Launch, Copy, HostCall, Together, Step, Repeat)}
+_LARGEST = (1 << 64) - 1
+"""Whole numbers of a plan are sizes, places, counts, and arguments of at most 64 bits."""
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    """A buffer as it is written, once for each plan."""
+
+    name: str
+    nbytes: int
+    home: Home = 0
 
 
 def to_json(plan: Plan) -> str:
@@ -27,17 +41,16 @@ def from_json(text: str) -> Plan:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadPlan(f"this is no plan: {error}") from None
+        raise BadPlan(f"this is no plan: {shortened(str(error))}") from None
     version = whole.get("memlane_plan") if isinstance(whole, dict) else None
     if version != VERSION:
-        raise BadPlan(f"this is no plan of version {VERSION}: it says {version!r} under 'memlane_plan'")
+        raise BadPlan(f"this is no plan of version {VERSION}: it says {shortened(repr(version))} under 'memlane_plan'")
     try:
-        buffers = {one["name"]: Buffer(one["name"], one["nbytes"], one["home"]) for one in whole["buffers"]}
-        return Plan(_read(whole["steps"], buffers))
-    except BadPlan:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        raise BadPlan(f"this plan is damaged: {type(error).__name__} at {error}") from None
+        known = {one.name: one for one in _read(tuple[_Buffer, ...], whole.get("buffers"), {}, "buffers")}
+        buffers = {name: Buffer(name, one.nbytes, one.home) for name, one in known.items()}
+        return Plan(_read(tuple[Step | Repeat, ...], whole.get("steps"), buffers, "steps"))
+    except RecursionError:
+        raise BadPlan("this plan is damaged: its parts are nested too deeply") from None
 
 
 def _written(value: Any) -> Any:
@@ -57,16 +70,48 @@ def _default(value: Any, name: str) -> Any:
     return field.default if field.default is not MISSING else MISSING
 
 
-def _read(value: Any, buffers: dict[str, Buffer]) -> Any:
-    if isinstance(value, list):
-        return tuple(_read(one, buffers) for one in value)
-    if not isinstance(value, dict):
-        return value
-    if "buffer" in value and "is" not in value:
-        if value["buffer"] not in buffers:
-            raise BadPlan(f"this plan names buffer {value['buffer']!r}, which is not among its buffers")
-        return buffers[value["buffer"]]
-    kind = _KINDS.get(value["is"])
-    if kind is None:
-        raise BadPlan(f"this plan has a part of kind {value['is']!r}, which version {VERSION} does not know")
-    return kind(**{name: _read(one, buffers) for name, one in value.items() if name != "is"})
+def _read(kind: Any, value: Any, buffers: dict[str, Buffer], where: str) -> Any:
+    """The value of a field, which must be what its type says: a plan may come from anyone, and what is wrong in it is named here."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    for one in kinds:
+        if get_origin(one) is tuple and isinstance(value, list):
+            inner = get_args(one)
+            each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+            if len(each) == len(value):
+                return tuple(_read(of, part, buffers, f"{where}[{at}]") for at, (of, part) in enumerate(zip(each, value, strict=True)))
+        elif one is Buffer and isinstance(value, dict) and isinstance(value.get("buffer"), str):
+            if value["buffer"] not in buffers:
+                raise BadPlan(f"{where} of this plan names buffer {shortened(value['buffer'])!r}, which is not among its buffers")
+            return buffers[value["buffer"]]
+        elif isinstance(one, type) and is_dataclass(one) and isinstance(value, dict) and value.get("is", _Buffer.__name__) == one.__name__:
+            return _object(one, value, buffers, where)
+        elif (get_origin(one) is Literal and value in get_args(one)) or _is_plain(one, value):
+            return value
+    named = value.get("is") if isinstance(value, dict) else None
+    if isinstance(named, str) and named not in _KINDS:
+        raise BadPlan(f"{where} of this plan is of kind {shortened(named)!r}, which version {VERSION} does not know")
+    raise BadPlan(f"this plan is damaged: {where} is {'missing' if value is None else shortened(json.dumps(value))}")
+
+
+def _object(kind: Any, value: dict[str, Any], buffers: dict[str, Buffer], where: str) -> Any:
+    hints = _hints(kind)
+    for field in fields(kind):
+        if field.name not in value and field.default is MISSING:
+            raise BadPlan(f"this plan is damaged: {where} has no {field.name}")
+    unknown = next((name for name in value if name not in hints and name != "is"), None)
+    if unknown is not None:
+        raise BadPlan(f"{where} of this plan has {shortened(unknown)!r}, which version {VERSION} does not know")
+    return kind(**{name: _read(hints[name], one, buffers, f"{where}.{name}") for name, one in value.items() if name != "is"})
+
+
+_hints = cache(get_type_hints)
+
+
+def _is_plain(kind: Any, value: Any) -> bool:
+    if kind is NoneType:
+        return value is None
+    if kind is float:
+        return isinstance(value, float)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    return kind is str and isinstance(value, str)

@@ -132,7 +132,8 @@ class _Parser:
             parse_whole(cursor, "the number of a file")
             cursor.expect_kind(STRING, "the name of a file in quotes")
         while cursor.kind != END and cursor.text != "}":
-            if cursor.starts_line() and cursor.text != "{" and name not in _ENDS_WITH_SEMICOLON:
+            # A block on the next line belongs to a `.section`; behind another directive it is a block of the body.
+            if cursor.starts_line() and not (cursor.text == "{" and name == ".section") and name not in _ENDS_WITH_SEMICOLON:
                 break
             if cursor.accept("{"):
                 skip_balanced(cursor, "}")
