@@ -7,16 +7,22 @@
     print(xor.cuda_source("place"))                                # for CUDA C++; xor.numba() for Numba
     count(xor, pattern("antidiagonal", 32, 32), chip, width=4)     # wavefronts over all offsets
 
+`arrays` has the layouts of whole arrays in global memory, of one to four dimensions: what `ml.upload` lays out on its way.
+
 `expression` and `program` are what maps are made of, `layout` says what one is, and each family has a file. `patterns` are the accesses of
 a warp, `wavefronts` what they cost by a chip's rule, `spec` reads layouts by name.
 """
 
+from memlane.layout.array_families import Blocked, Fields, OfTile, PaddedRows, Permuted, column_major, row_major
+from memlane.layout.array_spec import array_layout
+from memlane.layout.arrays import ArrayLayout, ComposedArray, sources
 from memlane.layout.bit_linear import BitLinear
 from memlane.layout.diagonal import DiagonalStrip
 from memlane.layout.gather import Gather
 from memlane.layout.layout import Composed, Layout
 from memlane.layout.patterns import Pattern, pattern, split_names
 from memlane.layout.program import Cost
+from memlane.layout.selection import Selection
 from memlane.layout.shifts import RandomPermuteShift, RandomShift, ShiftTable, Skewed
 from memlane.layout.spec import Spec, read_spec
 from memlane.layout.strides import ColumnMajor, Padded, RowMajor, Strided
@@ -26,20 +32,28 @@ from memlane.layout.vectors import OfVectors
 from memlane.layout.wavefronts import Wavefronts, addresses, check_vectors, count, count_drawn
 
 __all__ = [
+    "ArrayLayout",
     "BitLinear",
+    "Blocked",
     "ColumnMajor",
     "Composed",
+    "ComposedArray",
     "Cost",
     "DiagonalStrip",
+    "Fields",
     "Gather",
     "Layout",
     "Morton",
+    "OfTile",
     "OfVectors",
     "Padded",
+    "PaddedRows",
     "Pattern",
+    "Permuted",
     "RandomPermuteShift",
     "RandomShift",
     "RowMajor",
+    "Selection",
     "ShiftTable",
     "Skewed",
     "Spec",
@@ -49,10 +63,14 @@ __all__ = [
     "Wavefronts",
     "XorSwizzle",
     "addresses",
+    "array_layout",
     "check_vectors",
+    "column_major",
     "count",
     "count_drawn",
     "pattern",
     "read_spec",
+    "row_major",
+    "sources",
     "split_names",
 ]

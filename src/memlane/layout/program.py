@@ -139,6 +139,19 @@ class Program:
         lines = [f"def {function}({', '.join(parameters)}):", *(f"    {variable} = {text}" for variable, text in variables)]
         return "\n".join([*lines, f"    return {texts[-1]}", ""])
 
+    def triton(self, function: str, parameters: tuple[str, ...]) -> str:
+        """The same as a function of Triton over blocks of integers. LayoutError where it would look up a table."""
+        _check_name(function)
+        self._check_rounding()
+        if self.tables:
+            raise LayoutError(f"{function} looks up a table, which a kernel of Triton has to load itself: use CUDA C++ or Numba")
+        texts, variables = self._texts(_in_triton, "")
+        wide = any(step.part.low < -(1 << 31) or step.part.high >= 1 << 31 for step in self.steps)
+        used = [str(step.part.value) for step in self.steps if step.part.op == "name"] if wide else []
+        widened = [f"    {word} = {word}.to(tl.int64)" for word in parameters if word in used]
+        lines = ["@triton.jit", f"def {function}({', '.join(parameters)}):", *widened]
+        return "\n".join([*lines, *(f"    {variable} = {text}" for variable, text in variables), f"    return {texts[-1]}", ""])
+
     def named_tables(self, function: str) -> dict[str, Table]:
         """The global arrays of the function that `python` writes."""
         return {f"{function}_table{number}": values for number, values in enumerate(self.tables)}
@@ -177,6 +190,10 @@ def _in_c(op: str, operands: list[str]) -> str:
 
 def _in_python(op: str, operands: list[str]) -> str:
     return f"{op}({', '.join(operands)})" if op in ("min", "max") else f" {op} ".join(operands)
+
+
+def _in_triton(op: str, operands: list[str]) -> str:
+    return f"tl.{op}imum({', '.join(operands)})" if op in ("min", "max") else f" {op} ".join(operands)
 
 
 def _bare(text: str) -> str:
