@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.walks import Chains, Reachability, UnsettledError, components, post_order, reachable, settling
+from memlane.walks import Chains, Reachability, UnsettledError, components, gathered, positions, post_order, reachable, settling
 
 GRAPHS = [(nodes, edges, seed) for nodes in (1, 2, 7, 20) for edges in (0, nodes, 3 * nodes) for seed in range(5)]
 
@@ -84,6 +84,27 @@ def test_reachability_worked_out_once_is_that_of_plain_walks(successors: list[li
         assert paths.comes_back(start) == (start in reachable(targets, successors.__getitem__))
         avoiding = start not in without and start in reachable(targets, successors.__getitem__, without)
         assert paths.comes_back(start, frozenset(without)) == avoiding
+
+
+@given(graphs())
+def test_what_is_gathered_is_of_all_that_plain_walks_come_to(successors: list[list[int]]) -> None:
+    nodes = range(len(successors))
+    found = gathered((0,), successors.__getitem__, lambda node: 1 << node)
+    assert found.keys() == reachable((0,), successors.__getitem__)
+    for node, bits in found.items():
+        assert set(positions(bits)) == reachable((node,), successors.__getitem__)
+    paths = Reachability(nodes, successors.__getitem__)
+    for node in nodes:
+        members = reachable((node,), successors.__getitem__)
+        assert paths.component(node) == {other for other in members if node in reachable((other,), successors.__getitem__)}
+        for other in nodes:
+            both = members & reachable((other,), successors.__getitem__)
+            assert reachable(paths.sources(paths.reached(node) & paths.reached(other)), successors.__getitem__) == both
+
+
+@given(st.sets(st.integers(0, 500)))
+def test_positions_are_those_of_the_bits(numbers: set[int]) -> None:
+    assert list(positions(sum(1 << number for number in numbers))) == sorted(numbers)
 
 
 @given(graphs(), st.sets(st.integers(0, 11)))

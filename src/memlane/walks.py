@@ -73,6 +73,28 @@ def components(nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
+def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], own: Callable[[Node], int]) -> dict[Node, int]:
+    """Return, for each reachable node, the union of the sets of bits `own` of all nodes that it leads to, itself included."""
+    found: dict[Node, int] = {}
+    for component in reversed(components(starts, leads_to)):
+        union = 0
+        for node in component:
+            union |= own(node)
+            for to in leads_to(node):
+                union |= found.get(to, 0)
+        found.update(dict.fromkeys(component, union))
+    return found
+
+
+def positions(bits: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, ascending."""
+    for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) // 8, "little")):
+        while byte:
+            lowest = byte & -byte
+            yield 8 * place + lowest.bit_length() - 1
+            byte ^= lowest
+
+
 class Reachability(Generic[Node]):
     """Which nodes of a graph lead to which, worked out once for the whole graph.
 
@@ -108,6 +130,18 @@ class Reachability(Generic[Node]):
     def reached(self, start: Node) -> int:
         """The nodes that a walk from `start` comes to, this one included, as a set of bits."""
         return self._reached[self._component_of[start]]
+
+    def component(self, node: Node) -> frozenset[Node]:
+        """Return the nodes that a node leads to and that lead to it, itself included."""
+        return frozenset(self._members[self._component_of[node]])
+
+    def sources(self, bits: int) -> Iterator[Node]:
+        """Yield few nodes that together lead to all nodes of a set of bits. Where each node of the set leads to others of it only, so do
+        they."""
+        while bits:
+            first = bits.bit_length() - 1  # No component of a lesser number leads to it.
+            yield next(iter(self._members[first]))
+            bits &= ~self._reached[first]
 
     def comes_back(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
         """Whether a walk of one step or more leads from a node to itself and enters none of `without`."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 from hypothesis import assume, given
@@ -14,8 +12,7 @@ from memlane import ptx
 from memlane.errors import PtxTypeError
 from memlane.ptx import ControlFlow, Liveness
 from tests.ptx.modules import CASES, kernel
-
-TraceFunction = Callable[[FrameType, str, object], object]
+from tests.steps import steps_of
 
 DIAMOND = """
     setp.eq.s32 %p1, %r1, 0;
@@ -193,29 +190,30 @@ def test_the_work_for_a_kernel_grows_with_its_length_not_faster() -> None:
 
 
 def _analysis_steps(length: int) -> int:
-    """Lines of Python that are executed, which no other process changes."""
     pieces = [
         f"L{index}: add.s32 %r1, %r1, {index}; xor.b32 %r2, %r1, %r2; setp.lt.s32 %p1, %r1, %r2; @%p1 bra L{max(0, index - 7)};"
         for index in range(length)
     ]
     function = kernel("\n".join(pieces) + "\nret;")
-    steps = 0
 
-    def step(frame: FrameType, event: str, argument: object) -> TraceFunction:
-        nonlocal steps
-        steps += event == "line"
-        return step
-
-    before = sys.gettrace()
-    sys.settrace(step)
-    try:
+    def analyse() -> None:
         flow = ControlFlow(function)
         assert flow.immediate_dominators[-1] is not None
         assert flow.immediate_postdominators[0] == 1
         Liveness(flow)
-    finally:
-        sys.settrace(before)
-    return steps
+
+    return steps_of(analyse)
+
+
+def test_the_work_for_many_ways_to_one_label_grows_with_their_number() -> None:
+    def analyse(exits: int) -> None:
+        flow = ControlFlow(kernel("@%p1 bra EXIT;\n" * exits + "EXIT: ret;"))
+        assert flow.immediate_dominators[-1] == 0
+        assert flow.dominates(0, exits)
+        assert flow.immediate_postdominators[0] == exits
+
+    short, long = (steps_of(lambda exits=exits: analyse(exits)) for exits in (300, 1200))
+    assert 0 < long < 5 * short
 
 
 # -- liveness ------------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.registers import registers_read, registers_written
-from memlane.walks import reachable, settling
+from memlane.walks import gathered, positions, post_order
 
+_Row = tuple[int, int]
+"""A block and an exponent of two: so many blocks, each the next postdominator of the one before."""
 _OF_THE_WARP = frozenset(
     {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
     | {"nwarpid", "nsmid", "gridid", "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "is_explicit_cluster"}
@@ -28,25 +32,29 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
     lanes; or if lanes that went two ways bring different values of it along to where they meet. What a load finds at one address is taken
     for the same in all lanes.
     """
-    read_in = _read_in(flow)
     parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
-    varying: set[str] = set()
-    diverging: set[int] = set()
-    # Each round but the last finds a register or a block.
-    most = len({name for block in flow.blocks for one in block.instructions for name in registers_written(one)}) + len(flow.blocks) + 1
-    for _ in settling(f"which branches of {flow.function.title} diverge", most):
-        known = len(varying), len(diverging)
-        for block in flow.blocks:
-            for one in block.instructions:
-                if _varies(one, varying, parameters):
-                    varying.update(registers_written(one))
-            last = block.terminator
-            if last is not None and len(flow.successors[block.index]) > 1 and not varying.isdisjoint(registers_read(last)):
-                if block.index not in diverging:
-                    varying |= _brought_along(flow, read_in, block.index)
-                diverging.add(block.index)
-        if known == (len(varying), len(diverging)):
-            break
+    readers: dict[str, list[tuple[tuple[str, ...], int | None]]] = defaultdict(list)
+    """By register what is written from it, and the block whose branch depends on it."""
+    work: list[str] = []
+    for block in flow.blocks:
+        branch = block.terminator if len(flow.successors[block.index]) > 1 else None
+        for one in block.instructions:
+            written = registers_written(one)
+            if _differs_by_itself(one, parameters):
+                work += written
+            for name in registers_read(one):
+                readers[name].append((written, block.index if one is branch else None))
+    ways, varying, diverging = _Ways(flow), set[str](), set[int]()
+    while work:
+        name = work.pop()
+        if name in varying:
+            continue
+        varying.add(name)
+        for written, parting in readers[name]:
+            work += written
+            if parting is not None and parting not in diverging:
+                diverging.add(parting)
+                work += ways.brought_along(parting)
     return frozenset(diverging)
 
 
@@ -59,18 +67,13 @@ def turns_apart(flow: ControlFlow) -> frozenset[int]:
         tails.setdefault(head, []).append(tail)
     several = {head: from_ for head, from_ in tails.items() if len(from_) > 1 or not flow.dominates(head, from_[0])}
     diverging = diverging_branches(flow) if several else frozenset[int]()
-    found: set[int] = set()
-    for head, from_ in several.items():
-        leading = reachable(from_, flow.predecessors.__getitem__)
-        inside = flow.reachable(head) & leading
-        if not diverging.isdisjoint(inside):
-            found |= inside
-    return frozenset(found)
+    loops = (flow.paths.component(head) for head in several)
+    return frozenset[int]().union(*(inside for inside in loops if not diverging.isdisjoint(inside)))
 
 
-def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> bool:
-    """Whether what an instruction writes may differ between lanes."""
-    if not varying.isdisjoint(registers_read(one)) or one.opcode in _CARRIES:
+def _differs_by_itself(one: Instruction, parameters: frozenset[str]) -> bool:
+    """Whether what an instruction writes may differ between lanes although the registers that it reads do not."""
+    if one.opcode in _CARRIES:
         return True
     specials = (item.name for operand in one.operands for item in elements(operand) if isinstance(item, Special))
     if any(name.strip("%").partition(".")[0] not in _OF_THE_WARP for name in specials):
@@ -83,24 +86,91 @@ def _varies(one: Instruction, varying: set[str], parameters: frozenset[str]) -> 
     return one.form.effect not in ("", "branch")
 
 
-def _brought_along(flow: ControlFlow, read_in: Mapping[str, int], number: int) -> set[str]:
-    """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways."""
-    sides = flow.successors[number]
-    meet = flow.immediate_postdominators[number]
-    between = set[int]().union(*(flow.reachable(side, without=meet) for side in sides))
-    written = {name for block in between for one in flow.blocks[block].instructions for name in registers_written(one)}
-    both = _by_several(flow.paths.reached(side) for side in sides)
-    return {name for name in written if read_in.get(name, 0) & both}
+class _Ways:
+    """Answers what is written between the branches of a function and where their lanes meet, and read behind.
 
+    Walking the blocks between for each branch would be quadratic. Instead each block has a set of registers: those written in it, or on a
+    way from it to its postdominator. The set of a branch is the union of the sets of its sides and of their postdominators, up to where its
+    lanes meet. Rows of postdominators may be long, so they are unions of rows of 1, 2, 4 and so on.
+    """
 
-def _read_in(flow: ControlFlow) -> dict[str, int]:
-    """By register the blocks at whose start its value may still be read, as bits of `ControlFlow.paths`."""
-    live, found = Liveness(flow), dict[str, int]()
-    for block in flow.blocks:
-        bit = flow.paths.bit(block.index)
-        for name in live.live_in(block.index):
-            found[name] = found.get(name, 0) | bit
-    return found
+    def __init__(self, flow: ControlFlow) -> None:
+        self._flow = flow
+        self._known = 0
+
+    def brought_along(self, branch: int) -> frozenset[str]:
+        """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways;
+        without those that were returned before."""
+        paths, read = self._flow.paths, 0
+        for block in paths.sources(_by_several(paths.reached(side) for side in self._flow.successors[branch])):
+            read |= self._read_behind[block]
+        found = 0
+        for row in self._rows(branch):
+            found |= self._written[row] & read & ~self._known
+        self._known |= found
+        return self._live.names_of(found)
+
+    @cached_property
+    def _live(self) -> Liveness:
+        return Liveness(self._flow)
+
+    @cached_property
+    def _read_behind(self) -> Mapping[int, int]:
+        """By block the registers that are live at the start of it or of a block that it leads to."""
+        return gathered(range(len(self._flow.blocks)), self._flow.successors.__getitem__, self._live.bits_in)
+
+    @cached_property
+    def _written(self) -> Mapping[_Row, int]:
+        """By row the registers that are written in its blocks, or between one of them and where its lanes meet."""
+        own = [self._live.bits_of(name for one in block.instructions for name in registers_written(one)) for block in self._flow.blocks]
+        starts = [(block, 0) for block in range(len(self._flow.blocks))]
+        return gathered(starts, self._led_to, lambda row: 0 if row[1] else own[row[0]])
+
+    def _led_to(self, row: _Row) -> list[_Row]:
+        block, doublings = row
+        if not doublings:
+            return self._rows(block)
+        half = self._above[doublings - 1][block]
+        assert half is not None
+        return [(block, doublings - 1), (half, doublings - 1)]
+
+    def _rows(self, branch: int) -> list[_Row]:
+        """Rows that together have the sides of a branch and their postdominators up to where its lanes meet."""
+        meet = self._flow.immediate_postdominators[branch]
+        found = []
+        for side in self._flow.successors[branch]:
+            length = self._depth[side] - (0 if meet is None else self._depth[meet])
+            if length:
+                doublings = length.bit_length() - 1
+                found += [(side, doublings), (self._climbed(side, length - (1 << doublings)), doublings)]
+        return list(dict.fromkeys(found))
+
+    def _climbed(self, block: int, steps: int) -> int:
+        """The postdominator that is so many steps above a block."""
+        for doublings in positions(steps):
+            above = self._above[doublings][block]
+            assert above is not None
+            block = above
+        return block
+
+    @cached_property
+    def _depth(self) -> Sequence[int]:
+        """By block the number of its postdominators, itself included."""
+        above = self._flow.immediate_postdominators
+        leads_to = [() if higher is None else (higher,) for higher in above]
+        found = [1] * len(above)
+        for block in post_order(range(len(above)), leads_to.__getitem__):
+            found[block] += sum(found[higher] for higher in leads_to[block])
+        return found
+
+    @cached_property
+    def _above(self) -> Sequence[Sequence[int | None]]:
+        """By exponent and block the postdominator that is 1, 2, 4 and so on steps above it."""
+        found: list[Sequence[int | None]] = [self._flow.immediate_postdominators]
+        while 1 << len(found) <= max(self._depth):
+            last = found[-1]
+            found.append([None if higher is None else last[higher] for higher in last])
+        return found
 
 
 def _by_several(reached: Iterable[int]) -> int:

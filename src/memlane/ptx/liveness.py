@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.registers import overwrites, registers_read
-from memlane.walks import settling
+from memlane.walks import positions, settling
 
 
 class Liveness:
-    """Live registers at the bounds of every basic block. Vector registers count as a whole."""
+    """Live registers at the bounds of every basic block. Vector registers count as a whole.
+
+    Sets of registers are the bits of integers. Only registers that some block reads before it overwrites them have a bit: no others are
+    live at a bound.
+    """
 
     def __init__(self, flow: ControlFlow) -> None:
-        self._numbers: dict[str, int] = {}
-        uses, kills = zip(*(self._local(flow, index) for index in range(len(flow.blocks))), strict=True) if flow.blocks else ((), ())
+        local = [_local(flow, index) for index in range(len(flow.blocks))]
+        self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        uses, kills = [self.bits_of(used) for used, _ in local], [self.bits_of(killed) for _, killed in local]
         self._in = list(uses)
         self._out = [0] * len(flow.blocks)
         # Backwards over the text most facts arrive in the first round; a loop needs one more for each level of nesting.
@@ -30,33 +38,35 @@ class Liveness:
                     changed = True
             if not changed:
                 break
-        self._names = tuple(self._numbers)
 
-    def _local(self, flow: ControlFlow, index: int) -> tuple[int, int]:
-        """Registers read in a block before they are overwritten in it, and those overwritten, as sets of bits."""
-        used = killed = 0
-        for instruction in flow.blocks[index].instructions:
-            for name in registers_read(instruction):
-                used |= self._bit(name) & ~killed
-            for name in overwrites(instruction):
-                killed |= self._bit(name)
-        return used, killed
+    def bits_of(self, registers: Iterable[str]) -> int:
+        """Return the set of those registers that are live at the bound of some block."""
+        found = 0
+        for number in {self._numbers[name] for name in registers if name in self._numbers}:
+            found |= 1 << number
+        return found
 
-    def _bit(self, name: str) -> int:
-        return 1 << self._numbers.setdefault(name, len(self._numbers))
+    def names_of(self, bits: int) -> frozenset[str]:
+        """Return the registers of a set by name."""
+        return frozenset(self._names[number] for number in positions(bits))
 
-    def _set(self, bits: int) -> frozenset[str]:
-        found = []
-        while bits:
-            lowest = bits & -bits
-            found.append(self._names[lowest.bit_length() - 1])
-            bits ^= lowest
-        return frozenset(found)
+    def bits_in(self, block: int) -> int:
+        """Return `live_in` of a block as a set of bits."""
+        return self._in[block]
 
     def live_in(self, block: int) -> frozenset[str]:
         """Registers whose value at the start of the block may still be read."""
-        return self._set(self._in[block])
+        return self.names_of(self._in[block])
 
     def live_out(self, block: int) -> frozenset[str]:
         """Registers whose value at the end of the block may still be read."""
-        return self._set(self._out[block])
+        return self.names_of(self._out[block])
+
+
+def _local(flow: ControlFlow, index: int) -> tuple[dict[str, None], set[str]]:
+    """Return the registers that a block reads before it overwrites them, in the order of the text, and those that it overwrites."""
+    used, killed = dict[str, None](), set[str]()
+    for instruction in flow.blocks[index].instructions:
+        used.update((name, None) for name in registers_read(instruction) if name not in killed)
+        killed.update(overwrites(instruction))
+    return used, killed
