@@ -38,6 +38,7 @@ SOURCES = [
     "src/memlane/instrument",
     "src/memlane/cli/specs.py",
     "src/memlane/diagnose/side.py",
+    "src/memlane/plan",
     "src/memlane/emulate/run/printf.py",
     "tests/fuzz",
     "benchmarks/fuzz.py",
