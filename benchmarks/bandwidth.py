@@ -53,7 +53,7 @@ from harness import Row
 from running import measure, parser
 
 from memlane.compile import cuda
-from memlane.launch import DeviceArray, KernelCall, LoadedModule, Schedule, Step, Target
+from memlane.launch import DeviceArray, KernelCall, LoadedModule, Target
 from memlane.targets import target as named_target
 
 SOURCES = ["benchmarks/bandwidth.py", "benchmarks/kernels/bandwidth.cu"]
@@ -143,7 +143,7 @@ class Bench:
         launch = call.bind(*arguments)
         found = []
         for turn in range(1 if self.quick else 7):
-            line = self.target.run_steps(Schedule((Step(launch),)))
+            (line,) = self.target.time_launches([launch])
             if self.quick or turn > 1:
                 found.append((float(self.cycles.numpy()[:blocks].max()), line.elapsed_ns / 1e3))
         return Taken(*(statistics.median(column) for column in zip(*found, strict=True)))

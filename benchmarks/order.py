@@ -29,7 +29,7 @@ from replay import each_launch, elsewhere
 from running import QUICK_SIZES, example, measure, parser
 
 from memlane.emulate import Emulator
-from memlane.launch import Launch, Schedule, Step
+from memlane.launch import Launch
 from memlane.record import kernel_label
 
 SOURCES = ["src/memlane/emulate", "src/memlane/chip", "examples", "benchmarks/order.py", "benchmarks/replay.py"]
@@ -70,8 +70,7 @@ CASES = {f"{job.name}, launches {', '.join(map(str, job.launches))}": job for jo
 
 def durations_us(launch: Launch, rounds: int) -> list[float]:
     """Of so many launches in a row."""
-    line = launch.kernel.target.run_steps(Schedule((Step(launch),) * rounds))
-    return [(end - start) / 1e3 for start, end in zip(line.start_ns, line.end_ns, strict=True)]
+    return [one.elapsed_ns / 1e3 for one in launch.kernel.target.time_launches([launch] * rounds)]
 
 
 def rows_of(job: Job, options: argparse.Namespace, known: Mapping[str, float]) -> list[Row]:

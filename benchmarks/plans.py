@@ -44,7 +44,7 @@ SOURCES = [
     "src/memlane/plan",
     "src/memlane/model",
     "src/memlane/targets/plans.py",
-    "src/memlane/driver/step_graph.py",
+    "src/memlane/driver/graph.py",
     "benchmarks/plans.py",
 ]
 

@@ -122,7 +122,7 @@ def runs_of(target: Target, array: Any, out: Any, n: int, repeats: int, tell: li
                 allow_large_clusters(kernel)
             room, ticket = target.zeros(16 * variant.grid, np.uint8), target.zeros(1, np.uint32)
             launch = kernel[variant.grid, variant.threads, None, shared].bind(out, array, n, room, ticket)
-            graph = target.graph(ml.Schedule((ml.Step(launch),) * repeats))
+            graph = target.graph([launch] * repeats)
             graph.replay()
             got = int(out.numpy()[0])
         except (ml.MemlaneError, RuntimeError) as error:
@@ -149,13 +149,13 @@ def calls(target: Target, torch: Any, cupy: Any, found: dict[str, Any]) -> None:
     array, out = torch.ones(n, dtype=torch.int32, device="cuda"), target.zeros(1, np.int32)
     kernel = build(target, kind, "whole.cu", _KNOWN, THREADS=1024, UNROLL=2, FINISH=CLUSTER, HINT=1, CLUSTER_BLOCKS=8)["reduce_whole"]
     launch = kernel[8, 1024].bind(out, array, n, out, out)
-    graph = target.graph(ml.Schedule((ml.Step(launch),)))
+    graph = target.graph([launch])
     function, parameters = kernel.loaded.handle.kernels[kernel.name].function, Parameters([one.data for one in launch.arguments])
     address, stream = parameters.address, driver.CUstream(1)
     library = ctypes.CDLL("libcuda.so.1")
     raw = library.cuLaunchKernel
     raw.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    handle, executable = int(function), int(graph.executable.handle)
+    handle, executable = int(function), int(graph.built.graph.handle)
     start = library.cuGraphLaunch
     start.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     torch.zeros(1, device="cuda")
@@ -269,7 +269,7 @@ def axes(target: Target, torch: Any, cupy: Any, found: dict[str, Any], rounds: i
                 tiles = SIDE // 128
                 room, tickets = target.zeros(tiles * third * 128 * 4, np.uint8), target.zeros(tiles, np.uint32)
                 launch = loaded["reduce_columns"][(tiles, third), threads].bind(out, matrix, SIDE, SIDE, room, tickets)
-            graph, name = target.graph(ml.Schedule((ml.Step(launch),) * 2)), f"{threads} threads x {unroll}, {third}"
+            graph, name = target.graph([launch] * 2), f"{threads} threads x {unroll}, {third}"
             graph.replay()
             if not np.allclose(out.numpy(), expected, rtol=1e-4):
                 tell.append(f"{name}: wrong")
@@ -298,8 +298,8 @@ def floors(target: Target, torch: Any, found: dict[str, Any], rounds: int) -> No
         for name in ("read", "copy"):
             for grid in (each * sms, (1 << 28) // (512 * unroll)):
                 launch = loaded[name][grid, 512].bind(out, array, 1 << 28)
-                runs[f"{name}, 512 threads x {unroll}, {grid}"] = target.graph(ml.Schedule((ml.Step(launch),) * 2)).replay
-        empty = target.graph(ml.Schedule((ml.Step(loaded["empty"][1, 32].bind()),) * 10))
+                runs[f"{name}, 512 threads x {unroll}, {grid}"] = target.graph([launch] * 2).replay
+        empty = target.graph([loaded["empty"][1, 32].bind()] * 10)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():

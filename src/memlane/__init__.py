@@ -15,7 +15,7 @@ Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each laun
              (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
-Data         `DeviceArray`; `Launch`, `Copy`, `Step` and `Schedule`, for several launches in order on one target
+Data         `DeviceArray`; `Launch`, one launch with all its arguments
 Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
              `BoundPlan` again and again, or times it; `draw` makes a picture of the times
 Errors       all that a user can cause are `MemlaneError`s
@@ -34,7 +34,6 @@ __version__ = "0.1.0"
 _HOME = {
     "BoundPlan": "targets",
     "Checker": "measure",
-    "Copy": "launch",
     "Counter": "measure",
     "Counts": "record",
     "DeviceArray": "launch",
@@ -45,8 +44,6 @@ _HOME = {
     "Module": "ptx",
     "Plan": "plan",
     "PlanBuilder": "plan",
-    "Schedule": "launch",
-    "Step": "launch",
     "Target": "launch",
     "Trace": "record",
     "TraceOptions": "instrument",
@@ -72,7 +69,6 @@ _HOME = {
 __all__ = [
     "BoundPlan",
     "Checker",
-    "Copy",
     "Counter",
     "Counts",
     "DeviceArray",
@@ -83,8 +79,6 @@ __all__ = [
     "Module",
     "Plan",
     "PlanBuilder",
-    "Schedule",
-    "Step",
     "Target",
     "Trace",
     "TraceOptions",
@@ -112,7 +106,7 @@ if TYPE_CHECKING:
     from memlane.diagnose import Finding, compare, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
-    from memlane.launch import Copy, DeviceArray, Kernel, Launch, Schedule, Step, Target
+    from memlane.launch import DeviceArray, Kernel, Launch, Target
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
     from memlane.optimize.relayout import relayout
     from memlane.plan import Plan, PlanBuilder

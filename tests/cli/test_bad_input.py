@@ -60,7 +60,6 @@ __global__ void stuck(int* out) {
 TWO_STREAMS_AND_A_GRAPH = f"""
 import numpy as np
 import memlane as ml
-from memlane.launch import Schedule, Step
 
 target = ml.target()
 kernels = target.load(ml.cuda({str(EXAMPLES / "transpose.cu")!r}))
@@ -75,10 +74,10 @@ block = (32, 32)
 kernels["naive"][small, block, one](outs[0], a, 32)
 kernels["padded"][large, block, other](outs[1], a, n)
 kernels["naive"][large, block, one](outs[0], a, n)
-graph = target.graph(Schedule((
-    Step(kernels["tiled"][small, block].bind(outs[2], a, 32)),
-    Step(kernels["naive"][small, block].bind(outs[2], a, 32)),
-)))
+graph = target.graph([
+    kernels["tiled"][small, block].bind(outs[2], a, 32),
+    kernels["naive"][small, block].bind(outs[2], a, 32),
+])
 graph.replay()
 graph.replay()
 kernels["padded"][small, block, other](outs[1], a, 32)

@@ -13,7 +13,6 @@ from memlane.driver.foreign import _contiguous, device_memory
 from memlane.driver.library import architecture
 from memlane.driver.parameters import Parameters
 from memlane.errors import BadLaunch
-from memlane.launch import Copy, Schedule, Step
 from memlane.ptx import parse
 
 
@@ -45,19 +44,6 @@ def test_modules_for_other_gpus_are_refused(target: str, capability: tuple[int, 
     own = f"sm_{capability[0] * 10 + capability[1]}"
     with pytest.raises(BadLaunch, match=rf"^k.cu is for {target} and cannot run on a GPU of {own}; compile it with --arch {own}$"):
         architecture(module, capability)
-
-
-def test_steps_wait_for_their_lane_and_for_what_they_name() -> None:
-    copy = Copy(0, 0, 0)
-    steps = (Step(copy), Step(copy, 1), Step(copy, 1, (0,)), Step(copy, 0, (0, 2)), Step(copy, 2), Step(copy, 1, (2,)))
-    assert Schedule(steps).dependencies() == [[], [], [0, 1], [0, 2], [], [2]]
-
-
-@pytest.mark.parametrize("other", [1, 2, -1])
-def test_a_step_cannot_wait_for_a_later_one(other: int) -> None:
-    steps = (Step(Copy(0, 0, 0)), Step(Copy(0, 0, 0), after=(other,)))
-    with pytest.raises(BadLaunch, match=rf"^step 1 of the schedule waits for step {other}, which is not before it$"):
-        Schedule(steps).dependencies()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from memlane.emulate import Emulator
 from memlane.errors import CheckFailed, Deadlock
-from memlane.launch import Copy, KernelCall, Layers, Observation, Report, Schedule, Step
+from memlane.launch import BoundCopy, End, KernelCall, Layers, Observation, Report
 from memlane.ptx import parse
 from tests.emulate.checking import check, compiled, kinds, line
 from tests.emulate.running import emulator, program
@@ -141,7 +141,7 @@ def test_many_small_pieces_count() -> None:
 def test_copies_between_arrays_count() -> None:
     target = emulator()
     array, source = target.empty(32, np.uint8), target.zeros(32, np.uint8)
-    target.run(Schedule((Step(Copy(array.address, source.address, 20)),)))
+    target.copy(BoundCopy(End(array.address, (1,), target), End(source.address, (1,), target), (20,), 1))
     assert unread(target, array) == 12
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from memlane.emulate.run.memory import untouched
 from memlane.errors import BadLaunch, DeviceError
-from memlane.launch import Copy, Launch, Schedule, Step
+from memlane.launch import Launch
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program, run
 from tests.emulate.spaces import ASKED, WHERE, answers
@@ -282,20 +282,22 @@ def test_addresses_are_aligned_apart_and_never_used_again() -> None:
         target.read(seen[0][0], np.zeros(1, np.uint8))
 
 
-def test_a_schedule_runs_in_order_and_is_timed() -> None:
+def test_launches_follow_each_other_in_a_graph_and_are_timed() -> None:
     target = emulator()
-    out, copy = target.zeros(32, np.uint64), target.zeros(32, np.uint64)
+    out = target.zeros(32, np.uint64)
     call = target.load(parse(program("ld.global.u32 %r1, [%mine]; add.u32 %r1, %r1, %tid; st.global.u32 [%mine], %r1; ret;")))["k"][1, 32]
     launch: Launch = call.bind(out)
-    schedule = Schedule((Step(launch), Step(launch), Step(Copy(copy.address, out.address, 256)), Step(launch, lane=1, after=(0,))))
-    timeline = target.run(schedule)
-    assert copy.numpy().tolist() == (2 * LANES).tolist()
-    assert out.numpy().tolist() == (3 * LANES).tolist()
-    assert timeline.modelled
-    assert timeline.start_ns[1] == timeline.end_ns[0] == timeline.start_ns[3] > 0
-    graph = target.graph(schedule)
+    first, second = target.time_launches([launch] * 2)
+    assert out.numpy().tolist() == (2 * LANES).tolist()
+    assert first.elapsed_ns > second.elapsed_ns > 0
+    assert first.model is not None
+    graph = target.graph([launch] * 3)
+    assert out.numpy().tolist() == (2 * LANES).tolist()
     graph.replay()
-    assert out.numpy().tolist() == (6 * LANES).tolist()
+    graph.replay()
+    assert out.numpy().tolist() == (8 * LANES).tolist()
+    with pytest.raises(BadLaunch, match=r"^replays on emulator:h200 are not timed: BoundPlan.time models when steps run$"):
+        graph.times_ns()
 
 
 def test_addresses_know_their_space() -> None:
@@ -350,16 +352,6 @@ def test_memory_may_be_freed_wherever_the_garbage_collector_strikes(name: str) -
         (gc.enable if looks else gc.disable)()
     assert freed > 0
     assert len(kept) == 40
-
-
-@pytest.mark.parametrize("other", [5, 1, -1])
-def test_an_impossible_order_of_a_schedule_is_refused_as_on_a_gpu(other: int) -> None:
-    target = emulator()
-    array = target.zeros(4)
-    copy = Copy(array.address, array.address, 4)
-    for prepare in (target.run, target.graph):
-        with pytest.raises(BadLaunch, match=rf"^step 1 of the schedule waits for step {other}, which is not before it$"):
-            prepare(Schedule((Step(copy), Step(copy, after=(other,)))))
 
 
 def test_a_module_of_32_bit_addresses_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from memlane.compile import cuda
 from memlane.driver import Device
 from memlane.errors import BadLaunch
-from memlane.launch import Schedule, Step, Target
+from memlane.launch import Target
 from memlane.measure import count, trace
 from memlane.ptx import Module, parse
 from memlane.record import COMPLETE, PROVED
@@ -95,7 +95,7 @@ def test_large_clusters_by_permission_and_clusters_in_graphs(gpu: Device) -> Non
     assert (bins.numpy() == wanted).all()
     small = values_of(4, 64)
     few, counted = gpu.array(small), gpu.zeros(256, np.uint32)
-    gpu.graph(Schedule((Step(kernel[8, 128, None, 256, 4].bind(counted, few, len(small), 64)),) * 2)).replay()
+    gpu.graph([kernel[8, 128, None, 256, 4].bind(counted, few, len(small), 64)] * 2).replay()
     gpu.sync()
     assert (counted.numpy() == 2 * np.bincount(small, minlength=256)).all()
 

@@ -64,10 +64,7 @@ def test_all_kernels_that_may_be_guilty_are_named(gpu: Device) -> None:
 
 
 def test_a_fault_in_a_graph_names_its_kernels(gpu: Device) -> None:
-    body = (
-        "from memlane.launch import Schedule, Step\n"
-        "gpu.graph(Schedule((Step(kernels['spin'][1, 1].bind(1)), Step(kernels['poke'][1, 1].bind(16))))).replay()"
-    )
+    body = "gpu.graph([kernels['spin'][1, 1].bind(1), kernels['poke'][1, 1].bind(16)]).replay()"
     assert fail(body)[0].startswith("BadAccess: one of the kernels spin, poke failed on cuda:0: ")
 
 

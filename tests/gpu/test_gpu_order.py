@@ -1,15 +1,17 @@
-"""Order and time: streams, schedules, graphs."""
+"""Order and time: streams, plans, graphs."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from memlane.driver import Device
-from memlane.errors import BadLaunch
-from memlane.launch import Copy, LoadedModule, Schedule, Step
+from memlane.launch import LoadedModule
+from memlane.plan import PlanBuilder, StepRef
+from memlane.targets import BoundPlan
 
 pytestmark = pytest.mark.gpu
 
@@ -85,57 +87,56 @@ def test_arrays_may_be_dropped_while_kernels_use_them(gpu: Device, on_gpu: Loade
     assert np.array_equal(out.numpy(), np.arange(1, (1 << 20) + 1))
 
 
-def test_a_timeline_measures_each_step(gpu: Device, on_gpu: LoadedModule) -> None:
-    short, long = (on_gpu["spin"][1, 32].bind(cycles) for cycles in (BUSY_CYCLES, 3 * BUSY_CYCLES))
-    timeline = gpu.run(Schedule((Step(short), Step(long))))
-    durations = [end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True)]
-    assert timeline.modelled is False
-    assert min(timeline.start_ns) == 0
-    assert durations[0] >= 0.95 * busy_ns(gpu)
-    assert 2 < durations[1] / durations[0] < 4
-    assert timeline.start_ns[1] >= timeline.end_ns[0]
+def test_each_launch_is_timed(gpu: Device, on_gpu: LoadedModule) -> None:
+    short, long = gpu.time_launches([on_gpu["spin"][1, 32].bind(cycles) for cycles in (BUSY_CYCLES, 3 * BUSY_CYCLES)])
+    assert short.elapsed_ns >= 0.95 * busy_ns(gpu)
+    assert 2 < long.elapsed_ns / short.elapsed_ns < 4
+    assert short.model is None
+    assert gpu.time_launches([]) == ()
 
 
-def test_lanes_overlap_and_after_orders_them(gpu: Device, on_gpu: LoadedModule) -> None:
-    spin = on_gpu["spin"][1, 32].bind(BUSY_CYCLES)
-    beside = gpu.run(Schedule((Step(spin, lane=0), Step(spin, lane=1), Step(spin, lane=2))))
-    assert beside.elapsed_ns < 1.5 * (beside.end_ns[0] - beside.start_ns[0])
-    behind = gpu.run(Schedule((Step(spin, lane=0), Step(spin, lane=1, after=(0,)), Step(spin, lane=2, after=(0, 1)))))
-    assert behind.elapsed_ns > 2 * (behind.end_ns[0] - behind.start_ns[0])
+def test_queues_overlap_and_after_orders_them(gpu: Device, on_gpu: LoadedModule) -> None:
+    def elapsed(waits: Callable[[int], Sequence[int]]) -> tuple[float, float]:
+        """Of a plan of three equal launches on queues of their own: of the first one, and of all."""
+        b, steps = PlanBuilder(), list[StepRef]()
+        for queue in range(3):
+            after = [steps[number] for number in waits(queue)]
+            steps.append(b.launch(on_gpu["spin"], 1, 32, BUSY_CYCLES, queue=queue, after=after))
+        line = BoundPlan(b.plan(), targets=[gpu], modules=[on_gpu]).time()
+        return line.spans[0].end_ns - line.spans[0].start_ns, line.elapsed_ns
+
+    first, beside = elapsed(lambda queue: ())
+    assert beside < 1.5 * first
+    first, behind = elapsed(range)
+    assert behind > 2 * first
 
 
-def test_an_empty_schedule_takes_no_time(gpu: Device) -> None:
-    assert gpu.run(Schedule(())).elapsed_ns == 0
-
-
-def diamond(kernels: LoadedModule) -> tuple[Schedule, list[np.ndarray]]:
+def diamond(kernels: LoadedModule) -> tuple[BoundPlan, list[np.ndarray]]:
     """a + 1 into b and, beside it, into c; both end up side by side in d, and a takes d's first half."""
     target, n = kernels.target, 1000
-    a, b, c, d = (target.zeros(size, "i4") for size in (n, n, n, 2 * n))
-    add_one = kernels["add_one"]
-    steps = (
-        Step(add_one[4, 256].bind(b, a, n), lane=0),
-        Step(add_one[4, 256].bind(c, a, n), lane=1),
-        Step(Copy(d.address, b.address, b.nbytes), lane=0),
-        Step(Copy(d.address + b.nbytes, c.address, c.nbytes), lane=1),
-        Step(Copy(a.address, d.address, a.nbytes), lane=0, after=(1, 3)),
-        Step(Copy(a.address, d.address, 0), lane=2),
-    )
-    return Schedule(steps), [a, b, c, d]
+    build, add_one = PlanBuilder(), kernels["add_one"]
+    a, b, c, d = (build.array(name, 2 * n if name == "d" else n, "i4") for name in "abcd")
+    build.launch(add_one, 4, 256, b, a, n, reads=[a], writes=[b])
+    other = build.launch(add_one, 4, 256, c, a, n, queue=1, reads=[a], writes=[c])
+    build.copy(d[:n], b)
+    both = build.copy(d[n:], c, queue=1)
+    build.copy(a, d[:n], after=[other, both])
+    arrays = {name: target.zeros(2 * n if name == "d" else n, "i4") for name in "abcd"}
+    return BoundPlan(build.plan(), arrays, targets=[target], modules=[kernels]), list(arrays.values())
 
 
-def test_a_schedule_gives_the_same_on_both_roads(on_gpu: LoadedModule, on_emulator: LoadedModule) -> None:
+def test_a_plan_gives_the_same_on_both_roads(on_gpu: LoadedModule, on_emulator: LoadedModule) -> None:
     for kernels in (on_gpu, on_emulator):
-        schedule, arrays = diamond(kernels)
+        bound, arrays = diamond(kernels)
         for expected in (1, 2):
-            kernels.target.run(schedule)
+            bound.run()
             assert all((array.numpy() == expected).all() for array in arrays)
 
 
 def test_a_graph_is_replayed(on_gpu: LoadedModule, on_emulator: LoadedModule) -> None:
     for kernels in (on_gpu, on_emulator):
-        schedule, arrays = diamond(kernels)
-        graph = kernels.target.graph(schedule)
+        bound, arrays = diamond(kernels)
+        graph = bound.graph()
         assert not arrays[3].numpy().any()
         for stream in (None, kernels.target.stream(), None):
             graph.replay(stream)
@@ -146,7 +147,7 @@ def test_a_graph_is_replayed(on_gpu: LoadedModule, on_emulator: LoadedModule) ->
 def test_a_graph_keeps_what_it_uses(gpu: Device, on_gpu: LoadedModule) -> None:
     out = gpu.zeros(1 << 20, "i4")
     kernels = gpu.load(on_gpu.module)
-    graph = gpu.graph(Schedule((Step(kernels["add_one"][4096, 256].bind(out, gpu.array(np.full(1 << 20, 8, "i4")), 1 << 20)),)))
+    graph = gpu.graph([kernels["add_one"][4096, 256].bind(out, gpu.array(np.full(1 << 20, 8, "i4")), 1 << 20)])
     del kernels
     others = [gpu.zeros(1 << 20, "i4") for _ in range(4)]
     graph.replay()
@@ -156,7 +157,7 @@ def test_a_graph_keeps_what_it_uses(gpu: Device, on_gpu: LoadedModule) -> None:
 
 
 def test_a_replay_is_asynchronous(gpu: Device, on_gpu: LoadedModule) -> None:
-    graph = gpu.graph(Schedule((Step(on_gpu["spin"][1, 32].bind(5 * BUSY_CYCLES)),) * 2))
+    graph = gpu.graph([on_gpu["spin"][1, 32].bind(5 * BUSY_CYCLES)] * 2)
     gpu.sync()
     before = time.perf_counter_ns()
     graph.replay()
@@ -164,10 +165,3 @@ def test_a_replay_is_asynchronous(gpu: Device, on_gpu: LoadedModule) -> None:
     gpu.sync()
     assert launched < busy_ns(gpu, 5 * BUSY_CYCLES)
     assert time.perf_counter_ns() - before > 0.9 * busy_ns(gpu, 10 * BUSY_CYCLES)
-
-
-def test_an_impossible_order_is_refused(gpu: Device, on_gpu: LoadedModule) -> None:
-    spin = on_gpu["spin"][1, 32].bind(1)
-    for prepare in (gpu.run, gpu.graph):
-        with pytest.raises(BadLaunch, match=r"^step 0 of the schedule waits for step 1, which is not before it$"):
-            prepare(Schedule((Step(spin, after=(1,)), Step(spin))))

@@ -8,7 +8,7 @@ import pytest
 import memlane as ml
 from memlane.driver import Device
 from memlane.errors import BadLaunch
-from memlane.launch import DeviceArray, Schedule, Step
+from memlane.launch import DeviceArray
 from tests.emulate.test_programs import CASES, module
 
 pytestmark = pytest.mark.gpu
@@ -37,12 +37,12 @@ def smoothed(gpu: Device) -> tuple[ml.Kernel, DeviceArray, DeviceArray, np.ndarr
     return gpu.load(module("grid_sync"))["smooth"], gpu.array(a), gpu.zeros(1000), expected
 
 
-def test_a_grid_synchronises_itself_in_a_schedule_in_a_graph_and_with_probes(gpu: Device) -> None:
+def test_a_grid_synchronises_itself_when_timed_in_a_graph_and_with_probes(gpu: Device) -> None:
     smooth, a, b, expected = smoothed(gpu)
     launch = smooth[6, 96].bind(a, b, 1000, 1)
     for start in (
-        lambda: gpu.run(Schedule((Step(launch),))),
-        lambda: gpu.graph(Schedule((Step(launch),))).replay(),
+        lambda: gpu.time_launches([launch]),
+        lambda: gpu.graph([launch]).replay(),
         lambda: ml.trace(smooth[6, 96], a, b, 1000, 1),
         lambda: ml.count(smooth[6, 96], a, b, 1000, 1),
     ):

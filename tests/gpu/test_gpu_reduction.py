@@ -16,7 +16,7 @@ from memlane.lab.reduction.elements import ELEMENTS, OPS, WITH_INDEX
 from memlane.lab.reduction.ladder import BLOCKS, STEPS, passes
 from memlane.lab.reduction.measure import bulk_launch
 from memlane.lab.reduction.shapes import CLUSTER, PACKED, TICKET, Shape
-from memlane.launch import DeviceArray, Schedule, Step, Target
+from memlane.launch import DeviceArray, Target
 from tests.lab.test_reduction import expected, numbers
 
 pytestmark = pytest.mark.gpu
@@ -94,7 +94,7 @@ def test_a_graph_replays_it(gpu: Device, finish: str) -> None:
     array = gpu.array(many(100_003))
     bound = Reducer(array, shape=Shape(256, 4, 8, finish))
     out = bound.empty()
-    graph = gpu.graph(Schedule((Step(bound.launch(out)),) * 10))
+    graph = gpu.graph([bound.launch(out)] * 10)
     for _ in range(3):
         out.copy_from(np.int32(0))
         graph.replay()

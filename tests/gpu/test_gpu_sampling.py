@@ -10,7 +10,7 @@ import pytest
 
 from memlane.driver import Device
 from memlane.instrument import Sampling, TraceOptions
-from memlane.launch import LoadedModule, Schedule, Step, observing
+from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, trace
 from memlane.ptx import parse
 from memlane.record import PROVED, Trace
@@ -91,7 +91,7 @@ def test_graphs_and_streams_keep_their_window(gpu: Device, on_gpu: LoadedModule)
     source, out, stream = gpu.array(np.zeros(4096, np.uint32)), gpu.zeros(4096, "u4"), gpu.stream()
     tracer = Tracer(TraceOptions(sampling=Sampling.of(blocks="1-2", every=2)))
     with observing(tracer):
-        graph = gpu.graph(Schedule((Step(on_gpu["add_one"][8, 128].bind(out, source, 1024)),)))
+        graph = gpu.graph([on_gpu["add_one"][8, 128].bind(out, source, 1024)])
         on_gpu["add_one"][32, 128, stream](out, source, 4096)
         graph.replay()
         graph.replay(stream)

@@ -10,7 +10,7 @@ import pytest
 
 from memlane.driver import Device
 from memlane.instrument import SCHEMES, TraceOptions
-from memlane.launch import LoadedModule, Schedule, Step, Target, observing
+from memlane.launch import LoadedModule, Target, observing
 from memlane.measure import Tracer, count, trace
 from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, PROVED
 from tests.measure.test_widened import ROWS
@@ -26,7 +26,7 @@ def test_two_streams_and_a_replayed_graph_at_once(gpu: Device, on_gpu: LoadedMod
     first, second = gpu.stream(), gpu.stream()
     tracer = Tracer()
     with observing(tracer):
-        graph = gpu.graph(Schedule(tuple(Step(add_one[grid, BLOCK].bind(target, source, grid * BLOCK)) for grid in (4, 5))))
+        graph = gpu.graph([add_one[grid, BLOCK].bind(target, source, grid * BLOCK) for grid in (4, 5)])
         for grid in (8, 16):
             add_one[grid, BLOCK, first](target, source, grid * BLOCK)
             graph.replay(second)

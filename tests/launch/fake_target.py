@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import load
-from memlane.launch import Graph, Kernel, Launch, LoadedModule, Schedule, Stream, Target, Timeline
+from memlane.launch import BoundStep, Kernel, Launch, LaunchTime, LoadedModule, StepGraph, Stream, Target
 from memlane.ptx import Module
 
 PTX = """
@@ -31,7 +32,7 @@ PTX = """
 class FakeTarget(Target):
     name: str = "fake"
     launches: list[Launch] = field(default_factory=list)
-    schedules: list[Schedule] = field(default_factory=list)
+    graphs: list[tuple[BoundStep, ...]] = field(default_factory=list)
     memory: dict[int, bytes] = field(default_factory=dict)
     foreign: dict[int, tuple[int, int, str]] = field(default_factory=dict)
     """By the `id` of an object: what `device_pointer` answers for it."""
@@ -76,13 +77,12 @@ class FakeTarget(Target):
     def sync(self) -> None:
         pass
 
-    def run_steps(self, schedule: Schedule) -> Timeline:
-        self.schedules.append(schedule)
-        times = tuple(float(number) for number in range(len(schedule.steps)))
-        return Timeline(schedule, times, tuple(time + 10 for time in times), modelled=True)
+    def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+        self.launches += launches
+        return tuple(LaunchTime(10.0 + number) for number in range(len(launches)))
 
-    def graph_of(self, schedule: Schedule) -> Graph:
-        self.schedules.append(schedule)
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
+        self.graphs.append(tuple(steps))
         return _FakeGraph()
 
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
@@ -98,3 +98,9 @@ class FakeTarget(Target):
 class _FakeGraph:
     def replay(self, stream: Stream | None = None) -> None:
         pass
+
+    def wait(self) -> None:
+        pass
+
+    def times_ns(self) -> list[tuple[float, float]]:
+        return []

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from memlane.launch import Copy, Launch, LoadedModule, Schedule, Step, observing, unobserved, watched
+from memlane.launch import Launch, LoadedModule, observing, unobserved, watched
 from tests.launch.fake_target import FakeTarget
 
 
@@ -45,17 +45,14 @@ def test_an_observer_is_gone_after_an_error(kernels: LoadedModule, target: FakeT
     assert target.launches[0].shared_bytes == 0
 
 
-def test_schedules_are_observed_once_when_run_or_captured(kernels: LoadedModule, target: FakeTarget) -> None:
+def test_launches_of_a_graph_are_observed_once_and_timed_ones_never(kernels: LoadedModule, target: FakeTarget) -> None:
     launch = kernels["plain"][1, 1].bind()
-    schedule = Schedule((Step(launch), Step(Copy(0, 256, 16), lane=1, after=(0,))))
     with observing(Adding(5)):
-        target.run(schedule)
-        target.graph(schedule)
-    for seen in target.schedules:
-        first, second = seen.steps
-        assert isinstance(first.action, Launch)
-        assert first.action.shared_bytes == 5
-        assert second == schedule.steps[1]
+        target.graph([launch, launch])
+        target.time_launches([launch])
+    (steps,) = target.graphs
+    assert [(step.action.shared_bytes, step.waits) for step in steps if isinstance(step.action, Launch)] == [(5, ()), (5, (0,))]
+    assert target.launches == [launch]
 
 
 def in_a_thread(act: Callable[[], None]) -> None:

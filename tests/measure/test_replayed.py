@@ -7,14 +7,14 @@ import gc
 import numpy as np
 
 from memlane.emulate import Emulator
-from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observing
+from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer
 from memlane.measure.tallied import Tally
 
 
 def test_a_traced_graph_runs_on_after_the_tracer_has_finished(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
     with observing(tracer := Tracer()):
-        graph = target.graph(Schedule((Step(kernels["add"][1, 128].bind(data, 1)),)))
+        graph = target.graph([kernels["add"][1, 128].bind(data, 1)])
     graph.replay()
     made = tracer.finish()
     del tracer
@@ -32,7 +32,7 @@ def test_a_tracer_that_finishes_twice_gives_the_same_trace(kernels: LoadedModule
 
 def test_a_counting_graph_runs_on_after_its_counters_are_gone(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
     tally = Tally(kernels)
-    graph = target.graph(Schedule((Step(tally.counting(0, kernels["add"][1, 128].bind(data, 1))),)))
+    graph = target.graph([tally.counting(0, kernels["add"][1, 128].bind(data, 1))])
     graph.replay()
     [(_, counts)] = tally.collect()
     del tally

@@ -14,7 +14,7 @@ from memlane.checks import Check, checking
 from memlane.chip import load as load_chip
 from memlane.emulate import Emulator
 from memlane.instrument import Sampling, TraceOptions
-from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observing
+from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer, count, trace
 from memlane.ptx import parse
 from memlane.record import Trace, load
@@ -245,7 +245,7 @@ def test_launches_are_told_apart_by_the_warps_that_they_leave(kernels: LoadedMod
 def test_graphs_are_sampled_too(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
     tracer = Tracer(TraceOptions(sampling=Sampling.of(warps=1)))
     with observing(tracer):
-        graph = target.graph(Schedule((Step(kernels["add"][2, 64].bind(data, 1)),)))
+        graph = target.graph([kernels["add"][2, 64].bind(data, 1)])
         graph.replay()
         graph.replay()
     made = tracer.finish()

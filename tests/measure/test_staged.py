@@ -10,7 +10,7 @@ import numpy as np
 from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.instrument import TraceOptions
-from memlane.launch import Kernel, Schedule, Step, observing
+from memlane.launch import Kernel, observing
 from memlane.measure import Tracer, trace
 from memlane.ptx import Module
 from memlane.record import Staging, Trace, save
@@ -78,7 +78,7 @@ def test_launches_with_stages_and_without_in_one_graph(module: Module) -> None:
     tracer = Tracer(TraceOptions(staging="shared"), records_per_warp=8)
     with observing(tracer):
         launches = [kernel[2, 64, None, shared].bind(out, 3) for shared in (0, room, 24, 40)]
-        graph = target.graph(Schedule(tuple(Step(launch) for launch in launches)))
+        graph = target.graph(launches)
         graph.replay()
         graph.replay()
     traced = tracer.finish()

@@ -9,7 +9,7 @@ from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.errors import BadAccess, BadLaunch, KernelTrap, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
-from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observed, observing
+from memlane.launch import DeviceArray, LoadedModule, observed, observing
 from memlane.measure import Counter, Tracer, count, trace
 from memlane.measure.arena import SPARE_BYTES
 from memlane.ptx import Module
@@ -90,8 +90,8 @@ def test_only_one_launch(kernels: LoadedModule, data: DeviceArray) -> None:
 
 def test_graph_counts_as_often_as_it_is_started(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
     with observing(tracer := Tracer()):
-        graph = target.graph(Schedule((Step(kernels["add"][1, 32].bind(data, 1)), Step(kernels["sum"][1, 32].bind(data, 2)))))
-        never = target.graph(Schedule((Step(kernels["add"][1, 64].bind(data, 1)),)))
+        graph = target.graph([kernels["add"][1, 32].bind(data, 1), kernels["sum"][1, 32].bind(data, 2)])
+        never = target.graph([kernels["add"][1, 64].bind(data, 1)])
         kernels["add"][1, 32](data, 7)
         for _ in range(3):
             graph.replay()
@@ -102,7 +102,7 @@ def test_graph_counts_as_often_as_it_is_started(target: Emulator, kernels: Loade
     assert made.table["sectors"].null_count == 0
     counted = Counter()
     with observing(counted):
-        target.graph(Schedule((Step(kernels["add"][1, 32].bind(data, 1)),))).replay()
+        target.graph([kernels["add"][1, 32].bind(data, 1)]).replay()
     assert [one.sites[0].requests for one in counted.finish()] == [1]
 
 

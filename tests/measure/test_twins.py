@@ -10,7 +10,7 @@ import pytest
 
 from memlane.emulate import Emulator
 from memlane.errors import BadAccess
-from memlane.launch import DeviceArray, LoadedModule, Schedule, Step, observing
+from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer, trace
 from memlane.ptx import Module
 
@@ -49,7 +49,7 @@ def test_a_launch_that_fails_does_not_harm_the_next(kernels: LoadedModule, targe
 def test_a_graph_that_is_being_traced_keeps_its_own_twin(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
     trace(kernels["add"][1, 128], data, 1)
     with observing(tracer := Tracer()):
-        graph = target.graph(Schedule((Step(kernels["add"][1, 64].bind(data, 1)),)))
+        graph = target.graph([kernels["add"][1, 64].bind(data, 1)])
     assert trace(kernels["add"][1, 128], data, 1).table.num_rows == 8
     graph.replay()
     assert tracer.finish().table.num_rows == 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memlane.emulate import Emulator
-from memlane.launch import DeviceArray, LoadedModule, Observer, Schedule, Step, observing
+from memlane.launch import DeviceArray, LoadedModule, Observer, observing
 from memlane.measure import Counter, Tracer, count, time, trace
 from memlane.measure.memory import Snapshot
 from memlane.measure.tallied import Tally
@@ -73,7 +73,7 @@ def test_a_traced_launch_sees_what_the_host_wrote_to_constant_memory(counting: L
 def test_variables_in_traced_graphs(target: Emulator, counting: LoadedModule, out: DeviceArray) -> None:
     set_step(counting, 4)
     with observing(tracer := Tracer()):
-        graph = target.graph(Schedule((Step(counting["advance"][1, 1].bind(out)),) * 2))
+        graph = target.graph([counting["advance"][1, 1].bind(out)] * 2)
     graph.replay()
     counting["advance"][1, 1](out)
     graph.replay()

@@ -19,13 +19,11 @@ from memlane.driver.calls import done
 from memlane.driver.cluster import allow_cluster, asked_cluster, launch_in_clusters
 from memlane.driver.failure import error_name, failure
 from memlane.driver.foreign import device_memory
-from memlane.driver.graph import build, build_timed
+from memlane.driver.graph import DeviceGraph, Worker, build, is_pinned, pinned_array, single
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
-from memlane.driver.step_graph import DeviceStepGraph, Worker, is_pinned, pinned_array
-from memlane.driver.step_graph import build as build_steps
 from memlane.driver.tensor_map import encode
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
@@ -34,17 +32,16 @@ from memlane.launch import (
     Dim3,
     Kernel,
     Launch,
+    LaunchTime,
     Layers,
     LoadedModule,
     Prepared,
     Sampling,
-    Schedule,
-    Step,
     Stream,
     Target,
     Texels,
     Tiling,
-    Timeline,
+    chained,
 )
 from memlane.ptx import Module
 
@@ -252,8 +249,7 @@ class Device(Target):
 
     def prepared(self, launch: Launch) -> Prepared:
         with self._current(f"the launch of {launch.kernel.title}"):
-            graph = build(Schedule((Step(launch),)), self._ready)
-            return DeviceLaunch(launch, graph, int(core.LEGACY_DEFAULT_STREAM.handle), self._running)
+            return DeviceLaunch(launch, single(launch, self._ready(launch)), int(core.LEGACY_DEFAULT_STREAM.handle), self._running)
 
     def elapsed_ns(self, run: Callable[[], object]) -> float:
         options = core.EventOptions(timing_enabled=True)
@@ -288,11 +284,22 @@ class Device(Target):
         with self._current("to look at memory of the host"):
             return is_pinned(int(host.ctypes.data))
 
-    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceStepGraph:
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceGraph:
         devices = {id(self): self, **{id(step.target): step.target for step in steps if isinstance(step.target, Device)}}
         workers = {key: Worker(one._device, one._context, one._current, one._ready) for key, one in devices.items()}
-        built = build_steps(steps, lambda target: workers[id(target)], workers[id(self)], timed)
-        return DeviceStepGraph(tuple(steps), built, self._start_steps, tuple(one.sync for one in devices.values()))
+        built = build(steps, lambda target: workers[id(target)], workers[id(self)], timed)
+        return DeviceGraph(tuple(steps), built, self._start_steps, tuple(one.sync for one in devices.values()))
+
+    def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+        """In a CUDA graph with events, so that times hold the GPU's gaps between launches (a microsecond or so) and not the host's.
+
+        The clock of events has a resolution of about half a microsecond.
+        """
+        if not launches:
+            return ()
+        graph = self.graph_of_steps(chained(launches), timed=True)
+        graph.replay()
+        return tuple(LaunchTime(end - start) for start, end in graph.times_ns())
 
     def _start_steps(self, steps: Sequence[BoundStep], graph: core.graph.Graph, stream: Stream | None) -> None:
         with self._current(f"a graph of {len(steps)} steps"):
@@ -333,49 +340,6 @@ class Device(Target):
         owners = tuple(a.owner for a in launch.arguments if a.owner is not None and not isinstance(a.owner, core.Buffer))
         if owners:
             self._foreign.append((stream.record(), owners))
-
-    # -- schedules -----------------------------------------------------------------------------------------------------------
-
-    def run_steps(self, schedule: Schedule) -> Timeline:
-        """Runs as a CUDA graph with events, so that the times hold the GPU's gaps between steps (a microsecond or so) and not the host's.
-        Steps of one lane follow each other; the streams of the launches have no say."""
-        if not schedule.steps:
-            return Timeline(schedule, (), (), modelled=False)
-        with self._current(f"a schedule of {len(schedule.steps)} steps"):
-            timed = build_timed(schedule, self._ready, self._device)
-            self._running.update(_kernels(schedule))
-            timed.graph.launch(core.LEGACY_DEFAULT_STREAM)
-        self.sync()
-        with self._current("the times of a schedule"):
-            return timed.timeline()
-
-    def graph_of(self, schedule: Schedule) -> DeviceGraph:
-        with self._current(f"a graph of {len(schedule.steps)} steps"):
-            return DeviceGraph(self, schedule, build(schedule, self._ready))
-
-    def replay(self, graph: DeviceGraph, stream: Stream | None) -> None:
-        """Start a graph of this device; asynchronous."""
-        with self._current(f"a graph of {len(graph.schedule.steps)} steps"):
-            queue = self._stream(stream or self.default_stream)
-            self._running.update(_kernels(graph.schedule))
-            graph.executable.launch(queue)
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceGraph:
-    """A schedule as a CUDA graph. It holds the schedule, and so the arrays and modules that its launches use."""
-
-    device: Device
-    schedule: Schedule
-    executable: core.graph.Graph
-
-    def replay(self, stream: Stream | None = None) -> None:
-        """Start it on a stream of the device, the default one if none is given; asynchronous. Two replays of one graph do not overlap."""
-        self.device.replay(self, stream)
-
-
-def _kernels(schedule: Schedule) -> dict[str, None]:
-    return {step.action.kernel.title: None for step in schedule.steps if isinstance(step.action, Launch)}
 
 
 def _attributes(device: core.Device) -> dict[str, int]:

@@ -23,11 +23,11 @@ from memlane.emulate.run.faults import with_origin
 from memlane.emulate.run.initial import fill
 from memlane.emulate.run.memory import Buffer
 from memlane.emulate.run.partners import run_together
-from memlane.emulate.run.schedules import ScheduleGraph, run_schedule
+from memlane.emulate.run.steps import EmulatedGraph, timed_launches
 from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import refuse_references
 from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
-from memlane.launch import Graph, Kernel, Launch, LoadedModule, Sampling, Schedule, Stream, Target, Texels, Tiling, Timeline
+from memlane.launch import BoundStep, Kernel, Launch, LaunchTime, LoadedModule, Sampling, StepGraph, Stream, Target, Texels, Tiling
 from memlane.ptx import Function, Module, verify
 from memlane.source import Source
 
@@ -232,12 +232,13 @@ class Emulator(Target):
     def sync(self) -> None:
         """Nothing is ever pending."""
 
-    def run_steps(self, schedule: Schedule) -> Timeline:
-        return run_schedule(self, schedule)
+    def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+        return timed_launches(self, launches)
 
-    def graph_of(self, schedule: Schedule) -> Graph:
-        schedule.dependencies()  # raises what a GPU would say too
-        return ScheduleGraph(self, schedule)
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
+        if timed:
+            raise BadLaunch(f"times of steps on {self.name} are modelled: BoundPlan.time gives them, and ml.time those of a launch")
+        return EmulatedGraph(self, tuple(steps))
 
 
 def _address_of(image: object) -> int:

@@ -1,13 +1,14 @@
-"""The vocabulary of running: arrays, kernels, launches, copies, schedules, and the seam behind which something runs them.
+"""The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: observation <- schedule <- reports, progress, array <- texture, tensor_map <- arguments; checked <- observe <- prepared;
+Order inside: observation <- launch <- reports, progress, array <- texture, tensor_map <- arguments; checked <- observe <- prepared;
 cluster <- kernel <- target.
 """
 
 from memlane.launch.array import DeviceArray
-from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, End, Rows, StepGraph
+from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, End, Rows, StepGraph, chained
 from memlane.launch.cluster import cluster_of
 from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, module_digest
+from memlane.launch.launch import Argument, Dim3, Launch, LaunchTime, Stream
 from memlane.launch.observation import (
     ACCESS_DTYPE,
     COUNT_FIELDS,
@@ -23,8 +24,7 @@ from memlane.launch.observe import Observer, observed, observing, unobserved, wa
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
-from memlane.launch.schedule import Argument, Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
-from memlane.launch.target import Graph, Target
+from memlane.launch.target import Target
 from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, Tiling
 from memlane.launch.texture import Sampling, Surface, Texels, Texture
 from memlane.titles import plain_name
@@ -44,15 +44,14 @@ __all__ = [
     "BoundCall",
     "BoundCopy",
     "BoundStep",
-    "Copy",
     "DeviceArray",
     "Dim3",
     "End",
     "ExampleOf",
-    "Graph",
     "Kernel",
     "KernelCall",
     "Launch",
+    "LaunchTime",
     "Layers",
     "LoadedModule",
     "Observation",
@@ -62,8 +61,6 @@ __all__ = [
     "Report",
     "Rows",
     "Sampling",
-    "Schedule",
-    "Step",
     "StepGraph",
     "Stream",
     "Surface",
@@ -72,7 +69,7 @@ __all__ = [
     "Texels",
     "Texture",
     "Tiling",
-    "Timeline",
+    "chained",
     "cluster_of",
     "find_kernel",
     "following",

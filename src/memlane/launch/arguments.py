@@ -11,7 +11,7 @@ import numpy as np
 
 from memlane.errors import BadLaunch
 from memlane.launch.array import DeviceArray
-from memlane.launch.schedule import Argument
+from memlane.launch.launch import Argument
 from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from memlane.launch.texture import Surface, Texture
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, SpreadTensorMap, Variable

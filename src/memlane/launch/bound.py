@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from memlane.launch.schedule import Launch, Stream
+from memlane.launch.launch import Launch, Stream
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target
@@ -109,6 +109,13 @@ class BoundStep:
     """Who does it; None is the host."""
     waits: tuple[int, ...] = ()
     """Positions of earlier steps in the same list that have to end first."""
+    beside: bool = False
+    """Whether it is a launch that runs at the same time as the one before it in the list, and may wait for it."""
+
+
+def chained(launches: Iterable[Launch]) -> tuple[BoundStep, ...]:
+    """Return steps that make launches one after another."""
+    return tuple(BoundStep(one, one.kernel.target, (number - 1,) if number else ()) for number, one in enumerate(launches))
 
 
 class StepGraph(Protocol):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from memlane.checks import Check, wished
 from memlane.errors import CheckFailed, MemlaneError
+from memlane.launch.launch import Launch
 from memlane.launch.observation import Layers, Observation
 from memlane.launch.reports import Actor, Report
-from memlane.launch.schedule import Launch
 
 if TYPE_CHECKING:
     from memlane.launch.target import Target

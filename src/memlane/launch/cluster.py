@@ -9,7 +9,7 @@ from memlane.errors import BadLaunch
 
 if TYPE_CHECKING:
     from memlane.launch.kernel import Kernel
-    from memlane.launch.schedule import Dim3
+    from memlane.launch.launch import Dim3
 
 FIRST_WITH_CLUSTERS = (9, 0)
 """The compute capability that brought clusters."""

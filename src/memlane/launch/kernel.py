@@ -13,8 +13,8 @@ import numpy as np
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import pack
 from memlane.launch.cluster import check_cluster
+from memlane.launch.launch import Dim3, Launch, Stream
 from memlane.launch.observe import observed
-from memlane.launch.schedule import Dim3, Launch, Stream
 from memlane.plan import KernelRef
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, print_module
 from memlane.titles import kernel_label, plain_name

@@ -13,8 +13,8 @@ from memlane.chip import LANES, ModelledTime
 from memlane.errors import MemlaneError
 
 if TYPE_CHECKING:
+    from memlane.launch.launch import Launch
     from memlane.launch.reports import Report
-    from memlane.launch.schedule import Launch
 
 _P = ParamSpec("_P")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from memlane.launch.launch import Launch
 from memlane.launch.observe import observed
-from memlane.launch.schedule import Launch
 
 
 class Prepared(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,16 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch.array import DeviceArray
-from memlane.launch.bound import BoundCopy, BoundStep, End, Rows, StepGraph
+from memlane.launch.bound import BoundCopy, BoundStep, End, Rows, StepGraph, chained
 from memlane.launch.kernel import Kernel, LoadedModule
+from memlane.launch.launch import Dim3, Launch, LaunchTime, Stream
 from memlane.launch.observe import observed
 from memlane.launch.prepared import PlainLaunch, Prepared
-from memlane.launch.schedule import Copy, Dim3, Launch, Schedule, Step, Stream, Timeline
 from memlane.launch.tensor_map import TensorMap, Tiling, make_tensor_map
 from memlane.launch.texture import Sampling, Surface, Texels, Texture, make_surface, make_texture
 from memlane.ptx import Module
 
 _CLEAR_BYTES = 1 << 26
-
-
-class Graph(Protocol):
-    """A schedule prepared once to be started many times."""
-
-    def replay(self, stream: Stream | None = None) -> None:
-        """Start it; asynchronous like a launch."""
-        ...
 
 
 class Target(ABC):
@@ -98,12 +90,8 @@ class Target(ABC):
         """Wait for all work; errors of asynchronous work are raised here at the latest."""
 
     @abstractmethod
-    def run_steps(self, schedule: Schedule) -> Timeline:
-        """Run a schedule whose launches are final, wait for it, and tell when each step ran."""
-
-    @abstractmethod
-    def graph_of(self, schedule: Schedule) -> Graph:
-        """Prepare a schedule whose launches are final for repeated starts."""
+    def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+        """Run launches one after another, wait for them, and return the time of each. Observers do not see them."""
 
     @abstractmethod
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
@@ -314,13 +302,12 @@ class Target(ABC):
             raise BadLaunch(f"{module.name} has {size}, which {self.name} does not run: compile it for 64 bits")
         return LoadedModule(self, module, self.load_module(module))
 
-    def run(self, schedule: Schedule) -> Timeline:
-        """Run a schedule, wait for it, and tell when each step ran."""
-        return self.run_steps(_observed(schedule))
+    def graph(self, launches: Iterable[Launch]) -> StepGraph:
+        """Prepare launches that follow each other for repeated starts (a CUDA graph on a GPU). Observers see them once, now.
 
-    def graph(self, schedule: Schedule) -> Graph:
-        """The schedule prepared for repeated starts (a CUDA graph on a GPU)."""
-        return self.graph_of(_observed(schedule))
+        For copies, host functions and other orders write a plan: `ml.BoundPlan(plan).graph()`.
+        """
+        return self.graph_of_steps(chained([observed(launch) for launch in launches]))
 
     def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
         """Raise BadLaunch if the chip cannot launch `kernel` with this grid, block and dynamic shared memory."""
@@ -363,10 +350,6 @@ def _check_compiled_block(kernel: Kernel, block: Dim3) -> None:
         raise BadLaunch(f"{kernel.title} was compiled for blocks of {'x'.join(map(str, required))} threads, got {shape}")
     if most and threads > most[0] * most[1] * most[2]:
         raise BadLaunch(f"{kernel.title} was compiled for blocks of at most {most[0] * most[1] * most[2]} threads, got {shape}")
-
-
-def _observed(schedule: Schedule) -> Schedule:
-    return Schedule(tuple(Step(s.action if isinstance(s.action, Copy) else observed(s.action), s.lane, s.after) for s in schedule.steps))
 
 
 def _move(rows: Rows, to_target: Target | None, of_target: Target | None) -> None:

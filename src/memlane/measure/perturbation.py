@@ -10,7 +10,7 @@ from dataclasses import replace
 from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
-from memlane.launch import Launch, Layers, LoadedModule, Schedule, Step, Timeline
+from memlane.launch import Launch, LaunchTime, Layers, LoadedModule
 from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
 from memlane.measure.probed import ProbedModule, lent
@@ -56,8 +56,8 @@ def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None
         plain_ns=statistics.median(one.elapsed_ns for one in plain),
         probed_ns=statistics.median(one.elapsed_ns for one in with_probes),
         rounds=len(plain),
-        plain_time=plain[0].times[0] if plain[0].times else None,
-        probed_time=with_probes[0].times[0] if with_probes[0].times else None,
+        plain_time=plain[0].model,
+        probed_time=with_probes[0].model,
     )
 
 
@@ -70,12 +70,12 @@ def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: in
     return [[one.elapsed_ns for one in way] for way in _rehearsals(launch, ways, records_per_warp, rounds)]
 
 
-def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[Timeline]]:
-    """When each of these launches ran."""
+def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[LaunchTime]]:
+    """Return the times of each of these launches."""
     launch = replace(launch, layers=Layers())  # Who watches the launch has nothing to do with its rehearsals.
     target, before = launch.kernel.target, Snapshot(launch)
     twins: list[tuple[Launch, Arena | None]] = [(launch, None)]
-    times: list[list[Timeline]] = [[] for _ in range(1 + len(ways))]
+    times: list[list[LaunchTime]] = [[] for _ in range(1 + len(ways))]
     with ExitStack() as borrowed:
         for options in ways:
             probed = borrowed.enter_context(lent(launch.kernel.loaded, options))
@@ -90,9 +90,9 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
                 if buffer is not None:
                     buffer.discard()
                 before.restore()  # Last, so that each launch finds its arrays in the caches alike.
-                timeline = target.run_steps(Schedule((Step(one),)))
+                time = target.time_launches([one])
                 if turn >= warm_up:
-                    samples.append(timeline)
+                    samples += time
         before.restore()
     return times
 

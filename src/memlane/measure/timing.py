@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memlane.chip import ModelledTime
 from memlane.errors import BadLaunch
-from memlane.launch import KernelCall, Schedule, Step
+from memlane.launch import KernelCall
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 
@@ -61,9 +61,8 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     try:
         with apart(launch):
             if not target.modelled:
-                target.run_steps(Schedule((Step(launch),) * WARM_UP_LAUNCHES))
-            timeline = target.run_steps(Schedule((Step(launch),) * (1 if target.modelled else repeats)))
+                target.time_launches([launch] * WARM_UP_LAUNCHES)
+            times = target.time_launches([launch] * (1 if target.modelled else repeats))
     finally:
         before.restore()
-    samples = tuple(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True))
-    return Timing(launch.kernel.title, target.name, timeline.modelled, samples, timeline.times[0] if timeline.times else None)
+    return Timing(launch.kernel.title, target.name, target.modelled, tuple(one.elapsed_ns for one in times), times[0].model)

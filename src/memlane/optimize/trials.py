@@ -11,7 +11,7 @@ import numpy as np
 from memlane.chip.occupancy import resident_blocks
 from memlane.compile import assemble, kernel_usage
 from memlane.errors import CompileError, MissingDependency
-from memlane.launch import Kernel, Launch, Schedule, Step, Target, observed, observing
+from memlane.launch import Kernel, Launch, Target, observed, observing
 from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.memory import Snapshot
@@ -137,12 +137,12 @@ class Trials:
         for number in range(1 if self._target.modelled else ROUNDS + 1):
             for name, kernel in kernels.items():
                 self._before.restore()
-                steps = (Step(replace(self.launch, kernel=kernel)),) * (1 if self._target.modelled else LAUNCHES)
-                timeline = self._target.run_steps(Schedule(steps))
-                if timeline.times and timeline.times[0] is not None:
-                    self.ruled[kernel] = timeline.times[0].ruled
+                launches = [replace(self.launch, kernel=kernel)] * (1 if self._target.modelled else LAUNCHES)
+                times = self._target.time_launches(launches)
+                if times[0].model is not None:
+                    self.ruled[kernel] = times[0].model.ruled
                 if number or self._target.modelled:  # the first round warms up
-                    found[name].append(min(end - start for start, end in zip(timeline.start_ns, timeline.end_ns, strict=True)))
+                    found[name].append(min(one.elapsed_ns for one in times))
         return found
 
 

@@ -266,9 +266,10 @@ class BoundPlan:
             ends.append([])
             for action, target in self._bound_actions(execution):
                 staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
+                beside = len(steps) > begun and isinstance(action, BoundLaunch)
                 for number, one in enumerate(staged):
                     after = (len(steps) - 1,) if number else waits
-                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after))
+                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after, beside))
                 ends[-1].append(len(steps) - 1)
             places.append(range(begun, len(steps)))
         return steps, places

@@ -11,8 +11,7 @@ import numpy as np
 
 from memlane.compile import cuda
 from memlane.lab.reduction.loaded import loaded
-from memlane.launch import DeviceArray, Kernel, Launch, Schedule, Target
-from memlane.launch import Step as ScheduleStep
+from memlane.launch import DeviceArray, Kernel, Launch, Target
 from memlane.ptx import Module
 
 FOLDER = Path(__file__).with_name("steps")
@@ -171,10 +170,6 @@ class Passes:
     @property
     def threads(self) -> int:
         return sum(one.grid[0] * one.block[0] for one in self.launches)
-
-    def schedule(self, repeats: int = 1) -> Schedule:
-        """So many sums, one after another."""
-        return Schedule(tuple(ScheduleStep(one) for one in self.launches * repeats))
 
     def run(self) -> Any:
         """The sum, once, as a number of NumPy."""

@@ -15,7 +15,7 @@ from memlane.lab.reduction.reducer import Reducer, bulk_launch, reduce
 from memlane.lab.reduction.settings import size_name
 from memlane.lab.reduction.shapes import CLUSTER, PACKED, TICKET, Shape
 from memlane.lab.reduction.timing import Run, copy_launch, empty_launch, interleaved, ratio, read_launch, repeats_for, replayed
-from memlane.launch import DeviceArray, Launch, Target
+from memlane.launch import DeviceArray, Launch, Target, observed
 
 _CHUNK = 1 << 22
 COPY_ELEMENTS = 1 << 28
@@ -62,10 +62,15 @@ def ladder(target: Target, array: DeviceArray, n: int, block: int, rounds: int, 
     made = [passes(step, data, block) for step in steps]
     _check(made, int(data.numpy().sum(dtype=np.int32)))
     if target.modelled:
-        return [Timed(one.step, n, block, target.run(one.schedule()).elapsed_ns / 1e3, len(one.launches)) for one in made]
+        return [Timed(one.step, n, block, _modelled_us(target, one), len(one.launches)) for one in made]
     repeats = repeats_for(4 * n)
     times = interleaved(target, {one.step.title: replayed(target, one.launches, repeats) for one in made}, rounds)
     return [Timed(one.step, n, block, statistics.median(times[one.step.title]), len(one.launches)) for one in made]
+
+
+def _modelled_us(target: Target, sum_of: Passes) -> float:
+    launches = [observed(launch) for launch in sum_of.launches]
+    return sum(one.elapsed_ns for one in target.time_launches(launches)) / 1e3
 
 
 def _check(made: Sequence[Passes], expected: int) -> None:

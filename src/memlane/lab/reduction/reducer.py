@@ -4,7 +4,7 @@
     rows = reduce(matrix, "max", axis=1)        shape of the others
     bound = Reducer(array, "sum")               bound once: kernel, arguments, memory between blocks
     total = bound()                             and started with the least work, again and again
-    graph = target.graph(Schedule((Step(bound.launch(out)),)))
+    graph = target.graph([bound.launch(out)])        graph.replay() starts it again and again
 
 The result has the array's type (argmin and argmax: int64). Sums and products of integers wrap, those of float16 are computed in float32. A
 NaN is the minimum and the maximum, as in NumPy, and the first one its place; of equal elements the first is the place.
@@ -78,7 +78,7 @@ class Reducer:
         return self.target.empty(self.result_shape, self.kind.result)
 
     def launch(self, out: DeviceArray) -> Launch:
-        """The launch that leaves the result in `out`, for schedules and graphs. It holds the arrays that it uses."""
+        """The launch that leaves the result in `out`, for graphs. It holds the arrays that it uses."""
         return self._call.bind(out, self.array, *self._arguments)
 
     def __call__(self) -> DeviceArray:

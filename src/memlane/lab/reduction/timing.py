@@ -11,7 +11,7 @@ import numpy as np
 from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.lab.reduction.loaded import loaded
-from memlane.launch import DeviceArray, Launch, Schedule, Step, Target
+from memlane.launch import DeviceArray, Launch, Target
 from memlane.ptx import Module
 
 SOURCE = Path(__file__).with_name("bandwidth.cu")
@@ -37,7 +37,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
 
 def replayed(target: Target, launches: Sequence[Launch], repeats: int) -> tuple[Run, int]:
     """So many times these launches in one graph."""
-    return target.graph(Schedule(tuple(Step(one) for one in tuple(launches) * repeats))).replay, repeats
+    return target.graph(tuple(launches) * repeats).replay, repeats
 
 
 def repeats_for(nbytes: int) -> int:

@@ -1,0 +1,72 @@
+"""Several launches on the emulator: graphs of bound steps, and launches with their modelled times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from memlane.errors import BadLaunch
+from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Observation, Stream, Target
+
+
+def timed_launches(target: Target, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+    """Execute launches with the clock layer, one after another, and return their modelled times. The caches are empty at the beginning,
+    whatever ran before, so that the same launches take the same time again; they share L2."""
+    target.empty_caches()
+    return tuple(_timed(target, launch) for launch in launches)
+
+
+def _timed(target: Target, launch: Launch) -> LaunchTime:
+    seen: list[Observation] = []
+
+    def report(observation: Observation) -> None:
+        seen.append(observation)
+        if launch.layers.report is not None:
+            launch.layers.report(observation)
+
+    target.launch(replace(launch, layers=replace(launch.layers, clock=True, report=report)))
+    (observation,) = seen
+    assert observation.time is not None
+    return LaunchTime(observation.time.cycles * 1000 / target.chip.clock_mhz, observation.time)
+
+
+@dataclass(frozen=True, eq=False)
+class EmulatedGraph:
+    """Bound steps to be executed again and again, in the order in which they stand. It holds them, and so the arrays that they use."""
+
+    target: Target
+    steps: tuple[BoundStep, ...]
+    _groups: tuple[range, ...] = field(init=False)
+    """Positions of steps that run at the same time."""
+
+    def __post_init__(self) -> None:
+        firsts = [position for position, step in enumerate(self.steps) if not step.beside]
+        object.__setattr__(self, "_groups", tuple(range(*pair) for pair in pairwise([*firsts, len(self.steps)])))
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Execute all steps; they are over when it returns."""
+        for group in self._groups:
+            steps = self.steps[group.start : group.stop]
+            launches = [step.action for step in steps if isinstance(step.action, Launch)]
+            if len(launches) > 1:
+                self.target.launch_together(launches)
+                continue
+            for step in steps:
+                self._run(step)
+
+    def _run(self, step: BoundStep) -> None:
+        action = step.action
+        if isinstance(action, Launch):
+            action.kernel.target.launch(action)
+        elif isinstance(action, BoundCopy):
+            (step.target or self.target).copy(action)
+        else:
+            assert isinstance(action, BoundCall)
+            action.call()
+
+    def wait(self) -> None:
+        """Do nothing: a replay is over when it returns."""
+
+    def times_ns(self) -> list[tuple[float, float]]:
+        """Raise BadLaunch: no replay is timed."""
+        raise BadLaunch(f"replays on {self.target.name} are not timed: BoundPlan.time models when steps run")
