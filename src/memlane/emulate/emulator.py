@@ -87,6 +87,11 @@ class Emulator(Target):
     def patience(self, turns: int) -> None:
         self.state.patience = turns
 
+    @property
+    def threads(self) -> int | None:
+        """On how many cores a launch runs, however small; None where the emulator chooses."""
+        return self.state.threads
+
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> tuple[int, object]:

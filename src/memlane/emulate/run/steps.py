@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+
 from memlane.errors import BadLaunch
 from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Observation, Stream, Target
 
