@@ -33,11 +33,12 @@ class Compiled:
 
 def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> Compiled:
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
-    clock = layers.clock or _reads_clock(module, function)
+    clock = layers.clock or reads_clock(module, function)
     quick = clock and threads is not None and threads <= SMALL_THREADS
     return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick)
 
 
 @once
-def _reads_clock(module: Module, function: Function) -> bool:
+def reads_clock(module: Module, function: Function) -> bool:
+    """Return whether a kernel, or a function that it calls, reads `%clock`, `%globaltimer` or a part of them."""
     return not special_registers(module, function).isdisjoint(_CLOCKS)

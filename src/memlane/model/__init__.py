@@ -1,6 +1,6 @@
 """Times of plans before they run: what launches and copies take on given chips, and one clock over all devices."""
 
-from memlane.model.costs import copy_work, predicted, work_of
-from memlane.model.engine import Work, simulate
+from memlane.model.costs import copy_work, fixed_work, launches_of, predicted, unknown
+from memlane.model.engine import Resources, Work, advance, simulate
 
-__all__ = ["Work", "copy_work", "predicted", "simulate", "work_of"]
+__all__ = ["Resources", "Work", "advance", "copy_work", "fixed_work", "launches_of", "predicted", "simulate", "unknown"]

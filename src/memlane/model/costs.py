@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from memlane.chip import Chip
 from memlane.errors import BadPlan, ChipError
-from memlane.model.engine import Work, simulate
+from memlane.model.engine import Resources, Work, simulate
 from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Timeline, Together, executions
 
 KernelTime = Callable[[Launch, int], float]
@@ -18,50 +19,78 @@ def predicted(plan: Plan, chips: Sequence[Chip], kernel_ns: KernelTime, *, call_
 
     `kernel_ns(launch, device)` says what a kernel takes by itself, as `ml.time` measures it; what a launch takes besides comes from the
     chip file. `call_ns(call)` says what host functions take (nothing, if it is not given). Kernels of one device follow each other, as
-    large ones do; copies to the host, from it, inside a device and over each link go on beside them and each other. Raises ChipError,
+    large ones do; copies to the host, from it, inside a device and between devices go on beside them and each other. Raises ChipError,
     with the name of the entry, where a chip file lacks a number that the plan needs, and BadPlan where chips are missing.
     """
     if plan.devices and plan.devices[-1] >= len(chips):
         raise BadPlan(f"the plan uses device {plan.devices[-1]}, but chips were given for devices 0 to {len(chips) - 1} only")
     order = executions(plan)
-    return simulate(order, [work_of(execution, chips, kernel_ns, call_ns or _nothing) for execution in order])
+    return simulate(order, [_with_kernels(execution, fixed_work(execution, chips), kernel_ns, call_ns) for execution in order])
 
 
-def _nothing(call: HostCall) -> float:
-    return 0.0
+def _with_kernels(execution: Execution, fixed: Work, kernel_ns: KernelTime, call_ns: Callable[[HostCall], float] | None) -> Work:
+    action = execution.action
+    if isinstance(action, HostCall):
+        return fixed if call_ns is None else replace(fixed, elapsed_ns=call_ns(action))
+    took = max((kernel_ns(launch, device) for device, launch in launches_of(execution)), default=0.0)
+    return replace(fixed, elapsed_ns=took + fixed.elapsed_ns)
 
 
-def work_of(execution: Execution, chips: Sequence[Chip], kernel_ns: KernelTime, call_ns: Callable[[HostCall], float]) -> Work:
-    """Return how long one execution takes, and what it keeps busy."""
-    action, device = execution.action, execution.step.device
+def launches_of(execution: Execution) -> tuple[tuple[int, Launch], ...]:
+    """Return the launches of an execution with their devices: one, those that run together, or none."""
+    action = execution.action
+    if isinstance(action, Together):
+        return action.launches
+    return ((execution.step.device or 0, action),) if isinstance(action, Launch) else ()
+
+
+def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
+    """Return what an execution takes by the numbers in chip files, without what its kernels or its host function take, and what it keeps
+    busy. Kernels begin behind this time, all those of one execution at once. Raises ChipError where a number is not known."""
+    action = execution.action
     if isinstance(action, Copy):
         return copy_work(action, chips)
     if isinstance(action, HostCall):
-        return Work(call_ns(action), (("host", execution.step.queue),))
-    launches = action.launches if isinstance(action, Together) else ((device or 0, action),)
-    took = [kernel_ns(launch, where) + 1e3 * _known(chips[where], "launch_us") for where, launch in launches]
-    return Work(max(took), tuple(("device", where) for where, _ in launches))
+        return Work(0.0, (("host", execution.step.queue),))
+    devices = [device for device, _ in launches_of(execution)]
+    return Work(1e3 * max(_known(chips[device], "launch_us") for device in devices), tuple(("device", device) for device in devices))
+
+
+def unknown(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
+    """Return which number the chip files lack that the time of a plan needs, as a sentence; empty if they have all."""
+    try:
+        for execution in order:
+            fixed_work(execution, chips)
+    except ChipError as error:
+        return str(error)
+    return ""
 
 
 def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
-    """Return how long a copy takes by itself, and the engine or link that it keeps busy."""
+    """Return how long a copy takes by itself, and the engines or ports that it keeps busy.
+
+    Between two devices it takes the way out of the one and the way into the other, as behind a switch: what a device sends to two others
+    at once shares its links.
+    """
     to, of = copy.destination.buffer.home, copy.source.buffer.home
-    resource: tuple[Hashable, ...]
+    resources: Resources
     if isinstance(to, int) and isinstance(of, int):
         if to == of:
             chip = chips[to]
-            latency, rate, resource = _known(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2, ("copies inside", to)
+            latency, rate = _known(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2
+            resources = (("copies inside", to),)
         else:
-            latency, rate, resource = _known(chips[of], "peer_us"), _known(chips[of], "peer_gb_per_s"), ("link", of, to)
+            latency, rate = _known(chips[of], "peer_us"), _known(chips[of], "peer_gb_per_s")
+            resources = ("to peers", of), ("from peers", to)
     elif isinstance(to, int) or isinstance(of, int):
         device = to if isinstance(to, int) else of
         assert isinstance(device, int)
         entry = "host_gb_per_s" if "pinned" in (to, of) else "pageable_gb_per_s"
         latency, rate = _known(chips[device], "host_us"), _known(chips[device], entry)
-        resource = ("to the device" if isinstance(to, int) else "to the host", device)
+        resources = (("to the device" if isinstance(to, int) else "to the host", device),)
     else:
         raise ChipError(f"no chip file says how fast memory of the host is copied to memory of the host: {copy} cannot be predicted")
-    return Work(1e3 * latency + copy.source.nbytes / rate, (resource,))
+    return Work(1e3 * latency + copy.source.nbytes / rate, resources)
 
 
 def _known(chip: Chip, entry: str) -> float:

@@ -1,12 +1,15 @@
-"""One clock over all devices: steps with known durations, started when what they wait for has ended and what they need is free."""
+"""One clock over all devices: a step starts when what it waits for has ended and what it needs is free."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from memlane.plan import Execution, Span, Timeline
+
+Resources = tuple[Hashable, ...]
+"""What one execution has to itself while it runs, for example a copy engine of a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,15 +17,21 @@ class Work:
     """What one execution takes: a time, during which it has some resources to itself."""
 
     elapsed_ns: float
-    resources: tuple[Hashable, ...] = ()
-    """For example a copy engine of a device. One that is held makes others wait, who come first first."""
+    resources: Resources = ()
 
 
 def simulate(order: Sequence[Execution], work: Sequence[Work]) -> Timeline:
-    """Return when each execution of a plan runs. `order` is that of `memlane.plan.executions`, `work[i]` belongs to `order[i]`.
+    """Return when each execution of a plan runs. `order` is that of `memlane.plan.executions`, `work[i]` belongs to `order[i]`."""
+    return advance(order, lambda number: work[number].resources, lambda number, start_ns: work[number].elapsed_ns)
 
-    An execution is ready when all that it waits for has ended; of those that are ready and need one resource, the one that was ready first
-    starts first, of equals the one that stands first in the plan.
+
+def advance(order: Sequence[Execution], resources: Callable[[int], Resources], execute: Callable[[int, float], float]) -> Timeline:
+    """Return when each execution of a plan runs, where what it takes is known only once it has run.
+
+    `execute(number, start_ns)` is called for each number of `order`, behind all that this execution waits for, and returns how many ns it
+    took; just before, `resources(number)` returns what it needs. An execution is ready when all that it waits for has ended. Of those that
+    are ready and need one resource, the one that was ready first starts first, of equals the one that stands first in the plan; so the
+    executions that need a resource are called in the order of their starts.
     """
     followers: list[list[int]] = [[] for _ in order]
     missing = [len(execution.waits) for execution in order]
@@ -36,12 +45,13 @@ def simulate(order: Sequence[Execution], work: Sequence[Work]) -> Timeline:
     free: dict[Hashable, tuple[float, int | None]] = {}
     while ready:
         at, number = heapq.heappop(ready)
-        start, holder = max((free.get(one, (0.0, None)) for one in work[number].resources), key=lambda found: found[0], default=(0.0, None))
+        needed = resources(number)
+        start, holder = max((free.get(one, (0.0, None)) for one in needed), key=lambda found: found[0], default=(0.0, None))
         held_by = holder if start > at else None
         start = max(start, at)
-        end = start + work[number].elapsed_ns
+        end = start + execute(number, start)
         times[number] = start, end, held_by
-        free.update(dict.fromkeys(work[number].resources, (end, number)))
+        free.update(dict.fromkeys(needed, (end, number)))
         for follower in followers[number]:
             ready_ns[follower] = max(ready_ns[follower], end)
             missing[follower] -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memlane.plan.actions import Copy, HostCall, Launch
 from memlane.plan.order import Execution, Queue
@@ -50,6 +50,8 @@ class Timeline:
     spans: tuple[Span, ...]
     is_modelled: bool
     """True for a prediction, False for times measured on a device."""
+    globaltimer_ns: int | None = field(default=None, compare=False)
+    """What `%globaltimer` of all devices was at 0; None where that is not known, as on GPUs and in a prediction."""
 
     @property
     def elapsed_ns(self) -> float:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from memlane.emulate.engine import Clocked, Engine, needs_clock
 from memlane.errors import BadLaunch, BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
@@ -27,16 +28,13 @@ from memlane.launch import (
     BoundStep,
     DeviceArray,
     End,
-    Layers,
     LoadedModule,
-    Observation,
     StepGraph,
     Target,
     observed,
     watched,
 )
 from memlane.launch import Launch as BoundLaunch
-from memlane.model import Work, simulate, work_of
 from memlane.plan import (
     Action,
     Copy,
@@ -146,9 +144,7 @@ class BoundPlan:
             return self._measured([[times[position] for position in own] for own in places])
         if not all(target.modelled for target in self.targets):
             raise BadPlan("times of emulated devices and of GPUs do not fit together: give the plan targets of one kind")
-        for target in self.targets:
-            target.empty_caches()
-        return simulate(self.order, [self._timed(execution) for execution in self.order])
+        return self._run_on_clock(_Ends(self.plan))
 
     def _measured(self, times: Sequence[Sequence[tuple[float, float]]]) -> Timeline:
         """Return the timeline of the executions from the times of their steps: one for each device of those that run together."""
@@ -156,22 +152,14 @@ class BoundPlan:
         first = min((span.start_ns for span in spans), default=0.0)
         return Timeline(tuple(replace(one, start_ns=one.start_ns - first, end_ns=one.end_ns - first) for one in spans), is_modelled=False)
 
-    def _timed(self, execution: Execution) -> Work:
-        """Execute one step of emulated devices, and return how long it takes."""
-        kernels: dict[int, float] = {}
+    def _run_on_clock(self, ends: _Ends) -> Timeline:
+        """Execute the steps on emulated devices, each when its modelled time has come."""
 
-        def clocked(launch: BoundLaunch) -> BoundLaunch:
-            target = launch.kernel.target
+        def execute(execution: Execution, clocked: Clocked) -> None:
+            actions = self._bound_actions(execution)
+            self._start([(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
 
-            def report(seen: Observation) -> None:
-                kernels[self.targets.index(target)] = 1e3 * (seen.cycles or 0) / target.chip.clock_mhz
-
-            return replace(launch, layers=launch.layers.merged(Layers(clock=True, report=report)))
-
-        actions = self._bound_actions(execution)
-        self._start([(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
-        chips = [target.chip for target in self.targets]
-        return work_of(execution, chips, lambda launch, device: kernels[device], lambda call: 0.0)
+        return Engine(self.targets).run(self.order, execute, lambda execution: ends.is_over(execution, self._value))
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
 
@@ -199,6 +187,10 @@ class BoundPlan:
 
     def _run_one_by_one(self) -> dict[tuple[int, ...], int]:
         ends = _Ends(self.plan)
+        launches = [action for _, found in self._bound_by.values() for action, _ in found if isinstance(action, BoundLaunch)]
+        if self.targets[0].modelled and needs_clock(self.order, self.targets, launches):
+            self._run_on_clock(ends)
+            return ends.turns
         for execution in self.order:
             if ends.is_over(execution, self._value):
                 continue

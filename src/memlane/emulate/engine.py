@@ -1,0 +1,92 @@
+"""Plans on emulated devices, executed along one clock over all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from memlane.emulate.emulator import Emulator
+from memlane.emulate.layers import reads_clock
+from memlane.launch import Launch, Layers, Observation, Target, watched
+from memlane.model import Resources, advance, fixed_work, launches_of, unknown
+from memlane.plan import Execution, Timeline
+
+Clocked = Callable[[Launch], Launch]
+"""Returns a launch with what lets the engine see its time."""
+
+
+def needs_clock(order: Sequence[Execution], devices: Sequence[Target], launches: Iterable[Launch]) -> bool:
+    """Return whether a plan has to be executed along its clock: because a kernel reads one, or may once observers have changed it.
+
+    Where a chip file lacks a number that this takes, kernels read the time of their device alone.
+    """
+    if not all(isinstance(device, Emulator) for device in devices):
+        return False
+    kernels = {id(launch.kernel.function): launch.kernel for launch in launches}
+    if not watched() and not any(reads_clock(kernel.module, kernel.function) for kernel in kernels.values()):
+        return False
+    return not unknown(order, [device.chip for device in devices])
+
+
+class Engine:
+    """Some emulated devices that work on one plan, and the clock that they share.
+
+    An execution starts when what it waits for has ended and the engines, links and devices that it needs are free (`memlane.model`); it
+    takes what the chip files say of copies and launches, and what the clock layer says of kernels. Each kernel begins on its device at the
+    time of the plan at which it starts, so `%globaltimer` in kernels reads the plan's clock, on all devices the same.
+    """
+
+    def __init__(self, devices: Sequence[Target]) -> None:
+        self._devices = [device for device in devices if isinstance(device, Emulator)]
+        self._chips = [device.chip for device in devices]
+        self._kernel_ns: dict[int, float] = {}
+        """By device, what the kernel took that ran last."""
+
+    def run(
+        self,
+        order: Sequence[Execution],
+        execute: Callable[[Execution, Clocked], None],
+        is_left_out: Callable[[Execution], bool] = lambda execution: False,
+    ) -> Timeline:
+        """Execute a plan, and return when each execution ran. All devices' times are those of its end then.
+
+        `execute` executes one of `order` on the devices, with each launch put through its second argument. One for which `is_left_out` is
+        true takes no time; it is asked once, behind all that the execution waits for. Caches are empty at the beginning, so that a plan
+        takes the same time again. Raises ChipError, before anything runs, where a chip file lacks a number.
+        """
+        fixed = [fixed_work(execution, self._chips) for execution in order]
+        clocks = [device.clock for device in self._devices]
+        begin = max(clock.now_ns for clock in clocks)
+        left_out: set[int] = set()
+
+        def resources(number: int) -> Resources:
+            if is_left_out(order[number]):
+                left_out.add(number)
+                return ()
+            return fixed[number].resources
+
+        def run_one(number: int, start_ns: float) -> float:
+            if number in left_out:
+                return 0.0
+            execution, before = order[number], fixed[number].elapsed_ns
+            devices = [device for device, _ in launches_of(execution)]
+            for device in devices:
+                clocks[device].move_to(begin + start_ns + before)
+            execute(execution, self._clocked)
+            return max((self._kernel_ns.pop(device) for device in devices), default=0.0) + before
+
+        for device in self._devices:
+            device.empty_caches()
+        line = advance(order, resources, run_one)
+        for clock in clocks:
+            clock.move_to(math.ceil(begin + max((span.end_ns for span in line.spans), default=0.0)))
+        return replace(line, globaltimer_ns=begin)
+
+    def _clocked(self, launch: Launch) -> Launch:
+        device = next(number for number, one in enumerate(self._devices) if one is launch.kernel.target)
+
+        def report(seen: Observation) -> None:
+            self._kernel_ns[device] = 1e3 * (seen.cycles or 0) / self._chips[device].clock_mhz
+
+        return replace(launch, layers=launch.layers.merged(Layers(clock=True, report=report)))
