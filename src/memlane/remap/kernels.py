@@ -1,0 +1,232 @@
+"""The kernel that a remap takes, and its launch as data: chosen by shape, alignment and width of the elements.
+
+| kernel | moves |
+|---|---|
+| `transpose` | the fastest axis of one side is another one on the other side; by 16 bytes, through shared memory without conflicts |
+| `transpose_any` | the same where rows or addresses are no multiple of 16 bytes; one element a lane |
+| `split_structures`, `join_structures` | structures of at most 16 elements to arrays, and back; `..._any` where counts do not divide |
+| `copy_strided` | both sides go along the same axis: padding, permuted rows |
+| `scatter`, `collect` | everything else, by the layout's own function; diagonals through a leaning tile |
+| `gather` | rows by index |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from memlane.compile import cuda
+from memlane.errors import LayoutError
+from memlane.launch import module_digest
+from memlane.layout import ArrayLayout, DiagonalStrip, OfTile
+from memlane.plan import KernelRef, Launch, View, planned
+from memlane.ptx import Module
+from memlane.remap.movement import WIDEST, Axis, Movement
+
+ARCH = "sm_75"
+"""The oldest that is compiled for; every newer GPU takes its code."""
+MOST_FIELDS = 16
+"""Elements of a structure that one thread holds in registers."""
+_FOLDER = Path(str(files(__package__)))
+_MOST_BLOCKS = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a tile that one block transposes, and how it gets at it."""
+
+    row_units: int = 16
+    """Units of 16 bytes along the rows of the source; at least 8, by which the bank of a unit is chosen."""
+    column_units: int = 16
+    group: int = 16
+    """Tiles under each other that follow each other in the order of blocks: 0 all, 1 none."""
+    load: str = "load_once"
+    store: str = "store_plain"
+
+    @property
+    def threads(self) -> int:
+        return self.row_units * self.column_units
+
+
+TILES = {1: Tile(8, 8), 2: Tile(8, 16), 4: Tile(16, 16), 8: Tile(16, 16), 16: Tile(16, 16)}
+"""By the bytes of an element."""
+
+
+@dataclass(frozen=True)
+class Remap:
+    """One launch of a remap, with the module that its kernel is from."""
+
+    launch: Launch
+    module: Module
+
+
+@lru_cache(maxsize=256)
+def compiled(file: str, defines: tuple[str, ...], place: str = "") -> tuple[Module, str]:
+    """Return the module of a file of this package, and its digest. `place` is a text that stands in front of the kernels.
+
+    The header is put into the text, so that the module is the same wherever it is compiled.
+    """
+    header, text = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("elements.cuh", file))
+    text = text.replace('#include "elements.cuh"\n', f"{header}\n{place}")
+    module = cuda(text, name=f"memlane/remap/{file}", arch=ARCH, define=defines)
+    return module, module_digest(module)
+
+
+def _remap(
+    kernel: str,
+    file: str,
+    defines: Sequence[str],
+    grid: int | tuple[int, int],
+    block: int,
+    arguments: Sequence[View | int],
+    reads: Sequence[View],
+    writes: Sequence[View],
+    shared_bytes: int = 0,
+    place: str = "",
+) -> Remap:
+    module, digest = compiled(file, tuple(defines), place)
+    across = grid if isinstance(grid, int) else grid[0]
+    if across > _MOST_BLOCKS or (isinstance(grid, tuple) and grid[1] > 65535):
+        raise LayoutError(f"a remap of {reads[0]} needs {grid} blocks, more than a launch has: upload it in more chunks")
+    launch = planned(
+        KernelRef(digest, kernel, kernel), grid, block, *arguments, reads=tuple(reads), writes=tuple(writes), shared_bytes=shared_bytes
+    )
+    return Remap(launch, module)
+
+
+def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = None) -> Remap:
+    """Return the launch that makes a movement: from `source`, whose first element is the movement's first, to `out`.
+
+    Both are views whose offsets in their buffers, which begin at multiples of 256 bytes, say how they are aligned.
+    """
+    simple = movement.simplified(out.offset, source.offset)
+    if not simple.axes:
+        simple = Movement((Axis(1, 1, 1),), simple.element)
+    fastest_in = min(simple.axes, key=lambda axis: axis.source)
+    fastest_out = min(simple.axes, key=lambda axis: axis.destination)
+    if fastest_in is not fastest_out and len(simple.axes) <= 4 and fastest_in.source == 1 and fastest_out.destination == 1:
+        rows, columns = fastest_out, fastest_in
+        batches = [axis for axis in simple.axes if axis is not rows and axis is not columns]
+        structures = None if batches else _structures(simple.element, rows, columns, out, source)
+        return structures or _transpose(simple.element, rows, columns, batches, out, source, tile)
+    if len(simple.axes) > 6:
+        raise LayoutError(f"a remap over {len(simple.axes)} axes is not supported: use a layout with fewer blocks or axes")
+    return _copy_strided(simple, out, source)
+
+
+def _structures(element: int, rows: Axis, columns: Axis, out: View, source: View) -> Remap | None:
+    """Return the launch for structures of few elements; None for other matrices."""
+    if columns.extent <= MOST_FIELDS and rows.source == columns.extent:
+        kernel, fields, count, pitch = "split_structures", columns.extent, rows.extent, columns.destination
+    elif rows.extent <= MOST_FIELDS and columns.destination == rows.extent:
+        kernel, fields, count, pitch = "join_structures", rows.extent, columns.extent, rows.source
+    else:
+        return None
+    unit = WIDEST // element
+    fits = not (count % unit or pitch % unit or out.offset % WIDEST or source.offset % WIDEST)
+    threads = 256 if fields * WIDEST * 256 <= 1 << 15 else 128 if fields * WIDEST * 128 <= 1 << 15 else 64
+    defines = [f"ELEMENT={element}", f"FIELDS={fields}", f"THREADS={threads}", f"PERIOD={lcm(fields, 8)}"]
+    defines += ["LOAD=load_once", "STORE=store_plain", *(["VECTORS=1"] if fits else [])]
+    blocks = -(-count // (threads * (unit if fits else 1)))
+    name = kernel if fits else f"{kernel}_any"
+    return _remap(name, "structures.cu", defines, blocks, threads, [out, source, count, pitch], [source], [out])
+
+
+def _transpose(element: int, rows: Axis, columns: Axis, batches: list[Axis], out: View, source: View, tile: Tile | None) -> Remap:
+    unit = WIDEST // element
+    inner, outer = (*batches[::-1], Axis(1, 0, 0), Axis(1, 0, 0))[:2]
+    steps = (
+        rows.extent,
+        columns.extent,
+        rows.source,
+        columns.destination,
+        inner.source,
+        inner.destination,
+        outer.source,
+        outer.destination,
+    )
+    fits = not any(step % unit for step in steps) and not (out.offset % WIDEST or source.offset % WIDEST)
+    chosen = tile or TILES[element]
+    group = f"GROUP={chosen.group}"
+    shape = [rows.extent, columns.extent, rows.source, columns.destination]
+    batch = [inner.extent, inner.source, inner.destination, outer.source, outer.destination]
+    if fits:
+        down, across = chosen.row_units * unit, chosen.column_units * unit
+        defines = [f"ELEMENT={element}", f"ROW_UNITS={chosen.row_units}", f"COLUMN_UNITS={chosen.column_units}", group]
+        defines += [f"LOAD={chosen.load}", f"STORE={chosen.store}"]
+        name, threads, shared = "transpose", chosen.threads, chosen.threads * unit * WIDEST
+    else:
+        down = across = 32
+        defines, name, threads, shared = [f"ELEMENT={element}", group], "transpose_any", 256, 0
+    blocks = -(-rows.extent // down) * -(-columns.extent // across) * inner.extent * outer.extent
+    return _remap(name, "transpose.cu", defines, blocks, threads, [out, source, *shape, *batch], [source], [out], shared)
+
+
+def transpose_in_place(data: View, side: int) -> Remap:
+    """Return the launch that transposes a square matrix where it lies. LayoutError for elements that are not 1, 2, 4, 8 or 16 bytes."""
+    if data.itemsize not in TILES:
+        raise LayoutError(f"elements of {data.itemsize} bytes are not transposed in place: leave out in_place")
+    tiles = -(-side // 32)
+    defines = [f"ELEMENT={data.itemsize}", "GROUP=1"]
+    return _remap("transpose_in_place", "transpose.cu", defines, (tiles, tiles), 256, [data, side, side], [data], [data])
+
+
+def _copy_strided(simple: Movement, out: View, source: View) -> Remap:
+    axes = [*(Axis(1, 0, 0) for _ in range(6 - len(simple.axes))), *simple.axes]
+    arguments = [simple.count, *(axis.extent for axis in axes[1:]), *(axis.source for axis in axes), *(axis.destination for axis in axes)]
+    blocks = -(-simple.count // 256)
+    return _remap("copy_strided", "rows.cu", [f"ELEMENT={simple.element}"], blocks, 256, [out, source, *arguments], [source], [out])
+
+
+def remap_by_function(layout: ArrayLayout, out: View, source: View, first: int, rows: int, *, back: bool = False) -> Remap:
+    """Return the launch that moves rows `first` to `first + rows` (along axis 0) to where any layout has them, or `back` from there.
+
+    One side is a contiguous array of these rows alone, the other all the memory of the layout.
+    """
+    element = out.itemsize
+    if element not in TILES:
+        raise LayoutError(f"elements of {element} bytes under {layout} are not supported: use elements of 1, 2, 4, 8 or 16 bytes")
+    kernel = "collect" if back else "scatter"
+    arguments: list[View | int] = [out, source]
+    if isinstance(layout, OfTile) and isinstance(layout.tile, DiagonalStrip):
+        columns = layout.shape[1]
+        grid = (-(-(columns + 31) // 32), -(-rows // 32))
+        defines = [f"ELEMENT={element}", "DIAGONAL=1"]
+        place = layout.cuda_source("place")
+        return _remap(kernel, "mapped.cu", defines, grid, 256, [*arguments, first, rows, columns], [source], [out], place=place)
+    inner = layout.count // layout.shape[0]
+    place = f"{layout.cuda_source('place')}\n#define COORDINATES {_coordinates(layout.shape)}\n"
+    count = rows * inner
+    arguments = [*arguments, first * inner, count]
+    return _remap(kernel, "mapped.cu", [f"ELEMENT={element}"], -(-count // 256), 256, arguments, [source], [out], place=place)
+
+
+def _coordinates(shape: tuple[int, ...]) -> str:
+    """Return the coordinates of the row-major index `flat` in C++."""
+    parts: list[str] = []
+    inner = 1
+    for axis in reversed(range(len(shape))):
+        divided = f"flat / {inner}" if inner > 1 else "flat"
+        parts.insert(0, f"{divided} % {shape[axis]}" if axis else divided)
+        inner *= shape[axis]
+    return ", ".join(parts)
+
+
+def gather_of(out: View, source: View, indices: View, wrong: View, first: int, rows: int, row_bytes: int) -> Remap:
+    """Return the launch that gathers rows of `row_bytes`: place k of `out` gets row `indices[k]` of the `rows` in `source`.
+
+    `first` is the position of the first index, for the report of one that is out of range; `wrong` a single u8 for it, which holds more
+    than any position before.
+    """
+    element = next(width for width in (16, 8, 4, 2, 1) if row_bytes % width == 0 and not (out.offset % width or source.offset % width))
+    threads, turns, places = 256, 4, indices.size
+    defines = [f"ELEMENT={element}", f"ROW_UNITS={row_bytes // element}", f"INDEX={indices.itemsize}", f"THREADS={threads}"]
+    defines += [f"TURNS={turns}", "LOAD=load_plain", "STORE=store_once"]
+    blocks = -(-places * (row_bytes // element) // (threads * turns))
+    arguments: list[Any] = [out, source, indices, wrong, places, first, rows]
+    return _remap("gather", "gather.cu", defines, blocks, threads, arguments, [source, indices, wrong], [out, wrong])
