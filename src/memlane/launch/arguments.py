@@ -58,6 +58,24 @@ def pack(
     return tuple(packed)
 
 
+def pointer_parameters(params: Sequence[Variable], convention: Convention | None, is_array: Sequence[bool]) -> list[int | None] | None:
+    """Return for each argument the position of the parameter that leads to its array, None for one that is no array; and None for arguments
+    that are not as many as the kernel takes."""
+    forms = (Single(),) * len(params) if convention is None else convention.arguments
+    if len(forms) != len(is_array):
+        return None
+    found: list[int | None] = []
+    at = 0
+    for form, array in zip(forms, is_array, strict=True):
+        before = 0
+        if isinstance(form, SpreadArray):
+            parts = form.parts[: form.parts.index("address")]
+            before = sum(form.ndim if part in ("shape", "strides") else 1 for part in parts)
+        found.append(at + before if array else None)
+        at += form.width()
+    return found
+
+
 def _listed(forms: Sequence[Single | SpreadArray | SpreadTensorMap], params: Sequence[Variable]) -> list[str]:
     listed, at = [], 0
     for form in forms:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
 from memlane.errors import BadLaunch
-from memlane.launch.arguments import pack
+from memlane.launch.arguments import pack, pointer_parameters
 from memlane.launch.cluster import check_cluster
 from memlane.launch.launch import Dim3, Launch, Stream
 from memlane.launch.observe import observed
 from memlane.plan import KernelRef
-from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, print_module
+from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, parameter_use, print_module
 from memlane.titles import kernel_label, plain_name
 
 if TYPE_CHECKING:
@@ -155,6 +155,21 @@ class Kernel:
     def ref(self) -> KernelRef:
         """The kernel as a plan names it: without a target, by what its module says."""
         return KernelRef(self.loaded.once("digest", lambda: module_digest(self.module)), self.name, kernel_label(self.title))
+
+    def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Return the positions of the arguments through which the kernel may read arrays, and of those through which it may write to them.
+
+        That is what its PTX shows; in doubt more than there are. `is_array` has an entry for each argument. None if the kernel does not
+        take so many.
+        """
+        params, convention = self.function.params, self.function.convention
+        pointers = pointer_parameters(params, convention, is_array)
+        if pointers is None:
+            return None
+        scratch = [sum(form.width() for form in convention.arguments)] if convention is not None and convention.scratch_bytes else []
+        use = parameter_use(self.module, self.name, [one for one in pointers if one is not None], scratch)
+        reads, writes = (tuple(number for number, one in enumerate(pointers) if one in through) for through in (use.reads, use.writes))
+        return reads, writes
 
     @property
     def cooperative(self) -> bool:

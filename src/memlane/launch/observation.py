@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import MemlaneError
+from memlane.plan import View
 
 if TYPE_CHECKING:
     from memlane.launch.launch import Launch
@@ -126,6 +127,29 @@ class ExampleOf:
 
 
 @dataclass(frozen=True)
+class DeclaredBuffer:
+    """Where a buffer of a plan lies, and the views of it that a step says it reads and writes."""
+
+    name: str
+    address: int
+    nbytes: int
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a step of a plan says that its launch reads and writes, for the checker to compare."""
+
+    step: str
+    """What to call it in a message, as `step 3 (scale) in turn 1`."""
+    buffers: tuple[DeclaredBuffer, ...]
+    """All of the plan that lie on a device; of others nothing is said."""
+    is_derived: bool
+    """Whether it was derived from the kernel's PTX, and not given."""
+
+
+@dataclass(frozen=True)
 class Layers:
     """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
 
@@ -146,6 +170,8 @@ class Layers:
     seed: int | None = None
     """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
     a clock go by time."""
+    declared: Declared | None = None
+    """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
     """Called with the observation when the launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found
     something until then."""
@@ -164,6 +190,7 @@ class Layers:
             check=self.check or other.check,
             stop=other.stop if other.check else self.stop,
             seed=self.seed if other.seed is None else other.seed,
+            declared=other.declared or self.declared,
             report=_both(self.report, other.report),
             failed=_both(self.failed, other.failed),
         )

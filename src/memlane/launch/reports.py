@@ -31,7 +31,8 @@ class Report:
     """One thing that the checker found, at one line or between two. `str()` gives it as one paragraph."""
 
     kind: str
-    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask` or `missing wait`."""
+    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask`, `missing wait`, or, of a launch in
+    a plan, `undeclared access`."""
     kernel: str
     """The kernel's title."""
     who: Actor

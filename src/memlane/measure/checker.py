@@ -47,7 +47,8 @@ class Checker(Watching):
         found: dict[tuple[str, ...], Report] = {}
         for report in (report for checked in self.checked for report in checked.reports):
             other = report.other.place if report.other else ""
-            key = (report.kernel, report.kind, report.space, report.place, other)
+            buffer = report.memory.partition("+")[0] if report.kind == "undeclared access" else ""
+            key = (report.kernel, report.kind, report.space, report.place, other, buffer)
             known = found.get(key)
             found[key] = report if known is None else replace(known, count=known.count + report.count)
         return list(found.values())

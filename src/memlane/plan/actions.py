@@ -45,7 +45,7 @@ Value = View | Scalar | int | float
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One view that a step reads, writes, or both."""
+    """One view that a step reads, writes, or both; neither if it is given the view and leaves it alone."""
 
     view: View
     reads: bool
@@ -54,7 +54,8 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel. Without `reads` and `writes` it may read and write all of every buffer that it is given a view of."""
+    """One launch of a kernel. Without `reads` and `writes` it may read and write all of every buffer that it is given a view of, or of
+    those that the kernel is known to read and to write."""
 
     kernel: KernelRef
     grid: Dim3
@@ -64,16 +65,29 @@ class Launch:
     cluster: Dim3 | None = None
     reads: tuple[View, ...] | None = None
     writes: tuple[View, ...] | None = None
+    reads_through: tuple[int, ...] | None = None
+    """Positions of the views among the arguments through which the kernel may read, as its PTX shows; None if that was not looked at."""
+    writes_through: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_declared(str(self.kernel), self.reads, self.writes)
+        _check_positions(str(self.kernel), self.arguments, self.reads_through, self.writes_through)
 
     def __str__(self) -> str:
         return f"{self.kernel} grid {_extents(self.grid)} block {_extents(self.block)}"
 
     @property
     def touches(self) -> tuple[Touch, ...]:
-        return _touches(self.arguments, self.reads, self.writes)
+        if self.reads is not None or self.reads_through is None or self.writes_through is None:
+            return _touches(self.arguments, self.reads, self.writes)
+        found: dict[Buffer, Touch] = {}
+        for position, value in enumerate(self.arguments):
+            if isinstance(value, View):
+                known = found.get(value.buffer)
+                reads = position in self.reads_through or (known is not None and known.reads)
+                writes = position in self.writes_through or (known is not None and known.writes)
+                found[value.buffer] = Touch(value.buffer.view(), reads, writes)
+        return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +178,14 @@ def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[Vie
     if (reads is None) != (writes is None):
         given, missing = ("reads", "writes") if writes is None else ("writes", "reads")
         raise BadPlan(f"{name} declares what it {given} but not what it {missing}: give both, an empty tuple for none")
+
+
+def _check_positions(name: str, arguments: tuple[Value, ...], *through: tuple[int, ...] | None) -> None:
+    if through.count(None) == 1:
+        raise BadPlan(f"{name} says through which arguments it reads or writes, but not both: give both, or none")
+    for position in [position for positions in through for position in positions or ()]:
+        if not isinstance(position, int) or not 0 <= position < len(arguments) or not isinstance(arguments[position], View):
+            raise BadPlan(f"{name} cannot reach memory through argument {position!r}, which is no view among its arguments")
 
 
 def _touches(arguments: tuple[Value, ...], reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> tuple[Touch, ...]:

@@ -20,10 +20,12 @@ Extents = int | tuple[int, ...]
 
 
 class HasRef(Protocol):
-    """A kernel of a loaded module, which knows how a plan names it."""
+    """A kernel of a loaded module, which knows how a plan names it, and through which arguments it reads and writes."""
 
     @property
     def ref(self) -> KernelRef: ...
+
+    def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +208,19 @@ def planned(
     shared_bytes: int = 0,
     cluster: Extents | None = None,
 ) -> Launch:
-    """Return a launch as a plan holds it. Raises BadPlan for what is no kernel."""
+    """Return a launch as a plan holds it. Raises BadPlan for what is no kernel.
+
+    Where `reads` and `writes` are not given, the kernel's PTX tells through which arguments it reads and writes. A `KernelRef` has no PTX.
+    """
     ref = kernel if isinstance(kernel, KernelRef) else getattr(kernel, "ref", None)
     if not isinstance(ref, KernelRef):
         raise BadPlan(f"a launch needs a kernel of a loaded module, or its ref, not a {type(kernel).__name__}")
     clusters = None if cluster is None else _dim3(cluster)
-    return Launch(ref, _dim3(grid), _dim3(block), arguments, shared_bytes, clusters, _tuple(reads), _tuple(writes))
+    launch = Launch(ref, _dim3(grid), _dim3(block), arguments, shared_bytes, clusters, _tuple(reads), _tuple(writes))
+    if isinstance(kernel, KernelRef) or reads is not None:
+        return launch
+    through = kernel.argument_use([isinstance(one, View) for one in arguments])
+    return launch if through is None else replace(launch, reads_through=through[0], writes_through=through[1])
 
 
 def _dim3(extents: Extents) -> Dim3:

@@ -84,8 +84,9 @@ def lifetimes(order: Sequence[Execution]) -> dict[Buffer, Lifetime]:
     for number, execution in enumerate(order):
         for touch in execution.action.touches:
             buffer = touch.view.buffer
-            known = found.get(buffer) or Lifetime(buffer, number, number, touch.reads, False)
-            found[buffer] = replace(known, last=number, is_written=known.is_written or touch.writes)
+            known = found.get(buffer) or Lifetime(buffer, number, number, False, False)
+            is_input = known.is_input or (touch.reads and not known.is_written)
+            found[buffer] = replace(known, last=number, is_input=is_input, is_written=known.is_written or touch.writes)
     return found
 
 

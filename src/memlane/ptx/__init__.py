@@ -18,6 +18,7 @@ Inside the package imports go one way, from the last to the first:
     parameters, passing, embedding, statics, inlining   what kernels call, put in the place of the calls
     cfg, liveness       basic blocks, dominators, loops; live registers
     copies              which moves the assembler has to make an instruction of
+    parameter_use       which pointer parameters of a kernel its loads and its stores may go through
     divergence          which branches may send the lanes of a warp two ways
     verify              the rules that a module keeps
 """
@@ -65,6 +66,7 @@ from memlane.ptx.liveness import Liveness
 from memlane.ptx.location import Location
 from memlane.ptx.once import once_for_module
 from memlane.ptx.ops import TABLE
+from memlane.ptx.parameter_use import ParameterUse, parameter_use
 from memlane.ptx.parser import parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
 from memlane.ptx.registers import (
@@ -118,6 +120,7 @@ __all__ = [
     "Operand",
     "Origin",
     "Pair",
+    "ParameterUse",
     "Register",
     "RegisterDecl",
     "ScalarType",
@@ -150,6 +153,7 @@ __all__ = [
     "once_for_module",
     "operand_text",
     "overwrites",
+    "parameter_use",
     "parse",
     "print_module",
     "print_statements",

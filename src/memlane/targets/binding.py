@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadPlan
-from memlane.launch import DeviceArray, Kernel, LoadedModule, Target, module_digest
-from memlane.plan import Buffer, Execution, Launch, Plan, Together, all_steps, lifetimes
+from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
+from memlane.plan import Action, Buffer, Copy, Execution, Launch, Plan, Together, View, all_steps, lifetimes
 from memlane.ptx import Module
 
 Memory = DeviceArray | npt.NDArray[Any]
@@ -45,12 +45,23 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
 
 def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and the type of memory that is made for a buffer: those of a view of all of it, or a row of what views have."""
-    views = [touch.view for step in all_steps(plan.steps) for touch in step.action.touches if touch.view.buffer == buffer]
+    views = [view for step in all_steps(plan.steps) for view in _views(step.action) if view.buffer == buffer]
     whole = next((view for view in views if view.nbytes == buffer.nbytes and view.is_contiguous and view.dtype != "u1"), None)
     if whole is not None:
         return whole.shape, np.dtype(whole.dtype)
     kind = next((np.dtype(view.dtype) for view in views if view.dtype != "u1" and buffer.nbytes % view.itemsize == 0), np.dtype("u1"))
     return (buffer.nbytes // kind.itemsize,), kind
+
+
+def _views(action: Action) -> Iterator[View]:
+    """Yield the views that an action is given, and those that it says it touches."""
+    if isinstance(action, Together):
+        for _, launch in action.launches:
+            yield from _views(launch)
+        return
+    if not isinstance(action, Copy):
+        yield from (value for value in action.arguments if isinstance(value, View))
+    yield from (touch.view for touch in action.touches)
 
 
 def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
@@ -75,6 +86,26 @@ def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets
     if memory.nbytes < buffer.nbytes:
         raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")
     return memory
+
+
+def declared(execution: Execution, memory: Mapping[Buffer, Memory]) -> Declared | None:
+    """Return what a launch says that it reads and writes, with addresses, for the checker. None where nothing is said."""
+    launch = execution.action
+    if not isinstance(launch, Launch) or (launch.reads is None and launch.reads_through is None):
+        return None
+    touches = launch.touches
+    areas = [
+        DeclaredBuffer(
+            buffer.name,
+            array.address,
+            buffer.nbytes,
+            tuple(touch.view for touch in touches if touch.reads and touch.view.buffer == buffer),
+            tuple(touch.view for touch in touches if touch.writes and touch.view.buffer == buffer),
+        )
+        for buffer, array in memory.items()
+        if isinstance(array, DeviceArray)
+    ]
+    return Declared(str(execution), tuple(areas), is_derived=launch.reads is None)
 
 
 def _launches(order: Sequence[Execution]) -> Iterator[Launch]:

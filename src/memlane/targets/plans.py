@@ -55,7 +55,7 @@ from memlane.plan import (
     segments,
 )
 from memlane.ptx import Module
-from memlane.targets.binding import Memory, Modules, bound_memory
+from memlane.targets.binding import Memory, Modules, bound_memory, declared
 from memlane.targets.names import target as named_target
 
 BoundAction = BoundLaunch | BoundCopy | BoundCall
@@ -157,7 +157,7 @@ class BoundPlan:
 
         def execute(execution: Execution, clocked: Clocked) -> None:
             actions = self._bound_actions(execution)
-            self._start([(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
+            self._start(execution, [(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
 
         return Engine(self.targets).run(self.order, execute, lambda execution: ends.is_over(execution, self._value))
 
@@ -196,14 +196,16 @@ class BoundPlan:
                 continue
             for target in self.targets if not self.targets[0].modelled else ():
                 target.sync()  # steps of other devices, which this one may wait for
-            self._start(self._bound_actions(execution))
+            self._start(execution, self._bound_actions(execution))
         for target in self.targets:
             target.sync()
         return ends.turns
 
-    def _start(self, actions: Sequence[tuple[BoundAction, Target | None]]) -> None:
+    def _start(self, execution: Execution, actions: Sequence[tuple[BoundAction, Target | None]]) -> None:
         """Start what one execution does: one action, or launches that run together."""
         launches = [observed(action) for action, _ in actions if isinstance(action, BoundLaunch)]
+        if len(launches) == 1 and launches[0].layers.check:
+            launches = [replace(launches[0], layers=replace(launches[0].layers, declared=declared(execution, self.memory)))]
         if len(launches) > 1:
             launches[0].kernel.target.launch_together(launches)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,13 +98,24 @@ class Findings:
         return _Note(
             row,
             key & 0xF,
-            self._actor(instruction, int(row["who"]), int(row["lane"])),
-            self._actor(other, int(row["other_who"]), int(row["other_lane"])),
+            self.actor(instruction, int(row["who"]), int(row["lane"])),
+            self.actor(other, int(row["other_who"]), int(row["other_lane"])),
             instruction,
             other,
         )
 
-    def _actor(self, instruction: Instruction, who: int, lane: int) -> Actor:
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """Those of the launch, by the numbers that the shadow has of them."""
+        return self._compiled.instructions
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's title."""
+        return self._launch.kernel.title
+
+    def actor(self, instruction: Instruction, who: int, lane: int) -> Actor:
+        """Return a thread at an instruction; `who` is its block times 32 plus its warp."""
         file, line = line_of(self._launch.kernel.module, instruction)
         thread = who % MOST_WARPS * LANES + lane
         return Actor(position(who // MOST_WARPS, self._launch.grid), position(thread, self._launch.block), file, line, instruction.name)

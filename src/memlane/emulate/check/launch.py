@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from memlane.chip import LANES
 from memlane.emulate.check.clocks import opened
+from memlane.emulate.check.declared import Comparison
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
 from memlane.emulate.lower.kernel import CompiledKernel
@@ -69,4 +70,8 @@ class Checked:
         """What was found, after the launch has ended or failed."""
         self._device.shadows.stamp = int(self._record["stamp"][0])
         findings = Findings(self._device, self._launch, self._compiled, self._context[0])
-        return findings.reports(self._notes[self._notes["key"] != 0])
+        found = findings.reports(self._notes[self._notes["key"] != 0])
+        declared = self._launch.layers.declared
+        if declared is None:
+            return found
+        return (*found, *Comparison(findings, declared, self._table, self._base, self._owners).reports())
