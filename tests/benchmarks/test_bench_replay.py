@@ -67,12 +67,9 @@ def test_the_emulator_beside_a_target_is_another_one() -> None:
     def visit(number: int, launch: Launch) -> None:
         nonlocal seen
         expected = outcome(launch, lambda: launch.kernel.target.launch(launch))
-        before = launch.kernel.target.launch
-        launch.kernel.target.launch = lambda other: pytest.fail("launched on the target itself")  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch.kernel.target, "launch", lambda other: pytest.fail("launched on the target itself"))
             assert differing_bytes(expected, emulated(launch)) == 0
-        finally:
-            launch.kernel.target.launch = before  # type: ignore[method-assign]
         seen += 1
 
     each_launch(example("transpose"), ["64"], "emulator:h200", visit)

@@ -11,7 +11,7 @@ import pytest
 from memlane.chip import Bandwidth, Chip, ModelledTime, Traffic, load, modelled_time
 from memlane.compile import cuda
 from memlane.emulate import Emulator
-from memlane.launch import COUNT_FIELDS, Kernel, Layers, LoadedModule, Observation
+from memlane.launch import COUNT_FIELDS, DeviceArray, Kernel, Layers, LoadedModule, Observation
 from memlane.ptx import Module
 
 H200 = load("h200")
@@ -75,7 +75,7 @@ def loaded(chip: Chip) -> LoadedModule:
 
 def kernel(name: str, chip: Chip = H200) -> Kernel:
     found = loaded(chip)[name]
-    found.target.empty_caches()  # type: ignore[attr-defined]
+    found.target.empty_caches()
     return found
 
 
@@ -96,7 +96,7 @@ def floor(time: ModelledTime, name: str) -> float:
     return next(one.cycles for one in time.floors if one.name == name)
 
 
-def zeros(kernel: Kernel, count: int, kind: str = "f4") -> object:
+def zeros(kernel: Kernel, count: int, kind: str = "f4") -> DeviceArray:
     return kernel.target.zeros(count, kind)
 
 
@@ -191,8 +191,8 @@ def test_the_load_store_unit_rules_bank_conflicts() -> None:
 def test_latency_rules_a_chain() -> None:
     one = kernel("chain")
     ring = zeros(one, 64, "u8")
-    held = ring.address + 8 * ((np.arange(64, dtype=np.uint64) + np.uint64(17)) % np.uint64(64))  # type: ignore[attr-defined]
-    one.target.write(ring.address, held)  # type: ignore[attr-defined]
+    held = ring.address + 8 * ((np.arange(64, dtype=np.uint64) + np.uint64(17)) % np.uint64(64))
+    one.target.write(ring.address, held)
     time = modelled(one, 1, 1, zeros(one, 1, "u8"), ring, 64)
     assert time.ruled == "latency"
     assert time.cycles == time.scoreboard

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from memlane.emulate import Emulator
 from memlane.errors import BadAccess, UnsupportedPtx
-from memlane.launch import Layers, LoadedModule, Observation
+from memlane.launch import Layers, LoadedModule, Observation, Surface, Texture
 from memlane.measure import count, trace
 from memlane.ptx import parse
 from tests.emulate.checking import check
@@ -206,9 +207,9 @@ def test_random_coordinates(kernels: LoadedModule, geometry: str, modes: tuple[s
 # -- what PTX can say besides --------------------------------------------------------------------------------------------------------
 
 
-def run_ptx(body: str, image: object, words: int = 4) -> list[int]:
+def run_ptx(body: str, image: Texture | Surface, words: int = 4) -> list[int]:
     """Run a thread of PTX with the handle of an image in `%rd1`; the words that it left at `%out`."""
-    target = image.target  # type: ignore[attr-defined]
+    target = image.target
     out = target.zeros(words, np.int32)
     text = program(f"ld.param.u64 %rd1, [image]; {body} ret;", params=".param .u64 out, .param .u64 image")
     target.load(parse(text, "test.ptx"))["k"][1, 1](out, image)
@@ -301,9 +302,10 @@ def test_a_dropped_texture_is_noticed(kernels: LoadedModule) -> None:
 def test_a_texture_may_go_whoever_is_making_one(kernels: LoadedModule) -> None:
     """The garbage collector may strike in a thread that holds a lock for which the maker waits."""
     target = kernels.target
+    assert isinstance(target, Emulator)
     doomed = [target.texture(T)]
     handle = doomed[0].handle
-    with target.textures._lock:  # type: ignore[attr-defined]
+    with target.textures._lock:
         dropping = threading.Thread(target=doomed.clear)
         dropping.start()
         dropping.join(5)

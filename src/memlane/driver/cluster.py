@@ -8,7 +8,7 @@ from cuda.bindings import driver
 
 from memlane.driver.calls import done
 from memlane.launch import Dim3, Launch, cluster_of
-from memlane.launch.cluster import PORTABLE_BLOCKS
+from memlane.launch.limits import PORTABLE_BLOCKS
 
 
 def asked_cluster(launch: Launch) -> Dim3 | None:

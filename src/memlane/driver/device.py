@@ -29,12 +29,14 @@ from memlane.driver.texture import Image, bind_linear, bind_surface, bind_textur
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import (
     BoundStep,
+    Copies,
     Dim3,
     Kernel,
     Launch,
     LaunchTime,
     Layers,
     LoadedModule,
+    Memory,
     Prepared,
     Sampling,
     Stream,
@@ -262,7 +264,7 @@ class Device(Target):
             end.sync()
             return float(end - begin) * 1e6
 
-    def enable_peer(self, other: Target) -> None:
+    def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Device):
             raise DeviceError(f"{self.name} and {other.name} are no peers: a GPU reaches the memory of other GPUs only")
         if self.reaches(other):
@@ -273,7 +275,7 @@ class Device(Target):
             other._device.memory_resource.peer_accessible_by.add(self._device)
         self._peers.add(other)
 
-    def reaches(self, other: Target) -> bool:
+    def reaches(self, other: Memory) -> bool:
         return other is self or other in self._peers
 
     def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:

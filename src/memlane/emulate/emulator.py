@@ -27,7 +27,21 @@ from memlane.emulate.run.steps import EmulatedGraph, timed_launches
 from memlane.emulate.run.tensor_maps import encode
 from memlane.emulate.run.textures import refuse_references
 from memlane.errors import BadLaunch, DeviceError, LaunchError, SourceError
-from memlane.launch import BoundStep, Kernel, Launch, LaunchTime, LoadedModule, Sampling, StepGraph, Stream, Target, Texels, Tiling
+from memlane.launch import (
+    BoundStep,
+    Copies,
+    Kernel,
+    Launch,
+    LaunchTime,
+    LoadedModule,
+    Memory,
+    Sampling,
+    StepGraph,
+    Stream,
+    Target,
+    Texels,
+    Tiling,
+)
 from memlane.ptx import Function, Module, verify
 from memlane.source import Source
 
@@ -214,7 +228,7 @@ class Emulator(Target):
         """Let the next launch with a clock find nothing in L2."""
         self.state.empty_caches()
 
-    def enable_peer(self, other: Target) -> None:
+    def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Emulator):
             raise DeviceError(f"{self.name} and {other.name} are no peers: an emulated device reaches the memory of emulated ones only")
         if other is self or other.memory in self.memory.peers:
@@ -227,7 +241,7 @@ class Emulator(Target):
         self.memory.peers = (*self.memory.peers, other.memory)
         self.shadows.join(other.shadows)
 
-    def reaches(self, other: Target) -> bool:
+    def reaches(self, other: Memory) -> bool:
         return other is self or (isinstance(other, Emulator) and other.memory in self.memory.peers)
 
     def stream(self) -> Stream:

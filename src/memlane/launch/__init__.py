@@ -1,14 +1,15 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: observation <- launch <- reports, progress, array <- texture, tensor_map <- arguments; checked <- observe <- prepared;
-cluster <- kernel <- target.
+Order inside: configuration, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked
+<- observe, progress <- prepared, bound <- target.
 """
 
-from memlane.launch.array import DeviceArray
-from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, End, Rows, StepGraph, chained
-from memlane.launch.cluster import cluster_of
-from memlane.launch.kernel import Kernel, KernelCall, LoadedModule, find_kernel, module_digest
-from memlane.launch.launch import Argument, Dim3, Launch, LaunchTime, Stream
+from memlane.launch.arguments import Argument
+from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, Copies, End, Graphs, Rows, StepGraph, chained
+from memlane.launch.configuration import Dim3, Stream
+from memlane.launch.kernel import Kernel, KernelCall, Launch, Launcher, LaunchTime, LoadedModule, Loader, Timer, find_kernel, module_digest
+from memlane.launch.limits import cluster_of
+from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.observation import (
     ACCESS_DTYPE,
     COUNT_FIELDS,
@@ -26,9 +27,9 @@ from memlane.launch.observe import Observer, observed, observing, unobserved, wa
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
-from memlane.launch.target import Target
-from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, Tiling
-from memlane.launch.texture import Sampling, Surface, Texels, Texture
+from memlane.launch.target import Target, whole_target
+from memlane.launch.tensor_map import ELEMENTS, FILLS, SWIZZLES, TensorMap, TensorMaps, Tiling
+from memlane.launch.texture import Images, Sampling, Surface, Texels, Texture
 from memlane.titles import plain_name
 
 __all__ = [
@@ -46,18 +47,24 @@ __all__ = [
     "BoundCall",
     "BoundCopy",
     "BoundStep",
+    "Copies",
     "Declared",
     "DeclaredBuffer",
     "DeviceArray",
     "Dim3",
     "End",
     "ExampleOf",
+    "Graphs",
+    "Images",
     "Kernel",
     "KernelCall",
     "Launch",
     "LaunchTime",
+    "Launcher",
     "Layers",
     "LoadedModule",
+    "Loader",
+    "Memory",
     "Observation",
     "Observer",
     "PlainLaunch",
@@ -70,9 +77,11 @@ __all__ = [
     "Surface",
     "Target",
     "TensorMap",
+    "TensorMaps",
     "Texels",
     "Texture",
     "Tiling",
+    "Timer",
     "chained",
     "cluster_of",
     "find_kernel",
@@ -86,4 +95,5 @@ __all__ = [
     "tell_progress",
     "unobserved",
     "watched",
+    "whole_target",
 ]

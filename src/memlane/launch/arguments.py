@@ -5,27 +5,41 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from memlane.errors import BadLaunch
-from memlane.launch.array import DeviceArray
-from memlane.launch.launch import Argument
-from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
+from memlane.launch.memory import DeviceArray, Memory
+from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, TensorMaps
 from memlane.launch.texture import Surface, Texture
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, SpreadTensorMap, Variable
-
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
 
 _PROMOTION = "128B"
 """How much L2 fetches for tensor maps that are made for a launch."""
 _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One kernel argument, ready to be handed over: its bytes in the layout of the parameter."""
+
+    data: bytes
+    text: str
+    """For messages and records, for example `f4[1024, 1024]` or `1024`."""
+    owner: object = field(default=None, repr=False, compare=False)
+    memory: tuple[int, int] | None = None
+    """For an array: its device address and its size in bytes, so that an observer can save and restore it."""
+
+
 def pack(
-    kernel: str, params: Sequence[Variable], values: Sequence[object], target: Target, convention: Convention | None = None, blocks: int = 1
+    kernel: str,
+    params: Sequence[Variable],
+    values: Sequence[object],
+    target: TensorMaps,
+    convention: Convention | None = None,
+    blocks: int = 1,
 ) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
@@ -91,7 +105,7 @@ def _describe_spread(form: SpreadArray | SpreadTensorMap) -> str:
     return f"{form.dtype}[{', '.join(':' * form.ndim)}]"
 
 
-def _pack_spread(where: str, form: SpreadArray, value: object, target: Target) -> list[Argument]:
+def _pack_spread(where: str, form: SpreadArray, value: object, target: TensorMaps) -> list[Argument]:
     """The parameters of an array that is passed with its shape. Arrays of a target, and those it recognises, lie in C order."""
     dtype = np.dtype(form.dtype)
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
@@ -112,7 +126,7 @@ def _pack_spread(where: str, form: SpreadArray, value: object, target: Target) -
     return packed
 
 
-def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variable], value: object, target: Target) -> list[Argument]:
+def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variable], value: object, target: TensorMaps) -> list[Argument]:
     """The parameters of an array whose boxes are copied: its tensor map, which is made here if the array itself is passed."""
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         raise BadLaunch(f"{where} is the number {value}, but the kernel was compiled for an array, {_describe_spread(form)}")
@@ -147,7 +161,7 @@ def _describe(param: Variable) -> str:
     return f"{param.type} pointer" if ".ptr" in param.attributes else param.type
 
 
-def _pack_one(where: str, param: Variable, value: object, target: Target) -> Argument:
+def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) -> Argument:
     if isinstance(value, TensorMap):
         return _tensor_map(where, param, value, target)
     if param.shape is not None:
@@ -174,16 +188,17 @@ def _pack_one(where: str, param: Variable, value: object, target: Target) -> Arg
     raise BadLaunch(f"{where} is {given}; the parameter is {_describe(param)}: pass a number, or copy the array with target.array(x)")
 
 
-def _handle(where: str, param: Variable, value: Texture | Surface, target: Target) -> Argument:
+def _handle(where: str, param: Variable, value: Texture | Surface, target: TensorMaps) -> Argument:
     what = type(value).__name__.lower()
-    if value.target is not target:
+    home: Memory = value.target
+    if home is not target:
         raise BadLaunch(f"{where} is a {what} of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
     if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f" or ".ptr" in param.attributes:
         raise BadLaunch(f"{where} is a {what}, a handle of 64 bits, but the parameter is {_describe(param)}")
     return Argument(struct.pack("<Q", value.handle), f"{what}: {value.texels}", value)
 
 
-def _tensor_map(where: str, param: Variable, value: TensorMap, target: Target) -> Argument:
+def _tensor_map(where: str, param: Variable, value: TensorMap, target: TensorMaps) -> Argument:
     if value.target is not target:
         raise BadLaunch(f"{where} is a tensor map of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
     if param.nbytes != TENSOR_MAP_BYTES or param.shape is None or (param.align or 1) % TENSOR_MAP_ALIGNMENT:

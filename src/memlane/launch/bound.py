@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
-from memlane.launch.launch import Launch, Stream
+import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
+from memlane.errors import BadLaunch, DeviceError
+from memlane.launch.configuration import Stream
+from memlane.launch.kernel import Launch, Launcher
+from memlane.launch.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class End:
     address: int
     strides: tuple[int, ...]
     """In bytes; may be negative."""
-    target: Target | None = None
+    target: Memory | None = None
     """Whose memory it is; None is the host."""
 
     @property
@@ -93,6 +97,46 @@ def _offsets(axes: list[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
             yield index * to_stride + to_offset, index * of_stride + of_offset
 
 
+class Copies(Memory):
+    """Copies between the memory of a target, that of others, and the host's."""
+
+    def copy(self, copy: BoundCopy) -> None:
+        """Copy elements between any two places, after all work launched before on the targets whose memory they are; the host waits."""
+        values = np.empty(copy.shape, f"V{copy.itemsize}")
+        here = End(values.ctypes.data, values.strides)
+        for destination, source in ((here, copy.source), (copy.destination, here)):
+            for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
+                _move(rows, destination.target, source.target)
+
+    def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        """An array on the host with undefined contents that copies of this target need not stage: page-locked for a GPU."""
+        return np.empty(shape, dtype)
+
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        """Whether copies of this target need not stage an array of the host."""
+        return True
+
+    def enable_peer(self, other: Copies) -> None:
+        """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""
+        raise DeviceError(f"{self.name} and {other.name} are no peers: kernels of the one cannot reach memory of the other")
+
+
+def _move(rows: Rows, to_target: Memory | None, of_target: Memory | None) -> None:
+    """Copy rows on the host, or between the host and a target."""
+    for row in range(rows.height):
+        to, of = rows.destination + row * rows.destination_pitch, rows.source + row * rows.source_pitch
+        if to_target is not None:
+            to_target.write(to, _bytes_at(of, rows.width))
+        elif of_target is not None:
+            of_target.read(of, _bytes_at(to, rows.width))
+        else:
+            ctypes.memmove(to, of, rows.width)
+
+
+def _bytes_at(address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
 @dataclass(frozen=True, slots=True)
 class BoundCall:
     """A host function with its arguments."""
@@ -105,7 +149,7 @@ class BoundStep:
     """One execution of a step, ready to run."""
 
     action: Launch | BoundCopy | BoundCall
-    target: Target | None
+    target: Memory | None
     """Who does it; None is the host."""
     waits: tuple[int, ...] = ()
     """Positions of earlier steps in the same list that have to end first."""
@@ -132,3 +176,11 @@ class StepGraph(Protocol):
     def times_ns(self) -> list[tuple[float, float]]:
         """Wait, and return start and end of each step in the last replay, in ns from its start; only of a timed graph."""
         ...
+
+
+class Graphs(Launcher, Copies):
+    """Prepares steps for repeated starts."""
+
+    def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
+        """Prepare steps on this target and its peers for repeated starts; with `timed` the times of each start can be asked for."""
+        raise BadLaunch(f"{self.name} has no graphs of steps: it runs them one after another")

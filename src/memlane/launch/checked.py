@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from memlane.checks import Check, wished
 from memlane.errors import CheckFailed, MemlaneError
-from memlane.launch.launch import Launch
+from memlane.launch.kernel import Launch, Launcher
 from memlane.launch.observation import Layers, Observation
 from memlane.launch.reports import Actor, Report
-
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
 
 _SHOWN = 10
 
@@ -44,7 +40,7 @@ def _counted(launch: Launch, wish: Check) -> Launch:
     return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=report)))
 
 
-def demand_checker(target: Target) -> None:
+def demand_checker(target: Launcher) -> None:
     """MemlaneError where the target cannot check launches."""
     if not target.observes:
         raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")

@@ -1,31 +1,156 @@
-"""Kernels that can be called: `module["naive"][grid, block](out, in, n)`."""
+"""Kernels that can be called, `module["naive"][grid, block](out, in, n)`, their launches as data, and what launches them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-import numpy as np
-
+from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
-from memlane.launch.arguments import pack, pointer_parameters
-from memlane.launch.cluster import check_cluster
-from memlane.launch.launch import Dim3, Launch, Stream
-from memlane.launch.observe import observed
+from memlane.launch.arguments import Argument, pack, pointer_parameters
+from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Stream, dim3
+from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
+from memlane.launch.observation import NO_LAYERS, Layers
+from memlane.launch.tensor_map import TensorMaps
 from memlane.plan import KernelRef
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, parameter_use, print_module
 from memlane.titles import kernel_label, plain_name
 
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
-
-
 _T = TypeVar("_T")
 _SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
 """A whole number with the letters of its type."""
+
+
+class Loader(TensorMaps):
+    """Takes modules, and tells what their kernels need and may have."""
+
+    modelled: bool
+    """Whether times on this target come from a model rather than from a clock."""
+
+    @abstractmethod
+    def load_module(self, module: Module) -> object:
+        """Prepare a module; the handle that `LoadedModule` keeps."""
+
+    @abstractmethod
+    def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
+        """Address and size in bytes of the module-scope variable `name`."""
+
+    @abstractmethod
+    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
+        """How many blocks of this kernel one SM can hold at once."""
+
+    @abstractmethod
+    def max_shared_bytes(self, kernel: Kernel) -> int:
+        """How many bytes of dynamic shared memory a block of this kernel may ask for."""
+
+    def assembled(self, loaded: LoadedModule) -> bytes | None:
+        """The assembled code (a cubin) that runs for the module; None where the target runs the PTX itself, or cannot tell."""
+        return None
+
+    def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+        """Raise BadLaunch if the chip cannot launch `kernel` with this grid, block and dynamic shared memory."""
+        chip, function = self.chip.launch_limits if self.modelled else self.chip, kernel.function
+        check_extents(chip, grid, block)
+        check_compiled_block(function, block)
+        check_shared_bytes(chip, function, shared_bytes, self.max_shared_bytes(kernel))
+        if kernel.cooperative:
+            check_residence(self.chip, function, grid, self.resident_blocks(kernel, block[0] * block[1] * block[2], shared_bytes))
+
+
+class Timer(Loader):
+    """Tells how long launches take."""
+
+    @abstractmethod
+    def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
+        """Run launches one after another, wait for them, and return the time of each. Observers do not see them."""
+
+    def elapsed_ns(self, run: Callable[[], object]) -> float:
+        """How long the device works on what `run` launches on the default stream, between two events. BadLaunch where time is modelled."""
+        raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
+
+    def empty_caches(self) -> None:
+        """Let the next launch of which the time is modelled find nothing in L2. The caches of a GPU stay as they are."""
+        return
+
+
+class Launcher(Timer):
+    """Starts launches, on streams."""
+
+    default_stream: Stream
+    observes = False
+    """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
+
+    @abstractmethod
+    def launch(self, launch: Launch) -> None:
+        """Start one launch, as it is: observers have had their say."""
+
+    @abstractmethod
+    def start(self, launch: Launch) -> None:
+        """Start one launch, as the observers of now want it."""
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Wait for all work; errors of asynchronous work are raised here at the latest."""
+
+    def launch_together(self, launches: Sequence[Launch]) -> None:
+        """Start launches on this target and its peers that may wait for each other, each before one of them is waited for."""
+        for launch in launches:
+            launch.kernel.target.launch(launch)
+
+    def load(self, module: Module) -> LoadedModule:
+        """The module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit addresses,
+        which no GPU since compute capability 9.0 runs."""
+        if not isinstance(module, Module):
+            raise TypeError(f"load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a {type(module).__name__}")
+        if module.address_size != 64:
+            size = f"addresses of {module.address_size} bits (.address_size)"
+            raise BadLaunch(f"{module.name} has {size}, which {self.name} does not run: compile it for 64 bits")
+        return LoadedModule(self, module, self.load_module(module))
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target executes it."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[Argument, ...]
+    shared_bytes: int = 0
+    """Dynamic shared memory per block."""
+    stream: Stream = DEFAULT_STREAM
+    layers: Layers = NO_LAYERS
+    cluster: Dim3 | None = None
+    """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.threads_per_block // LANES)
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """How long one launch took, by itself."""
+
+    elapsed_ns: float
+    model: ModelledTime | None = None
+    """Where the time is modelled, what ruled it; None where it was measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +160,7 @@ class LoadedModule(Mapping[str, "Kernel"]):
     A kernel answers to its mangled name, to its full name as the programmer wrote it, and to its plain name where only one kernel has it.
     """
 
-    target: Target = field(repr=False)
+    target: Launcher = field(repr=False)
     module: Module
     handle: object = field(default=None, repr=False)
     """What the target needs to launch from it; nobody else looks inside."""
@@ -129,7 +254,7 @@ class Kernel:
         return f"<Kernel: {self.title}; of {self.module.name}, on {self.target.name}>"
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Launcher:
         return self.loaded.target
 
     @property
@@ -213,17 +338,6 @@ class Kernel:
         return KernelCall(self, dim3("grid", grid), threads, stream or self.target.default_stream, shared_bytes, shape)
 
 
-def dim3(label: str, extent: object) -> Dim3:
-    """Three positive extents from an int or a tuple of one to three ints."""
-    values = extent if isinstance(extent, tuple) else (extent,)
-    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
-        raise BadLaunch(f"the {label} must be an int or a tuple of up to 3 ints, got {extent!r}")
-    if min(values) < 1:
-        raise BadLaunch(f"the {label} must be positive in each dimension, got {extent!r}")
-    x, y, z = (*values, 1, 1)[:3]
-    return (int(x), int(y), int(z))
-
-
 @dataclass(frozen=True, eq=False)
 class KernelCall:
     """A kernel with its launch configuration. Calling it launches, asynchronously; `bind` only builds the launch."""
@@ -246,4 +360,4 @@ class KernelCall:
 
     def __call__(self, *args: object) -> None:
         """Launch. Returns at once; `target.sync()` waits."""
-        self.kernel.target.launch(observed(self.bind(*args)))
+        self.kernel.target.start(self.bind(*args))

@@ -14,7 +14,7 @@ from memlane.errors import MemlaneError
 from memlane.plan import View
 
 if TYPE_CHECKING:
-    from memlane.launch.launch import Launch
+    from memlane.launch.kernel import Launch
     from memlane.launch.reports import Report
 
 _P = ParamSpec("_P")

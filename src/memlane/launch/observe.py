@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from memlane.launch.checked import checked
-from memlane.launch.launch import Launch
+from memlane.launch.kernel import Launch
 
 
 class Observer(Protocol):

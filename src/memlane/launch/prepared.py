@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from memlane.launch.launch import Launch
+from memlane.launch.kernel import Launch
 from memlane.launch.observe import observed
 
 

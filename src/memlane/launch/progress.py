@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Generic, TypeVar
 
-from memlane.launch.launch import Launch
+from memlane.launch.kernel import Launch
 
 Tell = Callable[[Launch, int], None]
 """Takes a launch that is running, and how many of its blocks have ended."""

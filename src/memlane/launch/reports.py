@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memlane.launch.launch import Dim3
+from memlane.launch.configuration import Dim3
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memlane.errors import BadLaunch
-from memlane.launch.array import DeviceArray
-
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
+from memlane.launch.memory import DeviceArray, Memory
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
 """Of a tensor map as a kernel parameter."""
@@ -75,11 +71,44 @@ class Tiling:
         return f"boxes of {' x '.join(str(extent) for extent in reversed(self.box))} of {self.element}[{shape}]"
 
 
+class TensorMaps(Memory):
+    """The tensor maps of a target: what its kernels hand to copies of boxes."""
+
+    def encode_tensor_map(self, tiling: Tiling) -> bytes:
+        """The 128 bytes in which kernels of this target find a tensor map. A target without such copies keeps this."""
+        raise BadLaunch(f"{self.name} has no tensor maps")
+
+    def tensor_map(
+        self,
+        source: object,
+        box: Sequence[int],
+        *,
+        element_strides: Sequence[int] | None = None,
+        swizzle: str = "none",
+        promotion: str = "none",
+        fill: str = "zeros",
+        element: str = "",
+        shape: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> TensorMap:
+        """A tensor map of a device array, of which kernels copy boxes between global and shared memory (`cp.async.bulk.tensor`, sm_90).
+
+        `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is taken.
+        `swizzle` (`none`, `32B`, `64B`, `128B`) says how rows of a box lie in shared memory, `promotion` how much L2 fetches, `fill`
+        (`zeros` or `nan`) what loads find outside. `element` names the type where NumPy has none (`bf16`); `shape` and `strides` (in bytes,
+        as NumPy's) describe a part of the array, such as rows without their padding. Raises BadLaunch for what no tensor map can be.
+
+        In a kernel boxes begin at multiples of 16 bytes in a row, and stores not in front of the array. Stores write whole pieces of 16
+        bytes, so what is behind rows that are no multiple of that long, as their padding, is overwritten.
+        """
+        return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
+
+
 @dataclass(frozen=True, eq=False)
 class TensorMap:
     """What `target.tensor_map` makes: pass it to a kernel that takes a `const __grid_constant__ CUtensorMap`."""
 
-    target: Target = field(repr=False)
+    target: TensorMaps = field(repr=False)
     tiling: Tiling
     data: bytes = field(repr=False)
     """The 128 bytes, as this target reads them: those of another mean nothing to it."""
@@ -88,7 +117,7 @@ class TensorMap:
 
 
 def make_tensor_map(
-    target: Target,
+    target: TensorMaps,
     source: object,
     box: Sequence[int],
     element_strides: Sequence[int] | None,
@@ -99,7 +128,7 @@ def make_tensor_map(
     shape: Sequence[int] | None,
     strides: Sequence[int] | None,
 ) -> TensorMap:
-    """See `Target.tensor_map`."""
+    """See `TensorMaps.tensor_map`."""
     if target.chip.compute_capability < (9, 0):
         major, minor = target.chip.compute_capability
         raise BadLaunch(

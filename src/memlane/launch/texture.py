@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadLaunch
-from memlane.launch.array import DeviceArray
-
-if TYPE_CHECKING:
-    from memlane.launch.target import Target
+from memlane.launch.memory import DeviceArray, Memory
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4")
 """What a channel of a texel can be, as NumPy writes it."""
@@ -91,11 +88,70 @@ class Sampling:
     """`element`: the value as it is. `normalized_float`: integers of 8 and 16 bits as floats from 0 or -1 to 1."""
 
 
+class Images(Memory):
+    """The images of a target: memory that kernels read through a sampler or address by coordinates. A target without them keeps this."""
+
+    def allocate_image(self, texels: Texels, writable: bool) -> object:
+        """Memory for an image with undefined contents, which lives as long as the object does. Surfaces need it `writable`."""
+        raise self._no_images()
+
+    def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        """Fill the C-contiguous `host`, of shape `texels.shape`, after all work launched before has finished."""
+        raise self._no_images()
+
+    def write_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
+        """Fill the image from `host`, after all work launched before has finished."""
+        raise self._no_images()
+
+    def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
+        """The handle of a texture over an image, and what keeps the handle alive."""
+        raise self._no_images()
+
+    def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
+        """The same over device memory, which is read by whole numbers."""
+        raise self._no_images()
+
+    def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
+        """The handle of a surface over a writable image, and what keeps the handle alive."""
+        raise self._no_images()
+
+    def _no_images(self) -> BadLaunch:
+        return BadLaunch(f"{self.name} has no textures and surfaces")
+
+    def texture(
+        self,
+        source: npt.ArrayLike | DeviceArray | Surface,
+        *,
+        channels: int = 1,
+        filter: str = "point",
+        address: str | tuple[str, ...] = "clamp",
+        normalized: bool = False,
+        read: str = "element",
+        layered: bool = False,
+        cube: bool = False,
+        memory: str = "array",
+    ) -> Texture:
+        """A texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
+
+        With `channels` 2 or 4 a further last axis holds the channels of each texel; with `layered` the first axis counts layers of one or
+        two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y and
+        z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows what the surface holds. With `memory="linear"`
+        the texture reads a one-dimensional array where it lies, by whole numbers (`tex1Dfetch`). Raises BadLaunch for what no texture can
+        be.
+        """
+        return make_texture(self, source, channels, filter, address, normalized, read, layered, cube, memory)
+
+    def surface(self, source: npt.ArrayLike | DeviceArray, *, channels: int = 1, layered: bool = False) -> Surface:
+        """A surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
+        `Surface.numpy` gives what it holds."""
+        return make_surface(self, source, channels, layered)
+
+
 @dataclass(frozen=True, eq=False)
 class Texture:
     """What `target.texture` makes: pass it to a kernel that takes a `cudaTextureObject_t`."""
 
-    target: Target = field(repr=False)
+    target: Images = field(repr=False)
     handle: int
     texels: Texels
     sampling: Sampling | None
@@ -108,7 +164,7 @@ class Texture:
 class Surface:
     """What `target.surface` makes: pass it to a kernel that takes a `cudaSurfaceObject_t`, or make a texture of it."""
 
-    target: Target = field(repr=False)
+    target: Images = field(repr=False)
     handle: int
     texels: Texels
     image: object = field(repr=False)
@@ -187,7 +243,7 @@ def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], nor
 
 
 def make_texture(
-    target: Target,
+    target: Images,
     source: npt.ArrayLike | DeviceArray | Surface,
     channels: int,
     filter: str,
@@ -198,7 +254,7 @@ def make_texture(
     cube: bool,
     memory: str,
 ) -> Texture:
-    """See `Target.texture`."""
+    """See `Images.texture`."""
     if memory not in MEMORIES:
         raise BadLaunch(f"memory of a texture is one of {', '.join(MEMORIES)}; got {memory!r}")
     if isinstance(source, Surface | DeviceArray) and source.target is not target:
@@ -224,7 +280,7 @@ def make_texture(
     return Texture(target, handle, texels, sampling, (owner, image))
 
 
-def _linear(target: Target, source: npt.ArrayLike | DeviceArray, channels: int, read: str) -> Texture:
+def _linear(target: Images, source: npt.ArrayLike | DeviceArray, channels: int, read: str) -> Texture:
     """A texture that reads an array where it lies."""
     shape, dtype = (source.shape, source.dtype) if isinstance(source, DeviceArray) else (np.shape(source), np.asarray(source).dtype)
     texels = texels_of("a texture", shape, dtype, channels, False)
@@ -236,8 +292,8 @@ def _linear(target: Target, source: npt.ArrayLike | DeviceArray, channels: int, 
     return Texture(target, handle, texels, None, (owner, array))
 
 
-def make_surface(target: Target, source: npt.ArrayLike | DeviceArray, channels: int, layered: bool) -> Surface:
-    """See `Target.surface`."""
+def make_surface(target: Images, source: npt.ArrayLike | DeviceArray, channels: int, layered: bool) -> Surface:
+    """See `Images.surface`."""
     host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
     texels = texels_of("a surface", host.shape, host.dtype, channels, layered)
     image = target.allocate_image(texels, True)

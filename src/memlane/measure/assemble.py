@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import SPACE_NUMBERS, Target
+from memlane.launch import SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
@@ -26,7 +26,7 @@ _GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 2
 
 
 def assemble_trace(
-    target: Target, scheme: str, records: Sequence[LaunchRecord], collected: Mapping[ProbedModule, Sequence[Decoded]]
+    target: Launcher, scheme: str, records: Sequence[LaunchRecord], collected: Mapping[ProbedModule, Sequence[Decoded]]
 ) -> Trace:
     """The trace of all launches.
 

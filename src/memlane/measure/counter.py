@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
-from memlane.launch import KernelCall, Launch, Layers, LoadedModule, Observation, Target, observed, observing, unobserved
+from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
 from memlane.measure.observed import branch_counts, site_counts
@@ -42,7 +42,7 @@ class Counter(Watching):
         self._merged = merged
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
-        self._target: Target | None = None
+        self._target: Launcher | None = None
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that counts."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import shared_variables
-from memlane.launch import Launch, Surface, Target
+from memlane.launch import Launch, Launcher, Surface
 
 
 class Snapshot:
@@ -18,7 +18,7 @@ class Snapshot:
     """
 
     def __init__(self, launch: Launch) -> None:
-        self._target: Target = launch.kernel.target
+        self._target: Launcher = launch.kernel.target
         self._saved: list[tuple[int, npt.NDArray[Any]]] = []
         loaded = launch.kernel.loaded
         variables = {self._target.symbol(loaded, name) for name in shared_variables(loaded.module)}

@@ -18,7 +18,7 @@ from memlane.instrument import (
     records_written,
     taken_slices,
 )
-from memlane.launch import Target
+from memlane.launch import Memory
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -28,7 +28,7 @@ _RECORD_BYTES = RECORD_DTYPE.itemsize
 _HEAD_BYTES = SLICE_DTYPE.itemsize
 
 
-def header_of(target: Target, address: int) -> Bytes:
+def header_of(target: Memory, address: int) -> Bytes:
     """The header of the buffer at `address`, after all work has finished."""
     header = np.empty(HEADER_BYTES, np.uint8)
     target.read(address, header)
@@ -40,7 +40,7 @@ def slices_asked(header: Bytes) -> int:
     return len(taken_slices(header)) + homeless_warps(header)
 
 
-def filled_part(target: Target, address: int, layout: BufferLayout, header: Bytes) -> Bytes:
+def filled_part(target: Memory, address: int, layout: BufferLayout, header: Bytes) -> Bytes:
     """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without slices that nobody took.
 
     Large slices, which a kernel with loops gets because nobody knows how often it goes round, are cut to what the fullest of them holds.
@@ -61,14 +61,14 @@ def filled_part(target: Target, address: int, layout: BufferLayout, header: Byte
     return _dense(target, starts, heads, layout, len(taken) + homeless_warps(header))
 
 
-def _written(target: Target, slice_at: int, capacity: int) -> int:
+def _written(target: Memory, slice_at: int, capacity: int) -> int:
     """How many records lane 0 led in a slice whose warp has not said so, because it never ended."""
     places = np.empty(capacity, RECORD_DTYPE)
     target.read(slice_at + _HEAD_BYTES, places)
     return records_written(places)
 
 
-def _dense(target: Target, starts: list[int], heads: npt.NDArray[np.void], layout: BufferLayout, asked: int) -> Bytes:
+def _dense(target: Memory, starts: list[int], heads: npt.NDArray[np.void], layout: BufferLayout, asked: int) -> Bytes:
     """The slices that begin at `starts` with `heads`, side by side."""
     led = np.minimum(heads["attempted"], layout.capacity)
     others = np.minimum(heads["overflow"], layout.overflow)

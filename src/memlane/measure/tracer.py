@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memlane.errors import DeviceError, LaunchError, MemlaneError
 from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
-from memlane.launch import KernelCall, Launch, LoadedModule, Target, observed, observing, unobserved
+from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
@@ -73,7 +73,7 @@ class Tracer(Watching):
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
-        self._target: Target | None = None
+        self._target: Launcher | None = None
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch with probes in its kernel."""

@@ -9,7 +9,7 @@ import numpy as np
 from memlane.chip import Chip
 from memlane.errors import MemlaneError
 from memlane.instrument import site_table
-from memlane.launch import ExampleOf, Launch, Layers, Observation, Target
+from memlane.launch import ExampleOf, Launch, Launcher, Layers, Observation
 from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
 from memlane.measure.launched import launch_info
 from memlane.measure.observed import site_counts
@@ -34,7 +34,7 @@ class Viewer(Watching):
         super().__init__(only_launch)
         self._example, self._worst = example, worst
         self._observations: list[Observation] = []
-        self._target: Target | None = None
+        self._target: Launcher | None = None
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch, observed. MemlaneError on a target that does not see addresses."""

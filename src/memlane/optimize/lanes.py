@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.launch import Argument, Launch, Layers, Observation, Surface, Target, TensorMap, Texture, cluster_of
+from memlane.launch import Argument, Launch, Layers, Memory, Observation, Surface, Target, TensorMap, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
@@ -65,7 +65,7 @@ def _on_emulator(launch: Launch) -> Launch | None:
     return Launch(kernel, alone, launch.block, tuple(arguments), launch.shared_bytes, emulator.default_stream, cluster=launch.cluster)
 
 
-def _copied(source: Target, place: tuple[int, int], emulator: Target) -> tuple[int, object]:
+def _copied(source: Memory, place: tuple[int, int], emulator: Target) -> tuple[int, object]:
     held = np.empty(place[1], np.uint8)
     source.read(place[0], held)
     address, owner = emulator.allocate(max(1, held.nbytes))

@@ -11,7 +11,7 @@ import numpy as np
 from memlane.chip.occupancy import resident_blocks
 from memlane.compile import assemble, kernel_usage
 from memlane.errors import CompileError, MissingDependency
-from memlane.launch import Kernel, Launch, Target, observed, observing
+from memlane.launch import Kernel, Launch, Launcher, observed, observing
 from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.memory import Snapshot
@@ -64,7 +64,7 @@ class Trials:
 
     def __init__(self, launch: Launch, before: Snapshot) -> None:
         self.launch, self._before = launch, before
-        self._target: Target = launch.kernel.target
+        self._target: Launcher = launch.kernel.target
         self._examples: Examples | None = None
         self._has_looked = False
         self.ruled: dict[Kernel, str] = {}

@@ -60,7 +60,7 @@ class EmulatedGraph:
         if isinstance(action, Launch):
             action.kernel.target.launch(action)
         elif isinstance(action, BoundCopy):
-            (step.target or self.target).copy(action)
+            self.target.copy(action)
         else:
             assert isinstance(action, BoundCall)
             action.call()

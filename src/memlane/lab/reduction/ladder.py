@@ -11,7 +11,7 @@ import numpy as np
 
 from memlane.compile import cuda
 from memlane.lab.reduction.loaded import loaded
-from memlane.launch import DeviceArray, Kernel, Launch, Target
+from memlane.launch import DeviceArray, Kernel, Launch, Target, whole_target
 from memlane.ptx import Module
 
 FOLDER = Path(__file__).with_name("steps")
@@ -186,7 +186,7 @@ def passes(step: Step, array: DeviceArray, block: int = 256, most_blocks: int | 
 
     `most_blocks`: of a grid that fits on the chip; by default as many as fit.
     """
-    target, element = array.target, _ELEMENT[array.dtype.name]
+    target, element = whole_target(array.target), _ELEMENT[array.dtype.name]
     kernel = step.kernel(target, block, element)
     shared = block * array.dtype.itemsize if step.tree_in_shared else 0
     source, left, launches = array, array.size, list[Launch]()

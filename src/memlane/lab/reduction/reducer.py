@@ -30,7 +30,7 @@ from memlane.errors import BadLaunch
 from memlane.lab.reduction.elements import WITHOUT_IDENTITY, Kind, first_lines, kind_of
 from memlane.lab.reduction.loaded import loaded
 from memlane.lab.reduction.shapes import CLUSTER, Shape, column_shape, fixed_shape, row_shape, segment_words, whole_shape
-from memlane.launch import DeviceArray, Kernel, KernelCall, Launch, Target, observed
+from memlane.launch import DeviceArray, Kernel, KernelCall, Launch, Target, whole_target
 from memlane.ptx import Module
 from memlane.targets import target as target_of
 
@@ -61,7 +61,7 @@ class Reducer:
         """`axis` None reduces the whole array. `reproducible`: every bit of the result is the same for every launch shape and chip; whole
         arrays only. `shape` is chosen by the size if it is not given. BadLaunch for what cannot be reduced."""
         self.kind = kind_of(array.dtype, op)
-        self.array, self.target = array, array.target
+        self.array, self.target = array, whole_target(array.target)
         self.axis = _axis(array, axis)
         self.result_shape = () if self.axis is None else array.shape[: self.axis] + array.shape[self.axis + 1 :]
         if op in WITHOUT_IDENTITY and (array.size if self.axis is None else array.shape[self.axis]) == 0:
@@ -185,7 +185,7 @@ def _compiled(kind: Kind, file: str, *defines: str) -> Module:
 
 def bulk_launch(out: DeviceArray, array: DeviceArray) -> Launch:
     """The sum of an array of int32, whose size is a multiple of 4, by bulk copies: an idea to be measured, which `reduce` does not use."""
-    target, threads, stages, stage_bytes = array.target, 256, 6, 1 << 15
+    target, threads, stages, stage_bytes = whole_target(array.target), 256, 6, 1 << 15
     defines = [f"THREADS={threads}", f"STAGES={stages}", f"STAGE_BYTES={stage_bytes}"]
     kernel = _kernel(target, Kind("int32", "sum"), "bulk.cu", "reduce_whole", *defines)
     call = kernel[target.chip.sm_count, threads, None, stages * stage_bytes]
@@ -232,7 +232,7 @@ def _of_foreign(array: Any, op: str, axis: int | None, reproducible: bool) -> De
         launch = plan.launch(out)
         first, second, *others = launch.arguments
         held = replace(launch, arguments=(first, replace(second, owner=array), *others))
-        adopted.target.launch(observed(held))
+        plan.target.start(held)
     return out
 
 

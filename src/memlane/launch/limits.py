@@ -1,15 +1,13 @@
-"""Thread block clusters: how many blocks a launch puts together, and what can be asked for."""
+"""What a chip and a kernel allow of a launch: its grid, its blocks and their shared memory, and clusters of blocks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from memlane.chip import Chip
 from memlane.errors import BadLaunch
-
-if TYPE_CHECKING:
-    from memlane.launch.kernel import Kernel
-    from memlane.launch.launch import Dim3
+from memlane.launch.configuration import Dim3
+from memlane.ptx import Function
 
 FIRST_WITH_CLUSTERS = (9, 0)
 """The compute capability that brought clusters."""
@@ -18,13 +16,65 @@ PORTABLE_BLOCKS, MOST_BLOCKS = 8, 16
 Programming Guide, thread block clusters)."""
 
 
-def cluster_of(kernel: Kernel, asked: Dim3 | None) -> Dim3 | None:
+def check_extents(chip: Chip, grid: Dim3, block: Dim3) -> None:
+    """Raise BadLaunch if the chip has no such grid or blocks."""
+    for axis, extent, limit in zip("xyz", block, chip.max_block_dim, strict=True):
+        if extent > limit:
+            raise BadLaunch(f"block.{axis} is {extent}; {chip.name} allows at most {limit}")
+    for axis, extent, limit in zip("xyz", grid, chip.max_grid_dim, strict=True):
+        if extent > limit:
+            raise BadLaunch(f"grid.{axis} is {extent}; {chip.name} allows at most {limit}")
+    threads = block[0] * block[1] * block[2]
+    if threads > chip.max_threads_per_block:
+        raise BadLaunch(f"a block of {_by(block)} has {threads} threads; {chip.name} allows at most {chip.max_threads_per_block}")
+
+
+def check_compiled_block(function: Function, block: Dim3) -> None:
+    """Raise BadLaunch if the kernel was compiled for other blocks: for one shape, or for fewer threads."""
+    required, most = function.extents(".reqntid"), function.extents(".maxntid")
+    if required and block != required:
+        raise BadLaunch(f"{function.title} was compiled for blocks of {_by(required)} threads, got {_by(block)}")
+    if most and block[0] * block[1] * block[2] > most[0] * most[1] * most[2]:
+        threads = most[0] * most[1] * most[2]
+        raise BadLaunch(f"{function.title} was compiled for blocks of at most {threads} threads, got {_by(block)}")
+
+
+def check_shared_bytes(chip: Chip, function: Function, shared_bytes: int, room: int) -> None:
+    """Raise BadLaunch if a block asks for more dynamic shared memory than the `room` that the kernel leaves."""
+    if shared_bytes > room:
+        raise BadLaunch(
+            f"{function.title} asks for {shared_bytes} bytes of dynamic shared memory; {chip.name} has room for {room} beside its own"
+        )
+
+
+def check_residence(chip: Chip, function: Function, grid: Dim3, per_sm: int) -> None:
+    """Raise BadLaunch if the blocks of a grid that synchronises itself are not all on the chip at once, `per_sm` on each multiprocessor."""
+    blocks, most = grid[0] * grid[1] * grid[2], per_sm * chip.sm_count
+    if blocks > most:
+        raise BadLaunch(
+            f"{function.title} synchronises its whole grid, so all {blocks} blocks must be on the chip at once; {chip.name} holds "
+            f"{most} of them ({per_sm} on each of {chip.sm_count} multiprocessors): launch fewer, and let each thread do more"
+        )
+
+
+class HasFunction(Protocol):
+    """A kernel, by its text."""
+
+    @property
+    def function(self) -> Function: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def nonportable_clusters(self) -> bool: ...
+
+
+def cluster_of(kernel: HasFunction, asked: Dim3 | None) -> Dim3 | None:
     """The blocks of a cluster, by the launch or by the kernel (`.reqnctapercluster`, in CUDA C++ `__cluster_dims__`); None for a launch
     without clusters, whose blocks are each one of their own."""
     return asked or kernel.function.extents(".reqnctapercluster")
 
 
-def check_cluster(chip: Chip, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> None:
+def check_cluster(chip: Chip, kernel: HasFunction, grid: Dim3, asked: Dim3 | None) -> None:
     """Raise BadLaunch if `kernel` cannot be launched in clusters of `asked` blocks, or of those that it was compiled for."""
     required, shape = kernel.function.extents(".reqnctapercluster"), cluster_of(kernel, asked)
     if ".blocksareclusters" in kernel.function.attributes:
@@ -44,7 +94,7 @@ def check_cluster(chip: Chip, kernel: Kernel, grid: Dim3, asked: Dim3 | None) ->
     _check_shape(chip, kernel, grid, shape)
 
 
-def _check_shape(chip: Chip, kernel: Kernel, grid: Dim3, shape: Dim3) -> None:
+def _check_shape(chip: Chip, kernel: HasFunction, grid: Dim3, shape: Dim3) -> None:
     blocks, most = shape[0] * shape[1] * shape[2], kernel.function.extents(".maxclusterrank")
     if most and blocks > most[0]:
         raise BadLaunch(
@@ -71,7 +121,7 @@ def _check_shape(chip: Chip, kernel: Kernel, grid: Dim3, shape: Dim3) -> None:
             )
 
 
-def _how(kernel: Kernel) -> str:
+def _how(kernel: HasFunction) -> str:
     return "write kernel[grid, block, stream, shared_bytes, cluster], as in kernel[8, 128, None, 0, 2]"
 
 

@@ -1,0 +1,35 @@
+"""The shape of a launch and the stream that it is put on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memlane.errors import BadLaunch
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A queue of work of one target: its launches run one after another, those of two streams may overlap."""
+
+    number: int
+    """0 is the target's default stream."""
+    handle: object = field(default=None, repr=False)
+
+
+DEFAULT_STREAM = Stream(0)
+"""The default stream of whichever target runs a launch."""
+
+
+def dim3(label: str, extent: object) -> Dim3:
+    """Return three positive extents from an int or a tuple of one to three ints. Raises BadLaunch, which names them by `label`."""
+    values = extent if isinstance(extent, tuple) else (extent,)
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
+        raise BadLaunch(f"the {label} must be an int or a tuple of up to 3 ints, got {extent!r}")
+    if min(values) < 1:
+        raise BadLaunch(f"the {label} must be positive in each dimension, got {extent!r}")
+    x, y, z = (*values, 1, 1)[:3]
+    return (int(x), int(y), int(z))

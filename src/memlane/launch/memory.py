@@ -1,0 +1,163 @@
+"""The memory of a target, and arrays in it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.chip import Chip
+from memlane.errors import BadLaunch
+
+_CLEAR_BYTES = 1 << 26
+
+
+class Memory(ABC):
+    """The memory of a target: what allocates it, reads it and writes it from the host."""
+
+    name: str
+    """For example `emulator:h200` or `cuda:0`."""
+    chip: Chip
+    driver = ""
+    """The version of the driver, as `580.159.04, CUDA 13.0`; empty on a target that needs none."""
+
+    def __repr__(self) -> str:
+        return f"<Target: {self.name}>"
+
+    def name_beside(self, other: Memory) -> str:
+        """Return what to call this target in a message that names `other` too: two emulators may have one name."""
+        return f"another {self.name}" if self.name == other.name and self is not other else self.name
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> tuple[int, object]:
+        """Fresh memory of `nbytes` with undefined contents: its device address (a multiple of 256) and what keeps it alive."""
+
+    @abstractmethod
+    def read(self, address: int, host: npt.NDArray[Any]) -> None:
+        """Fill the C-contiguous `host` from device memory, after all work launched before has finished."""
+
+    @abstractmethod
+    def write(self, address: int, host: npt.NDArray[Any]) -> None:
+        """Copy the C-contiguous `host` to device memory, after all work launched before has finished."""
+
+    @abstractmethod
+    def device_pointer(self, value: object) -> tuple[int, int, str] | None:
+        """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
+
+    def reaches(self, other: Memory) -> bool:
+        """Whether kernels of this target can use memory of `other`: its own, or that of a peer that was enabled."""
+        return other is self
+
+    def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
+        """Fresh memory filled with zeros, as `allocate` gives it."""
+        address, owner = self.allocate(nbytes)
+        self.clear(address, nbytes)
+        return address, owner
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Fill device memory with zeros, after all work launched before has finished. Targets that can do better than to copy do."""
+        zeros = np.zeros(min(nbytes, _CLEAR_BYTES), np.uint8)
+        for start in range(0, nbytes, _CLEAR_BYTES):
+            self.write(address + start, zeros[: nbytes - start])
+
+    def array(self, host: npt.ArrayLike) -> DeviceArray:
+        """A copy of `host` on the target."""
+        source = np.asarray(host, order="C")
+        if source.dtype.hasobject:
+            raise BadLaunch(f"an array of dtype {source.dtype} holds Python objects and cannot be copied to {self.name}")
+        array = self.empty(source.shape, source.dtype)
+        if array.nbytes:
+            self.write(array.address, np.ascontiguousarray(source))
+        return array
+
+    def adopt(self, value: object) -> DeviceArray:
+        """An array of another library on this target, where it lies, without a copy. BadLaunch for one that does not lie in C order and for
+        what has no memory here."""
+        found = self.device_pointer(value)
+        if found is None:
+            raise BadLaunch(f"a {type(value).__name__} has no memory on {self.name}: copy it there with target.array")
+        name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+        try:
+            dtype = np.dtype(name)
+        except TypeError:
+            raise BadLaunch(f"elements of {name or 'no known type'} have no type in NumPy, which arrays of a target need") from None
+        return DeviceArray(self, found[0], tuple(int(extent) for extent in getattr(value, "shape", ())), dtype, value)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
+        """An array on the target with undefined contents."""
+        extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        if any(extent < 0 for extent in extents):
+            raise BadLaunch(f"an array cannot have the shape {extents}")
+        kind = np.dtype(dtype)
+        address, owner = self.allocate(max(1, int(np.prod(extents, dtype=np.int64)) * kind.itemsize))
+        return DeviceArray(self, address, extents, kind, owner)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
+        """An array on the target filled with zeros."""
+        array = self.empty(shape, dtype)
+        self.clear(array.address, array.nbytes)
+        return array
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceArray:
+    """A C-contiguous array in the memory of a target. Pass it to a kernel where the kernel takes a pointer.
+
+    a = target.array(host)                    # a copy; target.empty(shape, dtype), target.zeros(shape, dtype)
+    kernel[grid, block](a, a.size)
+    host = a.numpy()                          # a copy back; waits for the launch
+    a.copy_from(host)
+
+    `shape` and `dtype` are as in NumPy, `nbytes` is its size, `address` that of its first element on the device.
+    """
+
+    target: Memory = field(repr=False)
+    address: int
+    """Device address of the first element; where the target allocated it, a multiple of 256."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    owner: object = field(default=None, repr=False)
+    """What keeps the memory alive."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy on the host, made after everything launched before has finished."""
+        host = np.empty(self.shape, self.dtype)
+        self.target.read(self.address, host)
+        return host
+
+    def item(self) -> Any:
+        """The one element as a number of Python, after everything launched before has finished. BadLaunch if there is not one."""
+        if self.size != 1:
+            raise BadLaunch(f"item() is for arrays of one element; this one has the shape {self.shape}")
+        return self.numpy().item()
+
+    def copy_from(self, host: npt.ArrayLike) -> None:
+        """Overwrite the array with `host`, which must have its shape; values are converted as NumPy's `same_kind` casting allows."""
+        source = np.asarray(host)
+        if source.shape != self.shape:
+            raise BadLaunch(f"cannot copy an array of shape {source.shape} into one of shape {self.shape}")
+        self.target.write(self.address, np.ascontiguousarray(source.astype(self.dtype, casting="same_kind", copy=False)))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of a target cannot be seen by NumPy without a copy; leave out copy=False")
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
