@@ -28,11 +28,12 @@ out where a function may call itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from memlane.instrument.assembled import Assembled
+from memlane.instrument.lane_groups import LaneGroups, barriers_in
 from memlane.ptx import ControlFlow, flatten_scopes
 from memlane.ptx.calls import addressed_functions
 from memlane.ptx.demangle import demangle
@@ -40,7 +41,7 @@ from memlane.ptx.divergence import diverging_branches
 from memlane.sass import Instruction, Register
 from memlane.sass.registers import effects
 from memlane.titles import kernel_label
-from memlane.walks import reachable, settling
+from memlane.walks import post_order, settling
 
 APART = "the assembled code may not bring the lanes of a warp together before it"
 """What every reason says."""
@@ -57,12 +58,8 @@ _ARITHMETIC = frozenset(
 """Instructions whose result is the same in all lanes where their sources are."""
 
 
-_LETS_OTHERS_GO = frozenset({"YIELD", "NANOSLEEP"})
-"""Where lanes step back: barriers at which others wait for them let these go."""
-_BARRIER_NUMBERS = range(16)
-
-_State = tuple[int, frozenset[int]]
-"""An instruction, and the barriers at which the lanes that come to it still wait."""
+_Value = tuple[int, Register]
+"""What a register holds when an instruction issues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +143,7 @@ class _Routine:
         self._flow, self._waiting = code.flow, code.waiting
         self._entry = entry
         self._known_next: dict[int, tuple[int, ...]] = {}
+        self._uniform: dict[_Value, bool] = {}
         name = self._flow.function_of[entry]
         self._is_kernel = name in code.module.kernels and entry == self._flow.entry(name)
 
@@ -155,27 +153,29 @@ class _Routine:
     def apart(self) -> Mapping[int, str]:
         """The reason, by instruction at which lanes may be apart that came to the routine together."""
         found: dict[int, str] = {}
+        known = 0
         for node, parting in self._partings.items():
-            first, *others = self._before_joining(node, parting)
-            seen, several = first, set[int]() if len(parting.sides) > 1 else first
+            first, *others = self._before_joining[node]
+            seen, several = first, 0 if len(parting.sides) > 1 else first
             for one in others:
-                several = several | seen & one
-                seen = seen | one
-            for number in several:
-                found.setdefault(number, parting.reason)
+                several |= seen & one
+                seen |= one
+            found.update(dict.fromkeys(self._groups.instructions(several & ~known), parting.reason))
+            known |= several
         return found
 
     @cached_property
     def returns_apart(self) -> bool:
         """Whether some lanes may return while others do not."""
-        ends = {node for node in self._held if self._flow.nodes[node].opcode == "RET"}
-        guarded = any(self._next(node) and not self._is_uniform_jump(node) for node in ends)
-        return guarded or any(self._divides(ends, node, parting) for node, parting in self._partings.items())
+        ends = [node for node in self._held if self._flow.nodes[node].opcode == "RET"]
+        if any(self._next(node) and not self._is_uniform_jump(node) for node in ends):
+            return True
+        reached = self._groups.containing(ends)
+        return any(self._divides(reached, node, parting) for node, parting in self._partings.items())
 
-    def _divides(self, ends: set[int], node: int, parting: _Parting) -> bool:
+    def _divides(self, ends: int, node: int, parting: _Parting) -> bool:
         """Whether lanes that come apart may reach the ends in several groups."""
-        reaching = sum(not ends.isdisjoint(one) for one in self._before_joining(node, parting))
-        return reaching > (1 if len(parting.sides) > 1 else 0)
+        return sum(bool(ends & one) for one in self._before_joining[node]) > (1 if len(parting.sides) > 1 else 0)
 
     @cached_property
     def subroutines(self) -> frozenset[int]:
@@ -230,63 +230,45 @@ class _Routine:
 
     def _has_uniform_sources(self, one: Instruction, node: int) -> bool:
         registers = effects(one).reads
-        return bool(registers) and all(self._is_uniform(node, register, frozenset()) for register in registers)
+        return bool(registers) and all(self._is_uniform(node, register) for register in registers)
 
-    def _is_uniform(self, node: int, register: Register, within: frozenset[int]) -> bool:
+    def _is_uniform(self, node: int, register: Register) -> bool:
         """Whether a register holds the same in all lanes at an instruction, as far as one chain of definitions shows."""
-        if register.bank in ("UR", "UP"):
-            return True
-        definitions = self._waiting.definitions(node, register)
-        if len(definitions) != 1 or definitions <= within:
+        for value in post_order([(node, register)], self._sources):
+            if value not in self._uniform:
+                # Nothing is known yet of a source that depends on the value itself.
+                is_made = value[1].bank in ("UR", "UP") or self._is_made_alike(value)
+                self._uniform[value] = is_made and all(self._uniform.get(source, False) for source in self._sources(value))
+        return self._uniform[node, register]
+
+    def _is_made_alike(self, value: _Value) -> bool:
+        """Whether an instruction makes a value that is the same in all lanes, if its sources are."""
+        definitions = self._waiting.definitions(*value)
+        if len(definitions) != 1:
             return False
-        (writer,) = definitions
+        one = self._flow.nodes[next(iter(definitions))]
+        return one.operands[-1].text.startswith(_UNIFORM_SPECIALS) if one.opcode == "S2R" else one.opcode in _ARITHMETIC
+
+    def _sources(self, value: _Value) -> list[_Value]:
+        """Return what a value is made from; nothing of one whose answer is known, or needs no others."""
+        if value in self._uniform or value[1].bank in ("UR", "UP") or not self._is_made_alike(value):
+            return []
+        (writer,) = self._waiting.definitions(*value)
         one = self._flow.nodes[writer]
-        if one.opcode == "S2R":
-            return one.operands[-1].text.startswith(_UNIFORM_SPECIALS)
-        behind = within | definitions
-        return one.opcode in _ARITHMETIC and all(self._is_uniform(writer, source, behind) for source in effects(one).reads)
+        return [] if one.opcode == "S2R" else [(writer, source) for source in effects(one).reads]
 
     # -- coming together ----------------------------------------------------------------------------------------------------------
 
-    def _before_joining(self, node: int, parting: _Parting) -> list[set[int]]:
-        """By group of lanes the instructions that it may come to before it is together with the others again. A group has taken a side, or
-        has waited at a barrier that others had left."""
-        found: list[set[_State]] = []
-        starts = [{(side, self._held[node])} for side in parting.sides]
-        waited = set[int]()
-        while starts:
-            found += [reachable(start, self._onwards) for start in starts]
-            states = set[_State]().union(*found)
-            left = {number for at, awaited in states for number in self._left(at) if number in awaited} - waited
-            starts = [behind for number in sorted(left) if (behind := self._joined(number, states))]
-            waited |= left
-        return [{at for at, _ in group} for group in found]
+    @cached_property
+    def _groups(self) -> LaneGroups:
+        starts = [(side, self._held[node]) for node, parting in self._partings.items() for side in parting.sides]
+        return LaneGroups(self._flow.nodes, self._next, list(self._held), starts)
 
-    def _onwards(self, state: _State) -> list[_State]:
-        """Where lanes come next that wait at some barriers; nowhere where they join the others."""
-        node, awaited = state
-        one = self._flow.nodes[node]
-        if self._waits_at(node) in awaited or (one.opcode == "WARPSYNC" and "ALL" in one.modifiers):
-            return []
-        behind = awaited.difference(self._left(node))
-        return [(to, behind) for to in self._next(node)]
-
-    def _joined(self, number: int, states: Iterable[_State]) -> set[_State]:
-        """Where lanes go on that have waited at a barrier."""
-        waiting = ((node, awaited) for node, awaited in states if number in awaited and self._waits_at(node) == number)
-        return {(to, awaited - {number}) for node, awaited in waiting for to in self._next(node)}
-
-    def _waits_at(self, node: int) -> int | None:
-        one = self._flow.nodes[node]
-        return _barriers(one)[0] if one.opcode == "BSYNC" else None
-
-    def _left(self, node: int) -> list[int]:
-        """The barriers that all lanes leave, set or move at an instruction, or that let others go on there. If only some do, under a guard,
-        they come apart at the jump behind it, which takes them away from the others."""
-        one = self._flow.nodes[node]
-        if one.opcode in _LETS_OTHERS_GO:
-            return list(_BARRIER_NUMBERS)
-        return _barriers(one) if one.opcode in ("BSSY", "BMOV") or (one.opcode == "BREAK" and one.guard is None) else []
+    @cached_property
+    def _before_joining(self) -> Mapping[int, list[int]]:
+        """By where lanes come apart, and by group of them, what it may come to before it is together with the others again."""
+        partings = self._partings.items()
+        return {node: self._groups.reached([(side, self._held[node]) for side in parting.sides]) for node, parting in partings}
 
     @cached_property
     def _held(self) -> dict[int, frozenset[int]]:
@@ -295,13 +277,13 @@ class _Routine:
         work = [self._entry]
         # An instruction is met again only when one barrier fewer is held there.
         nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
-        most = 2 + len({number for node in nodes for number in _barriers(self._flow.nodes[node])})
+        most = 2 + len({number for node in nodes for number in barriers_in(self._flow.nodes[node])})
         steps = settling(f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait", most * len(nodes))
         while work:
             next(steps)
             node = work.pop()
             one, after = self._flow.nodes[node], held[node]
-            for number in _barriers(one):
+            for number in barriers_in(one):
                 sets = one.opcode == "BSSY" or (one.opcode == "BMOV" and one.operands[0].kind == "barrier")
                 after = after | {number} if sets else after - {number}
             for to in self._next(node):
@@ -325,8 +307,3 @@ class _Routine:
             yield from self._flow.behind(node) if one.opcode == "CALL" or self._flow.is_conditional(node) else ()
             return
         yield from (to for to in self._flow.successors[node] if self._flow.function_of[to] == name)
-
-
-def _barriers(one: Instruction) -> list[int]:
-    """The numbers of the convergence barriers that an instruction names."""
-    return [item.register.number for item in one.operands if item.register is not None and item.register.bank == "B"]

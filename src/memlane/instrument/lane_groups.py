@@ -1,0 +1,184 @@
+"""How far the groups of lanes that come apart go in the assembled code before they are together again.
+
+A group waits at convergence barriers that it had set with others. So a walk of it goes over states: an instruction, and the barriers at
+which the lanes there still wait. Instructions of which each is followed by the next and by nothing else are taken together as a stretch.
+States do not depend on where lanes came apart: each passes on what its walk comes to, once for all places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from memlane.sass import Instruction
+from memlane.walks import gathered, positions, reachable
+
+_LETS_OTHERS_GO = frozenset({"YIELD", "NANOSLEEP"})
+"""Where lanes step back: barriers at which others wait for them let these go."""
+_BARRIER_NUMBERS = range(16)
+
+_State = tuple[int, frozenset[int]]
+"""The first instruction of a stretch, and the barriers at which the lanes that come to it still wait."""
+Start = tuple[int, frozenset[int]]
+"""An instruction at which a group begins, and the barriers at which its lanes are going to wait."""
+
+
+def barriers_in(one: Instruction) -> list[int]:
+    """Return the numbers of the convergence barriers that an instruction names."""
+    return [item.register.number for item in one.operands if item.register is not None and item.register.bank == "B"]
+
+
+class LaneGroups:
+    """Answers for one routine. Sets of instructions are the bits of integers, one for each stretch."""
+
+    def __init__(
+        self, nodes: Sequence[Instruction], following: Callable[[int], Sequence[int]], inside: Sequence[int], starts: Iterable[Start]
+    ) -> None:
+        """`inside`: the instructions of the routine, by number, its entry first; `following`: those that come next; `starts`: where any
+        group may begin."""
+        self._nodes = nodes
+        self._following = following
+        self._starts = list(dict.fromkeys(starts))
+        self._stretches = self._divided(inside)
+        self._places = {first: place for place, first in enumerate(self._stretches)}
+        self._firsts = tuple(self._stretches)
+
+    # -- answers ------------------------------------------------------------------------------------------------------------------
+
+    def reached(self, starts: Sequence[Start]) -> list[int]:
+        """Return by group of lanes what it may come to before it is together with the others again. A group has begun at one of `starts`,
+        or has waited at a barrier that others had left."""
+        found, waited, begun, all_begun = list[int](), 0, [[start] for start in starts], list[_State]()
+        while begun:
+            found += [_union(self._reached[state] for state in group) for group in begun]
+            all_begun += [state for group in begun for state in group]
+            left = _union(self._left[state] for state in all_begun) & ~waited
+            begun = [behind for number in positions(left) if (behind := self._behind(number, all_begun))]
+            waited |= left
+        return found
+
+    def _behind(self, number: int, begun: Iterable[_State]) -> list[_State]:
+        """Return where lanes go on that have waited at a barrier, of groups that have begun at these states."""
+        waiting = _union(self._waiting[state] for state in begun) & self._waiting_at[number]
+        return list(dict.fromkeys(state for place in positions(waiting) for state in self._joined(self._waits[place])))
+
+    def containing(self, nodes: Iterable[int]) -> int:
+        """Return the set of the stretches that some instructions lie in."""
+        place = {node: self._places[first] for first, stretch in self._stretches.items() for node in stretch}
+        return _union(1 << place[node] for node in nodes)
+
+    def instructions(self, bits: int) -> Iterator[int]:
+        """Yield the instructions of a set."""
+        for place in positions(bits):
+            yield from self._stretches[self._firsts[place]]
+
+    # -- stretches ----------------------------------------------------------------------------------------------------------------
+
+    def _divided(self, inside: Sequence[int]) -> dict[int, list[int]]:
+        """Return the stretches by their first instructions."""
+        entered = Counter(to for node in inside for to in self._following(node))
+        goes_on = {}
+        begun = {inside[0], *(node for node, _ in self._starts)}
+        for node in inside:
+            following = self._following(node)
+            if len(following) == 1 and entered[following[0]] == 1 and following[0] not in begun and not self._is_special(node):
+                goes_on[node] = following[0]
+        found = {}
+        for first in sorted(set(inside) - set(goes_on.values())):
+            stretch = [first]
+            while stretch[-1] in goes_on:
+                stretch.append(goes_on[stretch[-1]])
+            found[first] = stretch
+        return found
+
+    def _is_special(self, node: int) -> bool:
+        """Whether lanes may wait, or leave barriers, at an instruction."""
+        return self._waits_at(node) is not None or self._joins_all(node) or bool(self._left_at(node))
+
+    def _waits_at(self, node: int) -> int | None:
+        one = self._nodes[node]
+        return barriers_in(one)[0] if one.opcode == "BSYNC" else None
+
+    def _joins_all(self, node: int) -> bool:
+        one = self._nodes[node]
+        return one.opcode == "WARPSYNC" and "ALL" in one.modifiers
+
+    def _left_at(self, node: int) -> Sequence[int]:
+        """Return the barriers that all lanes leave, set or move at an instruction, or that let others go on there. If only some do, under a
+        guard, they come apart at the jump behind it, which takes them away from the others."""
+        one = self._nodes[node]
+        if one.opcode in _LETS_OTHERS_GO:
+            return _BARRIER_NUMBERS
+        return barriers_in(one) if one.opcode in ("BSSY", "BMOV") or (one.opcode == "BREAK" and one.guard is None) else ()
+
+    # -- states -------------------------------------------------------------------------------------------------------------------
+
+    def _onwards(self, state: _State) -> list[_State]:
+        """Return where lanes come next that wait at some barriers; nothing where they join the others."""
+        first, awaited = state
+        node = self._stretches[first][-1]
+        if self._waits_at(node) in awaited or self._joins_all(node):
+            return []
+        behind = awaited.difference(self._left_at(node))
+        return [(to, behind) for to in self._following(node)]
+
+    def _joined(self, state: _State) -> list[_State]:
+        """Return where lanes go on that have waited at a barrier that others had left."""
+        first, awaited = state
+        node = self._stretches[first][-1]
+        number = self._waits_at(node)
+        return [(to, awaited - {number}) for to in self._following(node)] if number in awaited else []
+
+    @cached_property
+    def _next_states(self) -> Mapping[_State, list[_State]]:
+        """By state those that come next; for all states that any group may come to."""
+        found: dict[_State, list[_State]] = {}
+
+        def all_behind(state: _State) -> list[_State]:
+            found[state] = self._onwards(state)
+            return found[state] or self._joined(state)
+
+        reachable(self._starts, all_behind)
+        return found
+
+    def _gathered(self, own: Callable[[_State], int]) -> Mapping[_State, int]:
+        return gathered(self._next_states, self._next_states.__getitem__, own)
+
+    @cached_property
+    def _reached(self) -> Mapping[_State, int]:
+        """By state what lanes come to from it."""
+        return self._gathered(lambda state: 1 << self._places[state[0]])
+
+    @cached_property
+    def _left(self) -> Mapping[_State, int]:
+        """By state the barriers that lanes leave from it on although they are still going to wait at them."""
+        return self._gathered(lambda state: _union(1 << one for one in self._left_at(self._stretches[state[0]][-1]) if one in state[1]))
+
+    @cached_property
+    def _waits(self) -> Sequence[_State]:
+        """The states at which lanes wait for others."""
+        return [state for state in self._next_states if self._joined(state)]
+
+    @cached_property
+    def _waiting(self) -> Mapping[_State, int]:
+        """By state the numbers of those of `_waits` that lanes come to from it, as bits."""
+        numbers = {state: 1 << number for number, state in enumerate(self._waits)}
+        return self._gathered(lambda state: numbers.get(state, 0))
+
+    @cached_property
+    def _waiting_at(self) -> Mapping[int, int]:
+        """By barrier the numbers of those of `_waits` at which lanes wait at it, as bits."""
+        found: dict[int, int] = defaultdict(int)
+        for number, (first, _) in enumerate(self._waits):
+            barrier = self._waits_at(self._stretches[first][-1])
+            assert barrier is not None
+            found[barrier] |= 1 << number
+        return found
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found
