@@ -10,24 +10,14 @@ targets its steps run one after another in the order of `memlane.plan.executions
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
-
 from memlane.emulate.engine import Clocked, Engine, needs_clock
-from memlane.errors import BadLaunch, BadPlan, DeviceError
+from memlane.errors import BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
-    BoundCopy,
-    BoundStep,
-    DeviceArray,
-    End,
     LoadedModule,
     StepGraph,
     Target,
@@ -36,19 +26,13 @@ from memlane.launch import (
 )
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import (
-    Action,
-    Copy,
     Execution,
-    HostCall,
-    Launch,
     Plan,
     Repeat,
     Segment,
     Span,
     Step,
     Timeline,
-    Together,
-    View,
     all_repeats,
     check,
     executions,
@@ -56,9 +40,8 @@ from memlane.plan import (
 )
 from memlane.ptx import Module
 from memlane.targets.binding import Memory, Modules, bound_memory, declared
+from memlane.targets.bound_actions import BoundAction, BoundActions
 from memlane.targets.names import target as named_target
-
-BoundAction = BoundLaunch | BoundCopy | BoundCall
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +93,10 @@ class BoundPlan:
         self.order = executions(plan)
         self._check_targets()
         self.memory = bound_memory(plan, self.order, self.targets, bindings or {})
-        self._bound_by: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
-        """By action, which is kept, and device."""
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
-        self._stages: dict[int, tuple[BoundAction, ...]] = {}
-        """By copy from or to ordinary memory of the host, what a graph does for it."""
-        self._modules = Modules(modules)
-        self._modules.check(self.order)
-        for execution in self.order:
-            try:
-                self._bound_actions(execution)
-            except BadLaunch as error:
-                raise BadPlan(f"{execution}: {error}") from None
+        known = Modules(modules)
+        known.check(self.order)
+        self._actions = BoundActions(self.order, self.targets, self.memory, known)
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
@@ -137,7 +112,7 @@ class BoundPlan:
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
             raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
         if self._takes_graphs:
-            steps, places = self._bound_steps(self.order)
+            steps, places = self._actions.steps(self.order)
             graph = self.targets[0].graph_of_steps(steps, timed=True)
             graph.replay()
             times = graph.times_ns()
@@ -156,10 +131,10 @@ class BoundPlan:
         """Execute the steps on emulated devices, each when its modelled time has come."""
 
         def execute(execution: Execution, clocked: Clocked) -> None:
-            actions = self._bound_actions(execution)
+            actions = self._actions.of(execution)
             self._start(execution, [(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
 
-        return Engine(self.targets).run(self.order, execute, lambda execution: ends.is_over(execution, self._value))
+        return Engine(self.targets).run(self.order, execute, lambda execution: ends.is_over(execution, self._actions.value))
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
 
@@ -187,16 +162,16 @@ class BoundPlan:
 
     def _run_one_by_one(self) -> dict[tuple[int, ...], int]:
         ends = _Ends(self.plan)
-        launches = [action for _, found in self._bound_by.values() for action, _ in found if isinstance(action, BoundLaunch)]
+        launches = self._actions.launches
         if self.targets[0].modelled and needs_clock(self.order, self.targets, launches):
             self._run_on_clock(ends)
             return ends.turns
         for execution in self.order:
-            if ends.is_over(execution, self._value):
+            if ends.is_over(execution, self._actions.value):
                 continue
             for target in self.targets if not self.targets[0].modelled else ():
                 target.sync()  # steps of other devices, which this one may wait for
-            self._start(execution, self._bound_actions(execution))
+            self._start(execution, self._actions.of(execution))
         for target in self.targets:
             target.sync()
         return ends.turns
@@ -228,7 +203,7 @@ class BoundPlan:
                 if segment.until is not None:
                     graph.wait()
                     turns[segment.path] = turns.get(segment.path, 0) + segment.turns
-                    if self._value(segment.until):
+                    if self._actions.value(segment.until):
                         over.add(segment.path)
                         break
         for _, graph in self._graphs:
@@ -245,113 +220,7 @@ class BoundPlan:
         return self._graph(self.order)
 
     def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
-        return self.targets[0].graph_of_steps(self._bound_steps(order)[0], timed=timed)
-
-    def _bound_steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
-        """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
-        before these is over."""
-        steps: list[BoundStep] = []
-        first = order[0].number if order else 0
-        places: list[range] = []
-        ends: list[list[int]] = []
-        for execution in order:
-            begun = len(steps)
-            waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
-            ends.append([])
-            for action, target in self._bound_actions(execution):
-                staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
-                beside = len(steps) > begun and isinstance(action, BoundLaunch)
-                for number, one in enumerate(staged):
-                    after = (len(steps) - 1,) if number else waits
-                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after, beside))
-                ends[-1].append(len(steps) - 1)
-            places.append(range(begun, len(steps)))
-        return steps, places
-
-    def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
-        """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not
-        when the copy is due, so a host function moves it from or to pinned memory; and so what stays on the host."""
-        assert isinstance(copy, Copy)
-        to, of = copy.destination.buffer, copy.source.buffer
-        if to.is_on_host and of.is_on_host:
-            return (_moving(self._host_view(copy.destination), self._host_view(copy.source)),)
-        if "host" not in (to.home, of.home):
-            return (bound,)
-        if id(copy) not in self._stages:
-            stage = self.targets[0].pinned(copy.source.shape, f"V{copy.source.itemsize}")
-            end = End(int(stage.ctypes.data), stage.strides)
-            if of.home == "host":
-                chain: tuple[BoundAction, ...] = _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
-            else:
-                chain = replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
-            self._stages[id(copy)] = chain
-        return self._stages[id(copy)]
-
-    def _bound_actions(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
-        """Return what an execution does: one action, or one for each device of launches that run together."""
-        action, device = execution.action, execution.step.device
-        key = id(action), device
-        if key not in self._bound_by:
-            if isinstance(action, Together):
-                found: list[tuple[BoundAction, Target | None]] = [self._launch(launch, number) for number, launch in action.launches]
-            elif isinstance(action, Launch):
-                assert device is not None
-                found = [self._launch(action, device)]
-            elif isinstance(action, Copy):
-                ends = self._end(action.destination), self._end(action.source)
-                found = [(BoundCopy(*ends, action.source.shape, action.source.itemsize), None if device is None else self.targets[device])]
-            else:
-                found = [(self._call(action), None)]
-            self._bound_by[key] = action, found
-        return self._bound_by[key][1]
-
-    def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
-        target = self.targets[device]
-        kernel = self._modules.kernel(launch, target)
-        arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
-        return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
-
-    def _call(self, call: HostCall) -> BoundCall:
-        try:
-            function = pkgutil.resolve_name(call.function)
-        except (ImportError, AttributeError) as error:
-            raise BadPlan(f"host function {call.function} cannot be imported: {error}") from None
-        values = [self._host_view(value) if isinstance(value, View) else value for value in call.arguments]
-        return BoundCall(partial(function, *values))
-
-    # -- memory ------------------------------------------------------------------------------------------------------------------
-
-    def _argument(self, view: View, target: Target) -> DeviceArray:
-        """Return the elements of a view as an argument: a kernel gets the address of the first, whatever the strides."""
-        memory = self.memory[view.buffer]
-        if not isinstance(memory, DeviceArray) and target.modelled:
-            raise BadPlan(f"{view} lies in pinned memory, which kernels on {target.name} do not reach: copy it to the device")
-        home = memory.target if isinstance(memory, DeviceArray) else target
-        shape = view.shape if view.is_contiguous else (max(0, view.bounds[1] - view.offset) // view.itemsize,)
-        return DeviceArray(home, self._end(view).address, shape, np.dtype(view.dtype), memory)
-
-    def _end(self, view: View) -> End:
-        memory = self.memory[view.buffer]
-        if isinstance(memory, DeviceArray):
-            return End(memory.address + view.offset, view.strides, memory.target)
-        return End(int(memory.ctypes.data) + view.offset, view.strides)
-
-    def _host_view(self, view: View) -> npt.NDArray[Any]:
-        """Return the elements of a view of memory on the host, where they lie."""
-        memory = self.memory[view.buffer]
-        assert isinstance(memory, np.ndarray)
-        if not view.size:
-            return np.empty(view.shape, view.dtype)
-        first = memory.reshape(-1).view(np.uint8)[view.offset : view.offset + view.itemsize].view(view.dtype)
-        return as_strided(first, view.shape, view.strides)
-
-    def _value(self, view: View) -> bool:
-        return bool(self._host_view(view).reshape(-1)[0])
-
-
-def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
-    """A host function that copies elements, whatever their types are called."""
-    return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))
+        return self.targets[0].graph_of_steps(self._actions.steps(order)[0], timed=timed)
 
 
 @dataclass

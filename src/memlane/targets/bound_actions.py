@@ -1,0 +1,159 @@
+"""The actions of a plan with addresses: what its steps are on given targets, over given memory."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from memlane.errors import BadLaunch, BadPlan
+from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Target, observed
+from memlane.launch import Launch as BoundLaunch
+from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Together, View
+from memlane.targets.binding import Memory, Modules
+
+BoundAction = BoundLaunch | BoundCopy | BoundCall
+
+
+class BoundActions:
+    """What the steps of a plan do on some targets, over some memory. It keeps the memory alive."""
+
+    def __init__(
+        self,
+        order: Sequence[Execution],
+        targets: Sequence[Target],
+        memory: Mapping[Buffer, Memory],
+        modules: Modules,
+        stages: dict[int, npt.NDArray[Any]] | None = None,
+    ) -> None:
+        """Bind every step. `stages`: pinned memory through which copies of ordinary memory go, if another binding has made it. Raises
+        BadPlan, which names the step."""
+        self.order, self.targets, self.memory, self._modules = order, targets, memory, modules
+        self._found: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
+        """By action, which is kept, and device."""
+        self._stages = {} if stages is None else stages
+        """By copy from or to ordinary memory of the host, the pinned memory between."""
+        for execution in order:
+            try:
+                self.of(execution)
+            except BadLaunch as error:
+                raise BadPlan(f"{execution}: {error}") from None
+
+    def over(self, memory: Mapping[Buffer, Memory]) -> BoundActions:
+        """Return the same steps over other memory."""
+        return BoundActions(self.order, self.targets, memory, self._modules, self._stages)
+
+    @property
+    def launches(self) -> list[BoundLaunch]:
+        """All launches, each once."""
+        return [action for _, found in self._found.values() for action, _ in found if isinstance(action, BoundLaunch)]
+
+    def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
+        """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
+        before these is over."""
+        steps: list[BoundStep] = []
+        first = order[0].number if order else 0
+        places: list[range] = []
+        ends: list[list[int]] = []
+        for execution in order:
+            begun = len(steps)
+            waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
+            ends.append([])
+            for action, target in self.of(execution):
+                staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
+                beside = len(steps) > begun and isinstance(action, BoundLaunch)
+                for number, one in enumerate(staged):
+                    after = (len(steps) - 1,) if number else waits
+                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after, beside))
+                ends[-1].append(len(steps) - 1)
+            places.append(range(begun, len(steps)))
+        return steps, places
+
+    def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
+        """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not
+        when the copy is due, so a host function moves it from or to pinned memory; and so what stays on the host."""
+        assert isinstance(copy, Copy)
+        to, of = copy.destination.buffer, copy.source.buffer
+        if to.is_on_host and of.is_on_host:
+            return (_moving(self._host_view(copy.destination), self._host_view(copy.source)),)
+        if "host" not in (to.home, of.home):
+            return (bound,)
+        if id(copy) not in self._stages:
+            self._stages[id(copy)] = self.targets[0].pinned(copy.source.shape, f"V{copy.source.itemsize}")
+        stage = self._stages[id(copy)]
+        end = End(int(stage.ctypes.data), stage.strides)
+        if of.home == "host":
+            return _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
+        return replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
+
+    def of(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
+        """Return what an execution does: one action, or one for each device of launches that run together."""
+        action, device = execution.action, execution.step.device
+        key = id(action), device
+        if key not in self._found:
+            if isinstance(action, Together):
+                found: list[tuple[BoundAction, Target | None]] = [self._launch(launch, number) for number, launch in action.launches]
+            elif isinstance(action, Launch):
+                assert device is not None
+                found = [self._launch(action, device)]
+            elif isinstance(action, Copy):
+                ends = self._end(action.destination), self._end(action.source)
+                found = [(BoundCopy(*ends, action.source.shape, action.source.itemsize), None if device is None else self.targets[device])]
+            else:
+                found = [(self._call(action), None)]
+            self._found[key] = action, found
+        return self._found[key][1]
+
+    def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
+        target = self.targets[device]
+        kernel = self._modules.kernel(launch, target)
+        arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
+        return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
+
+    def _call(self, call: HostCall) -> BoundCall:
+        try:
+            function = pkgutil.resolve_name(call.function)
+        except (ImportError, AttributeError) as error:
+            raise BadPlan(f"host function {call.function} cannot be imported: {error}") from None
+        values = [self._host_view(value) if isinstance(value, View) else value for value in call.arguments]
+        return BoundCall(partial(function, *values))
+
+    # -- memory ------------------------------------------------------------------------------------------------------------------
+
+    def _argument(self, view: View, target: Target) -> DeviceArray:
+        """Return the elements of a view as an argument: a kernel gets the address of the first, whatever the strides."""
+        memory = self.memory[view.buffer]
+        if not isinstance(memory, DeviceArray) and target.modelled:
+            raise BadPlan(f"{view} lies in pinned memory, which kernels on {target.name} do not reach: copy it to the device")
+        home = memory.target if isinstance(memory, DeviceArray) else target
+        shape = view.shape if view.is_contiguous else (max(0, view.bounds[1] - view.offset) // view.itemsize,)
+        return DeviceArray(home, self._end(view).address, shape, np.dtype(view.dtype), memory)
+
+    def _end(self, view: View) -> End:
+        memory = self.memory[view.buffer]
+        if isinstance(memory, DeviceArray):
+            return End(memory.address + view.offset, view.strides, memory.target)
+        return End(int(memory.ctypes.data) + view.offset, view.strides)
+
+    def _host_view(self, view: View) -> npt.NDArray[Any]:
+        """Return the elements of a view of memory on the host, where they lie."""
+        memory = self.memory[view.buffer]
+        assert isinstance(memory, np.ndarray)
+        if not view.size:
+            return np.empty(view.shape, view.dtype)
+        first = memory.reshape(-1).view(np.uint8)[view.offset : view.offset + view.itemsize].view(view.dtype)
+        return as_strided(first, view.shape, view.strides)
+
+    def value(self, view: View) -> bool:
+        return bool(self._host_view(view).reshape(-1)[0])
+
+
+def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
+    """A host function that copies elements, whatever their types are called."""
+    return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))
