@@ -71,11 +71,11 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(ml.load("naive.parquet").table) == 2 * 64 * 32
 
 
-def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the table that the page shows; assertions on results stand in the snippets. That of a time loop alone is only a part."""
     page = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
     snippets = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
-    first, _part, devices, prediction = snippets
+    first, _part, devices, prediction, drawing = snippets
     names: dict[str, object] = {}
     exec(compile(first, "plans.md", "exec"), names)
     table = page.partition("what it waits for.\n\n```\n")[2].partition("```")[0]
@@ -83,6 +83,9 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith(table)
     exec(compile(prediction, "plans.md", "exec"), names)
     assert re.search(r"us in all, modelled$", capsys.readouterr().out.strip())
+    monkeypatch.chdir(tmp_path)
+    exec(compile(drawing, "plans.md", "exec"), names)
+    assert {path.name for path in tmp_path.iterdir()} == {"upload.svg", "upload.html", "upload.pftrace"}
     exec(compile(devices, "plans.md", "exec"), {})
 
 

@@ -17,7 +17,7 @@ Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
 Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
-             `BoundPlan` again and again, or times it; `draw` makes a picture of the times
+             `BoundPlan` again and again, or times it; `draw` writes the times as a picture, a page or a trace for Perfetto
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -53,7 +53,7 @@ _HOME = {
     "count": "measure",
     "cuda": "compile",
     "devices": "targets",
-    "draw": "report.picture",
+    "draw": "report.timelines",
     "explain": "diagnose",
     "load": "record",
     "numba": "compile",
@@ -112,7 +112,7 @@ if TYPE_CHECKING:
     from memlane.plan import Plan, PlanBuilder
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
-    from memlane.report.picture import draw
+    from memlane.report.timelines import draw
     from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
 

@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 1 << 13  # so that they stay in a processor's cache
 
 def write(trace: Trace, stream: BinaryIO) -> None:
     """Write `trace` as a Perfetto trace. CommandError if the package perfetto is missing; RecordError without a common time axis."""
-    proto = _protocol()
+    proto = protocol()
     drawn = tracks(trace)
     shown = lines(drawn)
     layout = _Layout(shown, shown.sms)
@@ -45,7 +45,8 @@ def write(trace: Trace, stream: BinaryIO) -> None:
     stream.write(_counters(proto, trace, drawn, layout))
 
 
-def _protocol() -> Any:
+def protocol() -> Any:
+    """Return the messages of the format. CommandError if the package perfetto is missing."""
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:

@@ -31,6 +31,11 @@ class Span:
     def elapsed_ns(self) -> float:
         return self.end_ns - self.start_ns
 
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Numbers of all spans that kept this one from starting: those that it waits for, and the one that held what it needs."""
+        return self.waits if self.held_by is None or self.held_by in self.waits else (*self.waits, self.held_by)
+
     @classmethod
     def of(cls, execution: Execution, start_ns: float, end_ns: float, held_by: int | None = None) -> Span:
         """Return the span of an execution. `held_by` and its waits are numbers of executions, as spans are numbered."""
@@ -65,10 +70,9 @@ class Timeline:
         path = [max(range(len(self.spans)), key=lambda number: (self.spans[number].end_ns, -number))]
         while True:
             span = self.spans[path[-1]]
-            before = [*span.waits, *(() if span.held_by is None else (span.held_by,))]
-            if not before:
+            if not span.needed:
                 return tuple(reversed(path))
-            path.append(max(before, key=lambda number: self.spans[number].end_ns))
+            path.append(max(span.needed, key=lambda number: self.spans[number].end_ns))
 
     def __str__(self) -> str:
         path = set(self.critical_path())

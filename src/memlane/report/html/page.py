@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
@@ -65,7 +65,7 @@ def render_page(trace: Trace) -> str:
         "launches": [as_plain(line) for line in times.launches],
         "columns": columns.directory,
     }
-    template = _environment().get_template("page.html.j2")
+    template = environment().get_template("page.html.j2")
     return template.render(
         trace=trace,
         title=_title(trace),
@@ -87,7 +87,8 @@ def render_page(trace: Trace) -> str:
             "no_times": no_times,
         },
         about=about(trace, chip),
-        **_embedded(data, columns),
+        columns=columns.text(),
+        **embedded(data, SCRIPTS),
     )
 
 
@@ -109,15 +110,14 @@ def _hottest(sources: list[SourceFile]) -> list[tuple[str, str, float]]:
     return sorted((line for line in lines if line[2] >= WARM), key=lambda line: -line[2])[:HOTTEST]
 
 
-def _embedded(data: Mapping[str, Any], columns: Columns) -> dict[str, str]:
-    """What makes the page one file. Style and script are ours; `digest` is of the script that a browser may run, and of no other."""
-    script = _script()
+def embedded(data: Mapping[str, Any], scripts: Sequence[str]) -> dict[str, str]:
+    """What makes a page one file. Style and script are ours; `digest` is of the script that a browser may run, and of no other."""
+    script = _script(tuple(scripts))
     return {
-        "style": Markup(_text("page.css")),
+        "style": Markup(text_of("page.css")),
         "script": Markup(script),
         "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         "data": Markup(_json(data)),
-        "columns": columns.text(),
     }
 
 
@@ -203,17 +203,19 @@ def _words(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """A file beside this one."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
-def _script() -> str:
-    return "\n" + "\n".join(_text(f"js/{name}.js") for name in SCRIPTS)
+def _script(names: tuple[str, ...]) -> str:
+    return "\n" + "\n".join(text_of(f"js/{name}.js") for name in names)
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What templates are read with."""
     made = Environment(
         loader=PackageLoader(__package__, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

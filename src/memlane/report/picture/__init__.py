@@ -1,11 +1,11 @@
 """Pictures of single warp accesses: lanes on top, what they reach below; and of when the steps of a plan ran.
 
-Inside: drawing <- text, shapes <- sectors, banks <- svg; shapes <- timeline.
+Inside: drawing <- text, shapes <- sectors, banks <- svg; connectors, shapes <- timeline.
 """
 
 from memlane.report.picture.drawing import Drawing, drawing_of
 from memlane.report.picture.svg import to_svg
 from memlane.report.picture.text import render_drawing
-from memlane.report.picture.timeline import draw, timeline_svg
+from memlane.report.picture.timeline import timeline_svg
 
-__all__ = ["Drawing", "draw", "drawing_of", "render_drawing", "timeline_svg", "to_svg"]
+__all__ = ["Drawing", "drawing_of", "render_drawing", "timeline_svg", "to_svg"]

@@ -1,115 +1,186 @@
-"""The timeline of a plan as SVG: a row for each queue, a box for each step, arrows on the critical path."""
+"""The timeline of a plan as SVG: a row for each queue, a box for each step, lines to what waited for it."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from memlane.plan import Queue, Span, Timeline
-from memlane.record.output import replacing
 from memlane.report.picture import shapes as s
+from memlane.report.picture.connectors import Box, Connectors, Edge, Grid, Point, edges_of, queues_of
 
-PAGE, LEFT, RIGHT = 1280, 190, 1250
-_TOP, _PITCH, _BOX = 96.0, 44.0, 28.0
-_KINDS = {"launch": "#1668d6", "together": "#1668d6", "copy": "#1f7a6a", "call": "#8a5a1c"}
-_LETTER = 6.6
+PAGE, LEFT, RIGHT = 1280, 190, 1240
+_TOP, _PITCH, _BOX = 96.0, 44.0, 26.0
+KINDS = {"launch": "#1668d6", "together": "#1668d6", "copy": "#1f7a6a", "call": "#966420"}
+"""Colours, on which white letters are readable, and which stand out from light and from dark paper."""
+NAMES = {"launch": "kernels", "copy": "copies", "call": "host functions"}
+LETTER = 6.6
 """Width of a letter in a box, about."""
+_NARROWEST = 0.8
 MOST = 4000
 """Steps that are drawn; of longer plans the first ones."""
+MOST_LINES = 150
+"""Lines are drawn to all that waited in another queue if there are no more, and else on the critical path alone."""
+_LONGEST_DETOUR = 0.1
+"""A line beside the critical path that would go further around boxes, in shares of the width, is left out."""
 
 
-def draw(timeline: Timeline, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write the picture of a timeline to an SVG file. Raises RecordError if the file exists, unless `force`, or cannot be written."""
-    with replacing(path, force) as stream:
-        stream.write(timeline_svg(timeline).encode())
+@dataclass(frozen=True)
+class Laid:
+    """A timeline laid out: rows, boxes and lines, x in shares of its time, y in pixels."""
+
+    rows: dict[Queue, int]
+    boxes: list[Box]
+    edges: list[Edge]
+    """Those that are drawn, with their lines."""
+    left_out: int
+    """How many waits for another queue are not drawn."""
+    grid: Grid
+    total_ns: float
+
+
+def laid(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int) -> Laid:
+    """Lay out a timeline. `narrowest`: the share of the width that a box has at least."""
+    spans = timeline.spans[:MOST]
+    rows = {queue: row for row, queue in enumerate(queues_of(replace(timeline, spans=spans)))}
+    begin, total = min((span.start_ns for span in spans), default=0.0), max(timeline.elapsed_ns, 1e-9)
+    boxes = []
+    for number, span in enumerate(spans):
+        left, right = (span.start_ns - begin) / total, (span.end_ns - begin) / total
+        boxes += [Box(number, rows[queue], left, max(right, left + narrowest)) for queue in span.queues]
+    own: dict[int, list[Box]] = {}
+    for box in boxes:
+        own.setdefault(box.span, []).append(box)
+    edges = [edge for edge in edges_of(timeline) if edge.to < len(spans) and edge.of < len(spans)]
+    edges = [edge for edge in edges if not set(spans[edge.of].queues) & set(spans[edge.to].queues)]
+    count = len(edges)
+    if count > most_lines:
+        edges = [edge for edge in edges if edge.is_critical]
+    connectors = Connectors(boxes, grid)
+    drawn = []
+    for edge in edges:
+        pairs = [(one, other) for one in own[edge.of] for other in own[edge.to]]
+        points = connectors.route(*min(pairs, key=lambda pair: abs(pair[0].row - pair[1].row)))
+        if edge.is_critical or _detour(points) < _LONGEST_DETOUR:
+            drawn.append(replace(edge, points=tuple(points)))
+    return Laid(rows, boxes, drawn, count - len(drawn), grid, total)
+
+
+def _detour(points: list[Point]) -> float:
+    """Return by how much a line is longer than it would be without boxes in its way, sideways."""
+    return sum(abs(one - other) for (one, _), (other, _) in pairwise(points)) - abs(points[-1][0] - points[0][0])
 
 
 def timeline_svg(timeline: Timeline) -> str:
     """Return the picture of a timeline as SVG: queues from top to bottom, time from left to right, the critical path framed."""
-    spans = timeline.spans[:MOST]
-    rows = {queue: row for row, queue in enumerate(_queues(spans))}
-    height = round(_TOP + _PITCH * max(1, len(rows)) + 64)
-    total = max(timeline.elapsed_ns, 1e-9)
-
-    def x(ns: float) -> float:
-        return LEFT + (RIGHT - LEFT) * ns / total
-
-    path = [number for number in timeline.critical_path() if number < len(spans)]
-    kind = "modelled" if timeline.is_modelled else "measured"
-    left = f"; the first {MOST:,} of {len(timeline.spans):,} steps" if len(timeline.spans) > MOST else ""
-    caption = f"{_time(total)} in all, {kind}; framed: the steps that decide when it ends{left}"
+    width = RIGHT - LEFT
+    found = laid(timeline, Grid(_TOP, _PITCH, _BOX, 14 / width, 5 / width), _NARROWEST / width, MOST_LINES)
+    height = round(_TOP + _PITCH * max(1, len(found.rows)) + 64)
+    said = caption(timeline)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PAGE} {height}" width="{PAGE}" height="{height}" class="ml-picture" '
-        f'font-family="{s.SANS}" role="img" aria-label="{s.escape(caption, quote=True)}">',
-        f"<title>{s.escape(caption)}</title>",
+        f'font-family="{s.SANS}" role="img" aria-label="{s.escape(said, quote=True)}">',
+        f"<title>{s.escape(said)}</title>",
         s.style_sheet(),
         f'<rect width="{PAGE}" height="{height}" class="f-paper" fill="{s.PAPER.light}"/>',
-        s.text(28, 44, "Timeline of a plan", 24, s.TEXT, bold=True),
-        s.text(28, 72, caption, 16, s.MUTED),
+        s.text(28, 40, "Timeline of a plan", 24, s.TEXT, bold=True),
+        s.text(28, 66, said, 15, s.MUTED),
         *_legend(),
-        *_axis(total, height, x),
+        *_axis(found, height),
     ]
-    for queue, row in rows.items():
-        parts.append(s.text(28, _TOP + row * _PITCH + 19, _queue_name(queue), 14, s.TEXT))
-    critical = set(path)
-    for number, span in enumerate(spans):
-        for queue in span.queues:
-            parts.append(_box(span, _TOP + rows[queue] * _PITCH, x, number in critical))
-    for number, following in pairwise(path):
-        one, other = spans[number], spans[following]
-        if one.queues[0] != other.queues[0]:
-            rows_of = rows[one.queues[0]], rows[other.queues[0]]
-            parts.append(_jump(x(one.end_ns), x(other.start_ns), *rows_of))
+    for queue, row in found.rows.items():
+        parts.append(s.text(28, found.grid.upper(row) + 18, queue_name(queue), 14, s.TEXT))
+    critical = set(timeline.critical_path())
+    for box, room in zip(found.boxes, _rooms(found), strict=True):
+        parts.append(_box(timeline.spans[box.span], box, found.grid.upper(box.row), room, box.span in critical))
+    parts += [_line(edge) for edge in sorted(found.edges, key=lambda edge: edge.is_critical)]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def caption(timeline: Timeline) -> str:
+    """Return what a timeline shows, in a sentence: how long it takes, and what is framed."""
+    kind = "modelled" if timeline.is_modelled else "measured"
+    left = f"; the first {MOST:,} of {len(timeline.spans):,} steps" if len(timeline.spans) > MOST else ""
+    return f"{duration(timeline.elapsed_ns)} in all, {kind}; framed: the steps that decide when it ends{left}"
+
+
+def queue_name(queue: Queue) -> str:
+    """Return what a queue is called: `device 0, queue 1`."""
+    return f"{'host' if queue[0] is None else f'device {queue[0]}'}, queue {queue[1]}"
+
+
+def span_title(span: Span) -> str:
+    """Return the name of a span, its turn and its times, for where there is no room for more."""
+    turn = f", turn {', '.join(map(str, span.turns))}" if span.turns else ""
+    return f"{span.name}{turn}: {duration(span.start_ns)} to {duration(span.end_ns)}"
+
+
+def duration(ns: float) -> str:
+    """Return a time with its unit, the one that fits: `12.5 us`."""
+    unit, scale = ("ms", 1e6) if abs(ns) >= 1e6 else ("us", 1e3) if abs(ns) >= 1e3 else ("ns", 1.0)
+    return f"{ns / scale:.4g} {unit}"
+
+
+def ticks(total_ns: float) -> list[float]:
+    """Return round times over a timeline, about six of them, in ns."""
+    step = 10.0 ** math.floor(math.log10(total_ns / 4))
+    step = next((step * many for many in (1, 2, 5, 10) if total_ns / (step * many) <= 8), step * 10)
+    return [number * step for number in range(int(total_ns / step) + 1)]
+
+
+def _x(share: float) -> float:
+    return LEFT + (RIGHT - LEFT) * share
 
 
 def _legend() -> list[str]:
     parts = []
-    for number, (kind, words) in enumerate((("launch", "kernels"), ("copy", "copies"), ("call", "host functions"))):
+    for number, (kind, words) in enumerate(NAMES.items()):
         left = 900 + 110 * number
-        parts += [s.rect(left, 34, 12, 12, _KINDS[kind]), s.text(left + 18, 45, words, 14, s.MUTED)]
+        parts += [s.rect(left, 30, 12, 12, KINDS[kind]), s.text(left + 18, 41, words, 14, s.MUTED)]
     return parts
 
 
-def _queues(spans: Sequence[Span]) -> list[Queue]:
-    """Return the queues in the order of their devices, the host's first."""
-    return sorted({queue for span in spans for queue in span.queues}, key=lambda queue: (-1 if queue[0] is None else queue[0], queue[1]))
+def _rooms(found: Laid) -> list[float]:
+    """Return how far right of each box the next one of its row begins, in pixels."""
+    order = sorted(range(len(found.boxes)), key=lambda number: (found.boxes[number].row, found.boxes[number].left))
+    rooms = [0.0] * len(order)
+    for at, number in enumerate(order):
+        box, after = found.boxes[number], found.boxes[order[at + 1]] if at + 1 < len(order) else None
+        edge = after.left if after is not None and after.row == box.row else 1 + found.grid.margin
+        rooms[number] = _x(edge) - _x(box.right)
+    return rooms
 
 
-def _queue_name(queue: Queue) -> str:
-    return f"{'host' if queue[0] is None else f'device {queue[0]}'}, queue {queue[1]}"
+def _box(span: Span, box: Box, top: float, room: float, is_critical: bool) -> str:
+    """A box with its name inside, or right of it where it is too narrow and there is room; the pointer shows name and times."""
+    left, right = _x(box.left), _x(box.right)
+    frame = f' class="s-{s.BAD.name}" stroke="{s.BAD.light}" stroke-width="2"' if is_critical else ""
+    corners = ' rx="3"' if right - left >= 12 else ""
+    rect = f'<rect x="{left:.2f}" y="{top:.1f}" width="{right - left:.2f}" height="{_BOX:.1f}"{corners} fill="{KINDS[span.kind]}"{frame}/>'
+    letters = int((right - left - 8) / LETTER)
+    label = ""
+    if len(span.name) <= letters or letters > 3:
+        name = span.name if len(span.name) <= letters else f"{span.name[: letters - 1]}…"
+        label = s.text(left + 4, top + 17, name, 12, "#ffffff")
+    elif room >= 8 + LETTER * len(span.name):
+        label = s.text(right + 4, top + 17, span.name, 12, s.TEXT)
+    return f"<g><title>{s.escape(span_title(span))}</title>{rect}{label}</g>"
 
 
-def _box(span: Span, top: float, x: Callable[[float], float], is_critical: bool) -> str:
-    left, right = x(span.start_ns), max(x(span.end_ns), x(span.start_ns) + 0.8)
-    box = s.rect(left, top, right - left, _BOX, _KINDS[span.kind], frame=s.BAD if is_critical else None)
-    letters = int((right - left - 8) / _LETTER)
-    name = span.name if len(span.name) <= letters else f"{span.name[: letters - 1]}…" if letters > 3 else ""
-    label = s.text(left + 4, top + 18, name, 12, "#ffffff") if name else ""
-    turn = f", turn {', '.join(map(str, span.turns))}" if span.turns else ""
-    title = f"<title>{s.escape(f'{span.name}{turn}: {_time(span.start_ns)} to {_time(span.end_ns)}')}</title>"
-    return f"<g>{title}{box}{label}</g>"
+def _line(edge: Edge) -> str:
+    """A line from what was waited for, with a head where the step begins that waited."""
+    ink, width = (s.BAD, 1.8) if edge.is_critical else (s.MUTED, 1.0)
+    dashes = ' stroke-dasharray="4 3"' if edge.is_held else ""
+    (x, y), (_, before) = edge.points[-1], edge.points[-2]
+    back = -5 if y > before else 5
+    corners = "L".join(f"{_x(share):.2f} {at:.1f}" for share, at in [*edge.points[:-1], (x, y + back)])
+    head = f'<path d="M{_x(x) - 3:.2f} {y + back:.1f}h6l-3 {-back}z" class="f-{ink.name}" fill="{ink.light}"/>'
+    line = f'<path d="M{corners}" class="s-{ink.name}" stroke="{ink.light}" stroke-width="{width}" fill="none"{dashes}/>'
+    return f'<g class="line" data-from="{edge.of}" data-to="{edge.to}">{line}{head}</g>'
 
 
-def _jump(from_x: float, to_x: float, from_row: int, to_row: int) -> str:
-    """An arrow from the end of a step to the start of the one that it let begin."""
-    down = to_row > from_row
-    y = _TOP + from_row * _PITCH + (_BOX if down else 0)
-    to_y = _TOP + to_row * _PITCH + (0 if down else _BOX)
-    return f'<path d="M{from_x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" class="s-bad" stroke="{s.BAD.light}" stroke-width="1.6" fill="none"/>'
-
-
-def _axis(total: float, height: int, x: Callable[[float], float]) -> list[str]:
-    step = 10 ** math.floor(math.log10(total / 4))
-    step = next((step * many for many in (1, 2, 5, 10) if total / (step * many) <= 8), step * 10)
-    ticks = [number * step for number in range(int(total / step) + 1)]
-    lines = [s.line(x(tick), _TOP - 8, x(tick), height - 40, s.FRAME) for tick in ticks]
-    return [*lines, *(s.text(x(tick), height - 20, _time(tick), 13, s.MUTED, anchor="middle") for tick in ticks)]
-
-
-def _time(ns: float) -> str:
-    """`12.5 us`, in the unit that fits."""
-    unit, scale = ("ms", 1e6) if ns >= 1e6 else ("us", 1e3) if ns >= 1e3 else ("ns", 1.0)
-    return f"{ns / scale:.4g} {unit}"
+def _axis(found: Laid, height: int) -> list[str]:
+    marks = [(tick / found.total_ns, tick) for tick in ticks(found.total_ns)]
+    lines = [s.line(_x(share), _TOP - 12, _x(share), height - 40, s.FRAME) for share, _ in marks]
+    return [*lines, *(s.text(_x(share), height - 20, duration(tick), 13, s.MUTED, anchor="middle") for share, tick in marks)]
