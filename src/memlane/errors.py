@@ -28,6 +28,9 @@ from __future__ import annotations
 
 from memlane.source import Span
 
+LONGEST_MESSAGE = 16_000
+"""Characters of a message: of a longer one the middle is left out. `args` has it whole."""
+
 
 class MemlaneError(Exception):
     """Base of all errors that memlane raises on purpose: what a user can cause and mend. `memlane.errors` has the tree.
@@ -40,6 +43,14 @@ class MemlaneError(Exception):
     """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return _bounded(super().__str__())
+
+
+def _bounded(text: str) -> str:
+    """A message that a person can read: whatever it quotes, from a file or a library, is not endless."""
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE * 3 // 4]} ... {text[-LONGEST_MESSAGE // 4 :]}"
 
 
 class SourceError(MemlaneError):

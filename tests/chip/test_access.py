@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memlane import chip
 from memlane.chip import AccessKind, Chip, access, batch
-from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import WIDTHS
 
 H200 = chip.load("h200")
 ALL = 0xFFFFFFFF

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from memlane.chip import ACCESS_KINDS, Chip, access, load, names, served
-from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import WIDTHS
 
 MASKS = ((1 << 32) - 1, 0x0000FFFF, 0x80000001, 0x55555555, 1 << 17)
 

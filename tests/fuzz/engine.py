@@ -138,7 +138,7 @@ def try_one(reader: Reader, given: Any, number: int, tally: Tally) -> None:
 def wrong_message(error: MemlaneError, longest: int) -> Failure | None:
     """Return what is wrong with a message: that it is empty or endless, that it holds what no terminal can show, or that it names no place
     in a text that was read."""
-    text = str(error)
+    text = str(error.args[0]) if error.args else ""  # as it was written: what is shown has a bound
     where = f"{type(error).__name__} from {place_of(error)}"
     if not text.strip():
         return Failure(f"empty message: {where}", "")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from memlane.chip import from_file
+from memlane.chip.catalogue import SHIPPED
 from memlane.cli.specs import parse_argument, parse_extent
 from memlane.compile.cubin import kernel_usage
 from memlane.compile.sources import gather
@@ -25,7 +26,9 @@ from memlane.errors import (
     CommandError,
     CompileError,
     DeviceError,
+    LayoutError,
     MemlaneError,
+    PtxSyntaxError,
     PtxTypeError,
     RecordError,
     UnsupportedPtx,
@@ -33,8 +36,10 @@ from memlane.errors import (
 from memlane.instrument import Sampling
 from memlane.lab.profiler import parse as parse_profile
 from memlane.launch.texture import texels_of
+from memlane.layout.spec import read_spec
 from memlane.plan import Buffer, Copy, Plan, Step, from_json, to_json
-from memlane.ptx import demangle, parse, print_module
+from memlane.ptx import Register, demangle, parse, print_module
+from memlane.record import load
 from memlane.sass.listing import parse_listing
 from memlane.targets import target
 from tests.fuzz.of_code import cubins, read_program
@@ -122,7 +127,7 @@ def _rule(table: str, name: str, value: str, unit: str = "") -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = " + "[" * 100_000, "its arrays or tables are nested too deeply"),
+        ("x = " + "[\n" * 100_000, "its arrays or tables are nested too deeply"),
         ("x = " + "9" * 5000, "cannot read the chip file"),
         ('like = "mine"', "there is no mine.toml beside it that it could be like"),
         ('like = ["h200"]', "like must be the name of a chip beside it or of one that comes with memlane, as in \"h200\", not ['h200']"),
@@ -133,7 +138,7 @@ def _rule(table: str, name: str, value: str, unit: str = "") -> str:
         (_rule("banks", "banks", "3"), "banks times bank_bytes must be a multiple of 16 bytes"),
         (_rule("latency", "l1", "inf", "cycles"), "[latency] l1 must be at most 1,125,899,906,842,624, not inf"),
         (_rule("latency", "l1", "nan", "cycles"), "[latency] l1 must be a positive number, not nan"),
-        (_rule("chip", "sm_count", "0x" + "f" * 5000), "not a number of 20000 bits"),
+        (_rule("chip", "sm_count", "0x" + "f" * 3000), "not a number of 12000 bits"),
         ('like = "h200"\n[chip]\nsm_count = { value = 7, source = ["x"] }', "[chip] sm_count has the source ['x']; it must be a text"),
     ],
 )  # fmt: skip
@@ -319,3 +324,77 @@ def test_views_of_a_plan_that_no_array_is(view: dict[str, object]) -> None:
     whole["steps"][0]["action"]["source"] |= view
     with pytest.raises(BadPlan, match=r"^a view of b "):
         from_json(json.dumps(whole))
+
+
+def test_a_register_hides_a_variable_around_it_and_shares_no_name_with_one_beside_it() -> None:
+    head = ".version 9.0\n.target sm_90\n.address_size 64\n.global .u32 r1;\n.entry k ()\n{\n.reg .b32 r<4>;\n"
+    module = parse(head + "mov.b32 r1, 5;\nret;\n}")
+    (kernel,) = module.functions.values()
+    assert [one.operands[0] for one in kernel.instructions() if one.opcode == "mov"] == [Register("r1")]
+    with pytest.raises(PtxSyntaxError, match="`r2` is declared twice: as a register and as a variable"):
+        parse(head + ".global .u32 r2;\nret;\n}")
+
+
+def test_a_register_for_a_texture() -> None:
+    with pytest.raises(PtxSyntaxError, match=r"a register cannot have the type `\.texref`"):
+        parse(".version 9.0\n.target sm_90\n.address_size 64\n.entry k ()\n{\n.reg .texref %t<2>;\nret;\n}")
+
+
+def test_no_message_is_endless() -> None:
+    code = f"        /*0000*/  {'<' * 30_000} ;  /* 0x0000000000000000 */\n      /* 0x0000000000000000 */\n"
+    with pytest.raises(CompileError, match="the disassembler wrote an unknown instruction") as raised:
+        parse_listing(f'\t.section\t.text.k,"ax",@progbits\n{code}')
+    assert len(str(raised.value)) < 300
+    error = ChipError("a" * 12_000 + "b" * 90_000 + "c" * 4000)
+    assert str(error) == "a" * 12_000 + " ... " + "c" * 4000
+    assert len(error.args[0]) == 106_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("bank_bytes = { value = 4,", "bank_bytes = { value = 10,", r"\[banks\] bank_bytes must be one of 1, 2, 4, 8, 16, not 10"),
+        (
+            "line_bytes               = { value = 128,",
+            "line_bytes = { value = 100,",
+            r"line_bytes must be a multiple of the 32 bytes of a sector",
+        ),
+        (
+            "transactions        = ",
+            "load_bytes = { value = 2, unit = 'bytes', source = 'global' }\ntransactions = ",
+            "load_bytes must be a multiple of",
+        ),
+        ("[coalescing]", "[coalescing" + ".b" * 60_000 + "]", "4,096 in a line, and has more"),
+        ('source = "banks"', f'source = "{"-" * 4000}"', "has the source '-----"),
+    ],
+)
+def test_numbers_of_a_chip_that_do_not_fit_each_other(old: str, new: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    text = (SHIPPED / "gtx680.toml").read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ChipError, match=message) as raised:
+        from_file(path)
+    assert len(str(raised.value)) < 500 + len(str(path))
+
+
+def test_a_site_of_an_unknown_kind() -> None:
+    with pytest.raises(ValueError, match="the kind of a site is '>', not one of load, store"):
+        replace(full_trace().sites[0], kind=">")
+
+
+def test_times_of_warps_that_no_clock_shows(tmp_path: Path) -> None:
+    trace = full_trace()
+    trace.warps["begin_cycles"][0] = -(1 << 63)
+    try:
+        trace.save(tmp_path / "a.parquet")
+    finally:
+        full_trace.cache_clear()
+    with pytest.raises(RecordError, match="the begin_cycles of a warp is no time"):
+        load(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("text", ["pad( 2\x1e)", "Swizzle<3,999999999,3>", "Swizzle<1,0,999999999>"])
+def test_layouts_that_are_refused(text: str) -> None:
+    with pytest.raises(LayoutError, match=r"integers with commas|at most 62"):
+        read_spec(text).of(32, 32)

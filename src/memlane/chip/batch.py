@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import access
-from memlane.chip.lanes import WIDTHS
-from memlane.chip.model import LANES, AccessKind, BankRule, Chip
+from memlane.chip.model import LANES, WIDTHS, AccessKind, BankRule, Chip
 
 Addresses = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]

@@ -36,7 +36,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, Bandwidth, BankRule, Chip, CoalescingRule, Fact, Latency, Links, Throughput
+from memlane.chip.model import (
+    KINDS,
+    LANES,
+    OLDEST_COMPILED,
+    WIDTHS,
+    Bandwidth,
+    BankRule,
+    Chip,
+    CoalescingRule,
+    Fact,
+    Latency,
+    Links,
+    Throughput,
+)
 from memlane.errors import ChipError
 from memlane.source import shortened
 
@@ -61,6 +74,8 @@ with an element for each bank the memory."""
 LEAST = 1e-6
 """Numbers are at least this: cycles, which are amounts over rates, fit 64 bits."""
 WIDEST_ACCESS_BYTES = 16
+_LONGEST_LINE, _LONGEST_FILE = 4096, 1 << 20
+"""In characters. A name of thousands of parts takes the parser minutes and gigabytes."""
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
 
@@ -203,7 +218,12 @@ def _read(path: Path, changed: int) -> Chip:
 def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
     """What a file says, together with what the file says that it is `like`. `users` are the files that are like this one."""
     try:
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
+        written = path.read_text(encoding="utf-8")
+        if max(map(len, written.splitlines()), default=0) > _LONGEST_LINE or len(written) > _LONGEST_FILE:
+            raise ChipError(
+                f"cannot read the chip file {path}: it may have {_LONGEST_FILE:,} characters, and {_LONGEST_LINE:,} in a line, and has more"
+            )
+        text = tomllib.loads(written)
     except RecursionError:
         raise ChipError(f"cannot read the chip file {path}: its arrays or tables are nested too deeply") from None
     except (OSError, ValueError) as error:  # no text, no TOML, or a number of thousands of digits
@@ -212,7 +232,9 @@ def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
         return text
     name = text.pop("like")
     if not isinstance(name, str) or not _FILE_NAME.fullmatch(name):
-        raise ChipError(f'{path}: like must be the name of a chip beside it or of one that comes with memlane, as in "h200", not {name!r}')
+        raise ChipError(
+            f'{path}: like must be the name of a chip beside it or of one that comes with memlane, as in "h200", not {_shown(name)}'
+        )
     name = f"{name}.toml"
     candidates = (path.with_name(name), Path(__file__).parent / "data" / name)
     relative = next((one for one in candidates if one.resolve() not in (path.resolve(), *users) and one.is_file()), None)
@@ -264,7 +286,7 @@ class _ChipFile:
     def chip(self) -> Chip:
         for name in self.text:
             if name not in _HEAD:
-                raise self.fail(f"unknown table or key {name!r}; a chip file has {', '.join(_HEAD)}")
+                raise self.fail(f"unknown table or key {shortened(name)!r}; a chip file has {', '.join(_HEAD)}")
         for name in _HEAD:
             if name not in self.text and name not in _OPTIONAL:
                 raise self.fail(f"{name!r} is missing")
@@ -281,11 +303,16 @@ class _ChipFile:
         if own["max_threads_per_sm"] < LANES:
             raise self.fail(f"[chip] max_threads_per_sm must be at least the {LANES} of a warp, not {own['max_threads_per_sm']}")
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
+        for where, number in (("[chip] line_bytes", own["line_bytes"]), ("[coalescing] load_bytes", parts["coalescing"].load_bytes or 0)):
+            if number % own["sector_bytes"]:
+                raise self.fail(f"{where} must be a multiple of the {own['sector_bytes']} bytes of a sector, not {number}")
         parts |= {name: kind(**self.table(name, kind)) for name, kind in _RATES.items() if name in self.text}
         for name, base in _VARIANTS.items():
             if name in self.text:
                 parts[name] = replace(parts.get(base, parts["banks"]), **self.table(name, BankRule, whole=False))
         for name in ("banks", *_VARIANTS):
+            if name in parts and parts[name].bank_bytes not in WIDTHS:
+                raise self.fail(f"[{name}] bank_bytes must be one of {', '.join(map(str, WIDTHS))}, not {parts[name].bank_bytes}")
             if name in parts and parts[name].banks * parts[name].bank_bytes % WIDEST_ACCESS_BYTES:
                 raise self.fail(
                     f"[{name}] banks times bank_bytes must be a multiple of {WIDEST_ACCESS_BYTES} bytes, the widest access of a lane"
@@ -307,7 +334,7 @@ class _ChipFile:
         wanted = _entries(kind)
         for entry in given:
             if entry not in wanted:
-                raise self.fail(f"[{name}] has an unknown entry {entry!r}; it may have {', '.join(wanted)}")
+                raise self.fail(f"[{name}] has an unknown entry {shortened(entry)!r}; it may have {', '.join(wanted)}")
         values = {}
         for entry, (value_type, unit, optional) in wanted.items():
             if entry in given:
@@ -323,9 +350,9 @@ class _ChipFile:
         if not isinstance(entry, dict) or "value" not in entry:
             raise self.fail(f'{where} must be {{ value = ..., unit = "{unit}", source = "..." }}')
         if unknown := set(entry) - {"value", "unit", "source"}:
-            raise self.fail(f"{where} has an unknown key {min(unknown)!r}; it may have value, unit and source")
+            raise self.fail(f"{where} has an unknown key {shortened(min(unknown))!r}; it may have value, unit and source")
         if entry.get("unit", "") != unit:
-            raise self.fail(f"{where} is in {entry.get('unit', '')!r}; it must be in {unit!r}")
+            raise self.fail(f"{where} is in {_shown(entry.get('unit', ''))}; it must be in {unit!r}")
         value = entry["value"]
         if get_origin(wanted) is tuple:
             if isinstance(value, list) and len(value) == 3 and all(type(part) is int and 0 < part <= MOST for part in value):
@@ -357,5 +384,7 @@ class _ChipFile:
         kind, _, rest = text.partition(":")
         if kind not in KINDS or not rest.strip():
             begins = ", ".join(f"{one}:" for one in KINDS)
-            raise self.fail(f"{where} has the source {text!r}; it needs a name from [sources], or a text that begins with one of {begins}")
+            raise self.fail(
+                f"{where} has the source {shortened(text)!r}; it needs a name from [sources], or a text that begins with one of {begins}"
+            )
         return kind, rest.strip()

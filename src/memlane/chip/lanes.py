@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip.model import LANES, AccessKind, BankRule, Chip
+from memlane.chip.model import LANES, WIDTHS, AccessKind, BankRule, Chip
 
 Addresses = npt.NDArray[np.uint64] | Sequence[int]
 Mask = int | npt.NDArray[np.bool_] | Sequence[bool]
 Lane = tuple[int, int]
 """Number and address of an active lane."""
 
-WIDTHS = (1, 2, 4, 8, 16)
 LOCAL_WORD, LOCAL_ROW = 4, 4 * LANES
 """Bytes: the copies of a warp's lanes in local memory are interleaved by such words, one of all lanes being one such row."""
 

@@ -28,6 +28,8 @@ LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
 
 LANES = 32
 """Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
+WIDTHS = (1, 2, 4, 8, 16)
+"""Bytes that a lane may access at once."""
 SECTOR_BYTES = 32
 """The unit in which everything that moves is counted, also on chips that move more at once."""
 STATIC_SHARED_BYTES, CONSTANT_BYTES = 48 << 10, 64 << 10

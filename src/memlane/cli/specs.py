@@ -184,7 +184,18 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
             host: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     except FileNotFoundError as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {error}") from None
-    except (OSError, EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError) as error:
+    except (
+        OSError,
+        EOFError,
+        MemoryError,
+        OverflowError,
+        RecursionError,
+        SyntaxError,
+        SystemError,
+        TokenError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {shortened(str(error)) or 'it is no .npy file'}") from None
     if host.dtype != kind or (shape and host.shape != shape):
         raise CommandError(f"--arg {text}: {path} holds {host.dtype.str[1:]}{list(host.shape)}")

@@ -52,6 +52,9 @@ def _duration(evidence: Evidence) -> float:
     for launch in np.unique(lives["launch"]):
         own = lives[lives["launch"] == launch]
         taken.append(
-            max(float(one["end_cycles"].max() - one["begin_cycles"].min()) for one in (own[own["sm"] == sm] for sm in np.unique(own["sm"])))
+            max(
+                float(one["end_cycles"].max()) - float(one["begin_cycles"].min())
+                for one in (own[own["sm"] == sm] for sm in np.unique(own["sm"]))
+            )
         )
     return float(np.mean(taken))

@@ -115,7 +115,7 @@ def _of_busiest_block(rows: Rows, lives: npt.NDArray[np.void]) -> float:
 
 
 def _lasted(lives: npt.NDArray[np.void]) -> float:
-    return float(lives["end_cycles"].max() - lives["begin_cycles"].min()) if len(lives) else 0.0
+    return float(lives["end_cycles"].max()) - float(lives["begin_cycles"].min()) if len(lives) else 0.0
 
 
 def _verdict(

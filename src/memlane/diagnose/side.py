@@ -28,6 +28,7 @@ from memlane.record import (
     total_by_place,
 )
 from memlane.record.plain import from_plain
+from memlane.source import shortened
 
 Numbers = npt.NDArray[np.float64]
 
@@ -292,7 +293,9 @@ def _of_file(path: Path) -> Side:
         launches = [_launch(launch, f"launches[{number}]") for number, launch in enumerate(document["launches"])]
         from_plain(_Texts, {"sources": document.get("sources") or {}}, "it")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"{path} is damaged: it lacks or garbles {error}; write it again with memlane count --json") from None
+        raise RecordError(
+            f"{path} is damaged: it lacks or garbles {shortened(str(error))}; write it again with memlane count --json"
+        ) from None
     return replace(_of_counts(launches, str(path), document.get("sources") or {}), failed=str(document.get("failed") or ""))
 
 

@@ -10,9 +10,9 @@ from memlane.instrument.sampling import Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.visibility import STORES, waits_until_visible
 from memlane.record import Site
+from memlane.record.site import KINDS as KINDS
 
 SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
-KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
 STAGINGS = ("auto", "shared", "global")
 AUTO = "global"
 """What `auto` is. docs/overhead.md has the times of both."""

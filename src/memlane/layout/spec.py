@@ -67,7 +67,7 @@ def read_spec(text: str) -> Spec:
     if match is None or family not in NAMES:
         raise LayoutError(f"no layout is called {text!r}; there are {', '.join(NAMES)}, some with numbers as in pad(1) or Swizzle<3, 2, 3>")
     words = match[2].split(",") if match[2] and match[2].strip() else []
-    if not all(re.fullmatch(r"\s*-?\d{1,9}\s*", word) for word in words):
+    if not all(re.fullmatch(r"[ \t]*-?[0-9]{1,9}[ \t]*", word) for word in words):
         raise LayoutError(f"{text!r}: the numbers of a layout are integers with commas between them")
     numbers = tuple(int(word) for word in words)
     allowed = (len(numbers),) if family == "linear" and numbers else (1,) if family == "linear" else _FAMILIES[family][1]

@@ -8,6 +8,9 @@ from memlane.errors import LayoutError
 from memlane.layout.expression import Expression
 from memlane.layout.layout import Layout, power_of_two, whole_number
 
+_BITS = 62
+"""Of an index: more do not fit 64 bits with a sign."""
+
 
 @dataclass(frozen=True)
 class XorSwizzle(Layout):
@@ -45,6 +48,8 @@ class Swizzle(Layout):
             raise LayoutError(
                 f"{self.notation}: the shift must be an integer of at least {self.bits} either way, so that no bit meets itself"
             )
+        if self.base + self.bits + abs(self.shift) > _BITS:
+            raise LayoutError(f"{self.notation}: base, bits and shift are bits of an index, which together are at most {_BITS}")
         unit = 1 << self.base + self.bits + max(0, -self.shift)
         if self.rows * self.columns % unit and self.bits:
             raise LayoutError(f"{self.notation} needs a tile of a multiple of {unit} elements, got {self.rows}x{self.columns}")

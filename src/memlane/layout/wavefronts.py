@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, AccessKind, Chip, batch
-from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout.layout import Layout
 from memlane.layout.patterns import Pattern

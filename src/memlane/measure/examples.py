@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from memlane.chip import ACCESS_KINDS
-from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import WIDTHS
 from memlane.launch import SPACE_NAMES, Observation
 from memlane.record import AccessExample
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, AccessKind, BankRule, Chip, batch
-from memlane.chip.lanes import WIDTHS
+from memlane.chip.model import WIDTHS
 from memlane.errors import LayoutError
 from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, pattern
 from memlane.layout.patterns import plain_name

@@ -27,6 +27,8 @@ def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
     vector, scalar = _parse_type(cursor)
     if vector > 1 and (scalar == "pred" or scalar in _OPAQUE or SCALAR_TYPES[scalar].bits * vector > 128 or vector > 4):
         raise cursor.error("a vector register has 2 or 4 elements, is no predicate and has at most 128 bits", cursor.span(start))
+    if scalar in _OPAQUE:
+        raise cursor.error(f"a register cannot have the type `.{scalar}`, which is one of variables", cursor.span(start))
     declared: list[RegisterDecl] = []
     if cursor.accept(";"):
         return ()

@@ -145,7 +145,7 @@ class InstructionParser:
             if text == ";":
                 return tuple(found)
             cursor.at -= 1
-            raise cursor.error(f"expected `,` or `;` behind an operand of `{opcode}`, found {cursor.found()}")
+            raise cursor.error(f"expected `,` or `;` behind an operand of `{shortened(opcode)}`, found {cursor.found()}")
 
     def _sum_register(self, operand: Sum) -> Register:
         """A register, of a name that is nowhere in the text, that stands for a sum."""

@@ -107,22 +107,29 @@ class Names:
         return found
 
     def _resolve(self, name: str) -> Name:
-        for scope in reversed(self._scopes):
+        # From the inside: a register of a block hides a variable around it, also where a range declares it.
+        for scope, ranges in zip(reversed(self._scopes), reversed(self._ranges), strict=True):
             if name in scope:
                 return scope[name]
+            if any(register_number(name, prefix, count) is not None for prefix, count, _ in ranges):
+                return Register(name)
         if name in SPECIAL_REGISTERS:
             return Special(name)
         if name == "_":
             return Sink()
-        if name.startswith("%") or self._in_range(name):
+        if name.startswith("%"):
             return Register(name)
         base, dot, _ = name.rpartition(".")
         if dot and isinstance(self._resolve(base), Register):
             return Register(name)
         return Symbol(name)
 
-    def _in_range(self, name: str) -> bool:
-        return any(register_number(name, prefix, count) is not None for ranges in self._ranges for prefix, count, _ in ranges)
+    def meet(self, variable: Variable) -> bool:
+        """Whether the innermost scope declares a register of that name."""
+        ranges = self._ranges[-1]
+        return variable.name in self._types[-1] or any(
+            register_number(variable.name, prefix, count) is not None for prefix, count, _ in ranges
+        )
 
 
 def register_number(name: str, prefix: str, count: int | None) -> int | None:

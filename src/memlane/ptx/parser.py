@@ -279,6 +279,8 @@ class _Parser:
         if text in SPACE_DIRECTIVES or text in LINKAGE:
             variables = parse_variables(cursor, parse_linkage(cursor))
             for variable in variables:
+                if self.names.meet(variable):
+                    raise cursor.error(f"`{variable.name}` is declared twice: as a register and as a variable", variable.span)
                 self.names.declare_variable(variable)
             return variables
         return (self.directive(),)

@@ -49,6 +49,8 @@ _OPTIONS: dict[str, Any] = {
     "write_page_checksum": True,
 }
 _MAGIC = b"PAR1"
+_MOST = (1 << 63) - 1
+"""Of 64 bits with a sign: a number of a header may be larger, one of a column may not."""
 _OF_SITE = ("kernel", "file", "line", "op", "space", "completeness")
 """Columns of the rows that only repeat what their site says, for those who read the file without memlane."""
 
@@ -130,6 +132,12 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
             raise _damaged(path, f"a row names {column} {highest}, the header has {known}")
+    for column in table.column_names:
+        if pa.types.is_dictionary(table[column].type):
+            try:
+                table[column].validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise _damaged(path, f"its column {column} cannot be read ({_said(error)})") from error
     for name in _OF_SITE:
         _check_site_column(path, table, name, [getattr(site, name) for site in fields["sites"]])
 
@@ -143,7 +151,7 @@ def _check_site_column(path: str | os.PathLike[str], table: pa.Table, name: str,
         codes = {text: code for code, text in enumerate(column.dictionary.to_pylist())}
         said, wanted = column.indices.to_numpy(), np.array([codes.get(text, -1) for text in of_site], np.int64)
     else:
-        said, wanted = column.to_numpy(), np.array(of_site, np.int64)
+        said, wanted = column.to_numpy(), np.array([min(number, _MOST) for number in of_site], np.int64)
     sites = table["site"].to_numpy()
     differs = said != wanted[sites]
     if differs.any():

@@ -35,6 +35,9 @@ WARPS_LIMIT_BYTES = 1 << 30
 
 _LEVEL = 3  # of zlib: twice as fast as the default for a few per cent more bytes
 
+_LATEST = 1 << 62
+"""Cycles or ns either way: differences of two times fit 64 bits. In ns since 1970 it is the year 2116."""
+
 
 def encode(trace: Trace) -> dict[str, str]:
     """The metadata of the file of `trace`, by key. RecordError if it is beyond the limits.
@@ -77,6 +80,9 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
     warps = _warps(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES))
     if len(warps) and int(warps["launch"].max()) >= len(header.launches):
         raise ValueError(f"a warp names launch {warps['launch'].max()}, there are {len(header.launches)}")
+    for name in ("begin_cycles", "end_cycles", "begin_ns", "end_ns"):
+        if len(warps) and (warps[name].max() > _LATEST or warps[name].min() < -_LATEST):
+            raise ValueError(f"the {name} of a warp is no time: {warps[name].max()} or {warps[name].min()}")
     _check_examples(header)
     return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from memlane.chip import LANES
+from memlane.source import shortened
 from memlane.titles import kernel_label
 
 Place = tuple[str, str, int, str, str]
@@ -21,6 +22,10 @@ class Call:
     file: str
     line: int
     """Where it is called."""
+
+
+KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
+"""What a site may be: `Site.kind` says what each is."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,10 @@ class Site:
     scoreboard. The consumer then waits less."""
     consumers: tuple[str, ...] = ()
     """Of the scheme `exposed`: the instructions that may be the first to wait for the value, as `march.cu:12 fma.rn.f32`."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"the kind of a site is {shortened(self.kind)!r}, not one of {', '.join(KINDS)}")
 
     @property
     def called(self) -> str:

@@ -16,6 +16,7 @@ from memlane.errors import CompileError
 from memlane.sass.control import decode_control
 from memlane.sass.operands import Register, parse_operands
 from memlane.sass.program import Function, Guard, Instruction, Place, Program
+from memlane.source import shortened
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.([^,]+),")
 _TARGET = re.compile(r"\s*\.target\s+(\w+)")
@@ -87,7 +88,7 @@ def _read_place(section: _Section, line: str) -> None:
 def _instruction(section: _Section, offset: int, text: str, encoding: int) -> Instruction:
     statement = _STATEMENT.match(text)
     if statement is None:
-        raise CompileError(f"the disassembler wrote an unknown instruction at {section.name}+0x{offset:x}: {text}")
+        raise CompileError(f"the disassembler wrote an unknown instruction at {section.name}+0x{offset:x}: {shortened(text)}")
     negated, bank, number, name, rest = statement.groups()
     register = Register(bank, int(number)) if bank and number != "T" else None
     opcode, *modifiers = name.split(".")
