@@ -6,7 +6,7 @@ Order inside: configuration, memory <- texture, tensor_map <- arguments, limits,
 
 from memlane.launch.arguments import Argument
 from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, Copies, End, Graphs, Rows, StepGraph, chained
-from memlane.launch.configuration import Dim3, Stream
+from memlane.launch.configuration import Dim3, Origin, Stream
 from memlane.launch.kernel import Kernel, KernelCall, Launch, Launcher, LaunchTime, LoadedModule, Loader, Timer, find_kernel, module_digest
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
@@ -23,7 +23,7 @@ from memlane.launch.observation import (
     Layers,
     Observation,
 )
-from memlane.launch.observe import Observer, observed, observing, unobserved, watched
+from memlane.launch.observe import Observer, StepObserver, observed, observing, show_step, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
@@ -67,12 +67,14 @@ __all__ = [
     "Memory",
     "Observation",
     "Observer",
+    "Origin",
     "PlainLaunch",
     "Prepared",
     "Report",
     "Rows",
     "Sampling",
     "StepGraph",
+    "StepObserver",
     "Stream",
     "Surface",
     "Target",
@@ -91,6 +93,7 @@ __all__ = [
     "observed",
     "observing",
     "plain_name",
+    "show_step",
     "stage",
     "tell_progress",
     "unobserved",

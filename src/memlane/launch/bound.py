@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadLaunch, DeviceError
-from memlane.launch.configuration import Stream
+from memlane.launch.configuration import Origin, Stream
 from memlane.launch.kernel import Launch, Launcher
 from memlane.launch.memory import Memory
 
@@ -51,6 +52,11 @@ class BoundCopy:
     source: End
     shape: tuple[int, ...]
     itemsize: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return prod(self.shape) * self.itemsize
 
     def rows(self) -> Iterator[Rows]:
         """Yield the copies of rows that it consists of: as few as the strides allow."""
@@ -155,6 +161,8 @@ class BoundStep:
     """Positions of earlier steps in the same list that have to end first."""
     beside: bool = False
     """Whether it is a launch that runs at the same time as the one before it in the list, and may wait for it."""
+    origin: Origin | None = None
+    """Which step of a plan it is, where somebody observes."""
 
 
 def chained(launches: Iterable[Launch]) -> tuple[BoundStep, ...]:

@@ -24,6 +24,20 @@ DEFAULT_STREAM = Stream(0)
 """The default stream of whichever target runs a launch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The execution of a step of a plan that a launch or a copy comes from."""
+
+    path: tuple[int, ...]
+    """Positions of the step: in the plan, and in each repeat around it."""
+    turns: tuple[int, ...]
+    """The turn of each repeat around it, the outermost first."""
+    device: int | None
+    """The number of the device that does it, as the plan has it; None is the host."""
+    name: str
+    """What to call it in a message, as `step 3 (scale) in turn 1`."""
+
+
 def dim3(label: str, extent: object) -> Dim3:
     """Return three positive extents from an int or a tuple of one to three ints. Raises BadLaunch, which names them by `label`."""
     values = extent if isinstance(extent, tuple) else (extent,)

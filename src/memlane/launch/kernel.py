@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import Argument, pack, pointer_parameters
-from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Stream, dim3
+from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
 from memlane.launch.observation import NO_LAYERS, Layers
 from memlane.launch.tensor_map import TensorMaps
@@ -130,6 +130,8 @@ class Launch:
     layers: Layers = NO_LAYERS
     cluster: Dim3 | None = None
     """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
+    origin: Origin | None = None
+    """The step of a plan that it comes from, where somebody observes; None of a launch that is in no plan."""
 
     @property
     def blocks(self) -> int:

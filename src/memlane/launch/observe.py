@@ -1,4 +1,4 @@
-"""Observers: what sees, and may rewrite, every launch made through memlane.
+"""Observers: what sees, and may rewrite, every launch made through memlane, and sees the other steps of plans.
 
 `memlane trace script.py` works through one of these: no line of the script changes. An observer is data to data: it gets the launch that
 is about to happen and returns the one that shall happen instead, for example of the same kernel with probes in it.
@@ -10,8 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from memlane.launch.bound import BoundStep
 from memlane.launch.checked import checked
 from memlane.launch.kernel import Launch
 
@@ -20,7 +21,17 @@ class Observer(Protocol):
     """Sees every launch before it happens."""
 
     def launching(self, launch: Launch) -> Launch:
-        """The launch to execute in place of `launch`; `launch` itself to leave it as it is."""
+        """Return the launch to execute in place of `launch`; `launch` itself to leave it as it is. `launch.origin` says of which step of a
+        plan it is."""
+        ...
+
+
+@runtime_checkable
+class StepObserver(Observer, Protocol):
+    """Sees the copies and the host functions of plans, too."""
+
+    def passing(self, step: BoundStep) -> None:
+        """Take note of a step of a plan that is no launch, before it happens, or before a graph is made that contains it."""
         ...
 
 
@@ -84,6 +95,14 @@ def observed(launch: Launch) -> Launch:
         for observer in _watching():
             launch = observer.launching(launch)
     return checked(launch)
+
+
+def show_step(step: BoundStep) -> None:
+    """Show the observers a copy or a host function of a plan. Launches are rewritten, by `observed`."""
+    with _turn:
+        for observer in _watching():
+            if isinstance(observer, StepObserver):
+                observer.passing(step)
 
 
 def _watching() -> tuple[Observer, ...]:

@@ -5,14 +5,15 @@ twin <- probed, plan, readout <- arena      a module with probes; the memory tha
 probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
 observed, join, runs, examples <- assemble <- tracer, viewer
                                             from records to a trace
-watching <- tracer, viewer, counter, checker
-                                            what the observers share
+steps <- watching <- tracer, viewer, counter, checker
+                                            steps of plans; what the observers share
 timing
 """
 
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.plan import LaunchPlan
+from memlane.measure.steps import PlanResult, StepResult
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, gone, trace
 from memlane.measure.viewer import Viewer
@@ -23,6 +24,8 @@ __all__ = [
     "Counter",
     "FailedLaunch",
     "LaunchPlan",
+    "PlanResult",
+    "StepResult",
     "Timing",
     "Tracer",
     "Viewer",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
 from memlane.launch.checked import demand_checker
 from memlane.measure.apart import apart
+from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.watching import Watching
+from memlane.targets import BoundPlan
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,27 @@ class Checker(Watching):
         return replace(launch, layers=launch.layers.merged(mine))
 
 
-def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Report]:
+@overload
+def check(call: KernelCall, *args: object, seed: int | None = None) -> list[Report]: ...
+
+
+@overload
+def check(call: BoundPlan, *, seed: int | None = None) -> PlanResult[tuple[Report, ...]]: ...
+
+
+def check(call: KernelCall | BoundPlan, *args: object, seed: int | None = None) -> list[Report] | PlanResult[tuple[Report, ...]]:
     """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
     reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
 
     The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
-    it. `seed` shuffles the order of the warps.
+    it. `seed` shuffles the order of the warps. A bound plan runs once, step after step, and gives the reports of each launch, with its
+    step, turn and device, and the copies between them; what a launch touches is compared with what its step declares.
     """
-    checker, launch = Checker(seed=seed), call.bind(*args)
+    checker = Checker(seed=seed)
+    if isinstance(call, BoundPlan):
+        with observing_plan(call, checker, serial=True):
+            return checker.steps.with_results({one.number: one.reports for one in checker.checked})
+    launch = call.bind(*args)
     with apart(launch), observing(checker):
         launch.kernel.target.launch(observed(launch))
     return list(checker.reports)

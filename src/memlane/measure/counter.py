@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import overload
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
@@ -10,10 +11,12 @@ from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, O
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
 from memlane.measure.observed import branch_counts, site_counts
+from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.measure.widened import widened_twin
 from memlane.record import Counts, SiteCounts
+from memlane.targets import BoundPlan
 
 
 class Counter(Watching):
@@ -42,13 +45,13 @@ class Counter(Watching):
         self._merged = merged
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
-        self._target: Launcher | None = None
+        self._targets: dict[Launcher, None] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that counts."""
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)
-        self._target = launch.kernel.target
+        self._targets[launch.kernel.target] = None
         if launch.kernel.target.observes:
             return self._to_be_observed(number, launch)
         with unobserved():
@@ -80,13 +83,18 @@ class Counter(Watching):
 
     def finish(self) -> list[Counts]:
         """Wait for the counted launches and return what each cost, in the order in which they were made."""
-        if self._target is None:
+        if not self._targets:
             raise MemlaneError("nothing was launched through memlane while the counter watched")
+        return [counts for _, counts in self.collect()]
+
+    def collect(self) -> list[tuple[int, Counts]]:
+        """As `finish`, with the number of each launch among those that were observed, from 0; nothing for none."""
         with unobserved():
-            self._target.sync()
+            for target in self._targets:
+                target.sync()
             counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
-        return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
+        return sorted(counted, key=lambda pair: pair[0])
 
 
 def counts_of(observation: Observation) -> Counts:
@@ -109,15 +117,30 @@ def counts_of(observation: Observation) -> Counts:
     )
 
 
-def count(call: KernelCall, *args: object, merged: bool = False) -> Counts:
+@overload
+def count(call: KernelCall, *args: object, merged: bool = False) -> Counts: ...
+
+
+@overload
+def count(call: BoundPlan, *, merged: bool = False) -> PlanResult[Counts]: ...
+
+
+def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> Counts | PlanResult[Counts]:
     """Launch `call(*args)` once, counting: the sectors, wavefronts and lanes of each memory access, and the least that would do.
 
     counts = ml.count(kernel[grid, block], out, a, n)
     counts.total().sectors, [(site.site.line, site.conflicts) for site in counts.sites]
+    for step in ml.count(ml.BoundPlan(plan, ...)).launches:
+        print(step.place, step.device, step.result.total().sectors)
 
-    Memory is left as the plain launch would leave it. `merged` as for `Counter`.
+    Memory is left as the plain launch would leave it. `merged` as for `Counter`. A bound plan runs once, step after step, and gives
+    a result for each launch, with its step, turn and device, and the copies between them.
     """
-    counter, launch = Counter(merged=merged), call.bind(*args)
+    counter = Counter(merged=merged)
+    if isinstance(call, BoundPlan):
+        with observing_plan(call, counter, serial=True):
+            return counter.steps.with_results(dict(counter.collect()))
+    launch = call.bind(*args)
     with apart(launch):
         with observing(counter):
             launch.kernel.target.launch(observed(launch))

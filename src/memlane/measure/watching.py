@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from memlane.errors import MemlaneError
-from memlane.launch import Launch, observing
+from memlane.launch import BoundStep, Launch, observing
+from memlane.measure.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Watching(ABC):
         self.failures: list[FailedLaunch] = []
         """Those that broke off on a target that survives it, also where the program went on: in another thread, or because it caught the
         error."""
+        self.steps = Steps()
+        """The launches, and the other steps of plans, in the order in which they were made."""
         self._only = only_launch
         self._blocks: list[AbstractContextManager[None]] = []
 
@@ -44,7 +47,12 @@ class Watching(ABC):
         """The launch to execute in place of `launch`."""
         number = self.seen
         self.seen += 1
+        self.steps.launching(number, launch)
         return self._replaced(number, launch) if self._only in (None, number) else launch
+
+    def passing(self, step: BoundStep) -> None:
+        """Take note of a copy or a host function of a plan."""
+        self.steps.passing(step)
 
     def _on_failure(self, number: int, launch: Launch) -> Callable[[int, MemlaneError], None]:
         """What remembers that the launch broke off, for `Layers.failed`."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from memlane.errors import BadLaunch, BadPlan
-from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Target, observed
+from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, observed, show_step, watched
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Together, View
 from memlane.targets.binding import Memory, Modules
@@ -65,15 +65,27 @@ class BoundActions:
             begun = len(steps)
             waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
             ends.append([])
-            for action, target in self.of(execution):
+            for bound, target in self.of(execution):
+                action = self.shown(execution, bound, target)
                 staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
                 beside = len(steps) > begun and isinstance(action, BoundLaunch)
                 for number, one in enumerate(staged):
                     after = (len(steps) - 1,) if number else waits
-                    steps.append(BoundStep(observed(one) if isinstance(one, BoundLaunch) else one, target, after, beside))
+                    steps.append(BoundStep(one, target, after, beside))
                 ends[-1].append(len(steps) - 1)
             places.append(range(begun, len(steps)))
         return steps, places
+
+    def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
+        """Return what the observers make of an action, which they are shown with the step that it is of."""
+        if not watched():
+            return observed(action) if isinstance(action, BoundLaunch) else action
+        device = None if target is None else self.targets.index(target)
+        origin = Origin(execution.path, execution.turns, device, str(execution))
+        if isinstance(action, BoundLaunch):
+            return observed(replace(action, origin=origin))
+        show_step(BoundStep(action, target, origin=origin))
+        return action
 
     def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
         """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not

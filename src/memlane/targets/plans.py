@@ -21,7 +21,6 @@ from memlane.launch import (
     LoadedModule,
     StepGraph,
     Target,
-    observed,
     watched,
 )
 from memlane.launch import Launch as BoundLaunch
@@ -103,6 +102,19 @@ class BoundPlan:
         turns = self._run_as_graphs() if self._takes_graphs else self._run_one_by_one()
         return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
 
+    def run_observed(self, *, serial: bool = False) -> PlanRun:
+        """Execute every step and wait for them, so that observers see each execution of a step once, as a launch or a copy of its own.
+
+        `serial`: step after step, on GPUs too; else these run the plan as one graph where they can, so that steps overlap as they do in it.
+        """
+        if serial or not self._takes_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            turns = self._run_one_by_one()
+        else:
+            graph, turns = self._graph(self.order), {}
+            graph.replay()
+            graph.wait()
+        return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
+
     def time(self) -> Timeline:
         """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
 
@@ -178,7 +190,8 @@ class BoundPlan:
 
     def _start(self, execution: Execution, actions: Sequence[tuple[BoundAction, Target | None]]) -> None:
         """Start what one execution does: one action, or launches that run together."""
-        launches = [observed(action) for action, _ in actions if isinstance(action, BoundLaunch)]
+        actions = [(self._actions.shown(execution, action, target), target) for action, target in actions]
+        launches = [action for action, _ in actions if isinstance(action, BoundLaunch)]
         if len(launches) == 1 and launches[0].layers.check:
             launches = [replace(launches[0], layers=replace(launches[0].layers, declared=declared(execution, self.memory)))]
         if len(launches) > 1:
@@ -193,11 +206,13 @@ class BoundPlan:
                 (target or self.targets[0]).copy(action)
 
     def _run_as_graphs(self) -> dict[tuple[int, ...], int]:
-        if self._graphs is None or watched():  # observers want to see the launches
-            self._graphs = [(segment, self._graph(segment.order)) for segment in segments(self.plan, self.order)]
+        graphs = self._graphs
+        if graphs is None or watched():  # observers want to see the launches, and what they make of them is not kept
+            graphs = [(segment, self._graph(segment.order)) for segment in segments(self.plan, self.order)]
+            self._graphs = self._graphs if watched() else graphs
         turns: dict[tuple[int, ...], int] = {}
         over: set[tuple[int, ...]] = set()
-        for segment, graph in self._graphs:
+        for segment, graph in graphs:
             for _ in range(0 if segment.path in over else segment.times):
                 graph.replay()
                 if segment.until is not None:
@@ -206,7 +221,7 @@ class BoundPlan:
                     if self._actions.value(segment.until):
                         over.add(segment.path)
                         break
-        for _, graph in self._graphs:
+        for _, graph in graphs:
             graph.wait()
         return turns
 

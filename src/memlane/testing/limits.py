@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 from memlane.diagnose.limits import Limits
 from memlane.errors import CheckFailed
@@ -11,9 +12,12 @@ from memlane.measure import Checker, Counter
 from memlane.measure import check as check_correctness
 from memlane.measure.apart import apart
 from memlane.measure.counter import counts_of
+from memlane.measure.steps import PlanResult, observing_plan
 from memlane.record import Counts
+from memlane.targets import BoundPlan
 
 
+@overload
 def check(
     call: KernelCall,
     *args: object,
@@ -21,7 +25,28 @@ def check(
     max_sectors_per_request: float | None = None,
     max_conflicts: float | None = None,
     max_excess_bytes: float | None = None,
-) -> list[Report]:
+) -> list[Report]: ...
+
+
+@overload
+def check(
+    call: BoundPlan,
+    *,
+    seed: int | None = None,
+    max_sectors_per_request: float | None = None,
+    max_conflicts: float | None = None,
+    max_excess_bytes: float | None = None,
+) -> PlanResult[tuple[Report, ...]]: ...
+
+
+def check(
+    call: KernelCall | BoundPlan,
+    *args: object,
+    seed: int | None = None,
+    max_sectors_per_request: float | None = None,
+    max_conflicts: float | None = None,
+    max_excess_bytes: float | None = None,
+) -> list[Report] | PlanResult[tuple[Report, ...]]:
     """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
     reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
 
@@ -34,8 +59,13 @@ def check(
     With limits the transactions are counted too, and CheckFailed is raised with the finding where an operation on a source line is beyond
     one: sectors of global memory in the mean request, wavefronts of shared memory beyond the ideal, bytes of sectors beyond the ideal.
     MemlaneError for a limit that is no number from 0 on, and where the target is no emulator.
+
+    A bound plan (`ml.BoundPlan`) runs once, step after step, and gives the reports of each launch, with its step, turn and device; what a
+    launch touches is compared with what its step declares.
     """
     limits = Limits(max_sectors_per_request, max_conflicts, max_excess_bytes)
+    if isinstance(call, BoundPlan):
+        return _check_plan(call, limits, seed)
     if not limits.any:
         return check_correctness(call, *args, seed=seed)
     checker, counter, launch = Checker(seed=seed), Counter(), call.bind(*args)
@@ -44,6 +74,16 @@ def check(
             launch.kernel.target.launch(observed(launch))
         _require(limits, counter.finish(), launch)
     return list(checker.reports)
+
+
+def _check_plan(plan: BoundPlan, limits: Limits, seed: int | None) -> PlanResult[tuple[Report, ...]]:
+    if not limits.any:
+        return check_correctness(plan, seed=seed)
+    checker, counter = Checker(seed=seed), Counter()
+    with observing_plan(plan, checker, counter, serial=True):
+        for (_, counts), one in zip(counter.collect(), checker.checked, strict=True):
+            _require(limits, [counts], one.launch)
+    return checker.steps.with_results({one.number: one.reports for one in checker.checked})
 
 
 def judge(limits: Limits, launch: Launch, seen: Observation) -> None:
