@@ -6,6 +6,9 @@ that takes over 3 s of processor time or 512 MiB, a message that is empty, endle
 PTX that was accepted is also printed and parsed again, and given to the passes that do not run it; a smaller number is instrumented by
 every scheme, and fewer are lowered to machine code.
 
+`--readers` takes only some, and `--keep FILE` puts their rows in the place of those in an earlier result, whose other rows then say at
+which commit they were made.
+
 `--number` says how many inputs, `--seconds` how long a reader may have, `--jobs` how many processes share its inputs: where there is not
 time for all, the row tells the number that was reached.
 
@@ -15,9 +18,13 @@ Prediction: no failure in 10^6 inputs of each; 10^4 instrumented, 10^3 lowered.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from pathlib import Path
 
 from harness import ROOT, Row
 from running import measure, parser
@@ -93,8 +100,22 @@ def main() -> None:
     options.add_argument("--number", type=int, default=0, help="inputs for each reader instead of as many as were predicted")
     options.add_argument("--jobs", type=int, default=1, help="processes for each reader (default 1)")
     options.add_argument("--seconds", type=float, default=float("inf"), help="seconds for each reader")
+    options.add_argument("--readers", help="names of readers with commas between them (default all)")
+    options.add_argument("--keep", type=Path, help="an earlier result that has the rows of the other readers")
     given = options.parse_args()
-    measure("fuzz", tuple(READERS), run_reader, given)
+    chosen = given.readers.split(",") if given.readers else list(READERS)
+    if unknown := set(chosen) - set(READERS):
+        raise SystemExit(f"there is no reader {', '.join(sorted(unknown))}; choose among {', '.join(READERS)}")
+    kept = kept_rows(given.keep, chosen) if given.keep else []
+    measure("fuzz", chosen, run_reader, given, over_all=lambda rows: kept)
+
+
+def kept_rows(path: Path, chosen: Collection[str]) -> list[Row]:
+    """The rows of an earlier result of readers that are not chosen, each with the commit that it is from."""
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    names = {field.name for field in fields(Row)}
+    rows = [Row(**{name: value for name, value in row.items() if name in names}) for row in earlier["rows"] if row["case"] not in chosen]
+    return [replace(row, note="; ".join(filter(None, (row.note, f"measured at {earlier['commit'][:7]}")))) for row in rows]
 
 
 if __name__ == "__main__":
