@@ -18,6 +18,8 @@ Changing     `relayout` moves an array in shared memory
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
 Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
              `BoundPlan` again and again, or times it; `draw` writes the times as a picture, a page or a trace for Perfetto
+Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation; `gather` takes rows by
+             index, `lay_out` lays out what is on the device already
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -53,8 +55,11 @@ _HOME = {
     "count": "measure",
     "cuda": "compile",
     "devices": "targets",
+    "download": "transfer",
     "draw": "report.timelines",
     "explain": "diagnose",
+    "gather": "transfer",
+    "lay_out": "transfer",
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
@@ -64,6 +69,7 @@ _HOME = {
     "time": "measure",
     "trace": "measure",
     "triton": "compile",
+    "upload": "transfer",
 }
 
 __all__ = [
@@ -88,8 +94,11 @@ __all__ = [
     "count",
     "cuda",
     "devices",
+    "download",
     "draw",
     "explain",
+    "gather",
+    "lay_out",
     "load",
     "numba",
     "parse",
@@ -99,6 +108,7 @@ __all__ = [
     "time",
     "trace",
     "triton",
+    "upload",
 ]
 
 if TYPE_CHECKING:
@@ -115,6 +125,7 @@ if TYPE_CHECKING:
     from memlane.report.timelines import draw
     from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
+    from memlane.transfer import download, gather, lay_out, upload
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,135 @@
+"""The plan of a gather on its way to the device: the rows first, then the indices in chunks, each gathered while the next one is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from memlane.plan import PlanBuilder, StepRef, View
+from memlane.ptx import Module
+from memlane.remap.kernels import gather_of
+from memlane.remap.staging import COPY
+from memlane.remap.transfers import COPIES, KERNELS, RING, TransferPlan
+
+WRONG = "first wrong position"
+"""The buffer on the host that holds the position of the first index out of range, or the number of places."""
+CLEAN = "no wrong position"
+"""The buffer on the host with the number of places, which the device's report starts from."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One side of a gather, on the host or on the device."""
+
+    count: int
+    nbytes: int
+    """Of each row, or index."""
+    home: str | int
+    """`host`, `pinned`, or a device number where it is there already."""
+
+
+def gather_plan(rows: Rows, indices: Rows, chunks: int, *, overlap: bool = True, threads: int = 1) -> TransferPlan:
+    """Return the plan that leaves row `indices[k]` in place k of the buffer `array`. Buffers `rows` and `indices` are its input."""
+    return _GatherWriter(rows, indices, chunks, overlap, threads).write()
+
+
+class _GatherWriter:
+    def __init__(self, rows: Rows, indices: Rows, chunks: int, overlap: bool, threads: int) -> None:
+        self.rows, self.indices, self.overlap, self.threads = rows, indices, overlap, threads
+        self.b = b = PlanBuilder()
+        self.out = b.array("array", (indices.count, rows.nbytes), "u1")
+        self.modules: dict[str, Module] = {}
+        per = -(-indices.count // chunks)
+        per = min(indices.count, -(-per // 1024) * 1024)
+        self.borders = (*range(0, indices.count, per), indices.count)
+        self.staged: list[str] = []
+        self.copies: list[StepRef] = []
+        self.order: list[StepRef] = []
+
+    def write(self) -> TransferPlan:
+        b = self.b
+        clean, wrong, report = b.array(CLEAN, 1, "u8", "pinned"), b.array("wrong", 1, "u8"), b.array(WRONG, 1, "u8", "pinned")
+        cleared = b.copy(wrong, clean, queue=COPIES, label="clear the report")
+        rows, kind = self._rows(), f"i{self.indices.nbytes}"
+        given = b.array("indices", self.indices.count, kind, self.indices.home)  # type: ignore[arg-type]
+        on_device = given if isinstance(self.indices.home, int) else None
+        largest = max(end - first for first, end in pairwise(self.borders))
+        ring = [] if on_device else [b.array(f"chunk {slot}", largest, kind) for slot in range(min(RING, len(self.borders) - 1))]
+        pinned = self._ring("pinned", largest * self.indices.nbytes, len(ring)) if self.indices.home == "host" else []
+        done: list[StepRef] = []
+        arrived: list[StepRef] = []
+        for number, (first, end) in enumerate(pairwise(self.borders)):
+            part, waits = given[first:end], self._waits()
+            if ring:
+                slot, again = number % len(ring), number - len(ring)
+                source = part
+                if pinned:
+                    source = pinned[slot].buffer.view(kind, end - first)
+                    waits = [self._call(source, part, [*waits, *(arrived[again : again + 1] if again >= 0 else [])], f"stage {number}")]
+                chunk = ring[slot][: end - first]
+                arrived.append(self._copy(chunk, source, [*waits, *(done[again : again + 1] if again >= 0 else [])], f"upload {number}"))
+                part, waits = chunk, [arrived[-1]]
+            done.append(self._gather(rows, part, wrong, first, [cleared, *waits, *self.copies]))
+        b.copy(report, wrong, queue=COPIES, after=done, label="report")
+        return TransferPlan(b.plan(), tuple(self.modules.values()), 0, self.borders, tuple(self.staged), frozenset(self.modules))
+
+    def _rows(self) -> View:
+        """Return the rows on the device, copied there first where they are not."""
+        shape, home = (self.rows.count, self.rows.nbytes), self.rows.home
+        given = self.b.array("rows", shape, "u1", home)  # type: ignore[arg-type]
+        if isinstance(home, int):
+            return given
+        on_device = self.b.array("rows on the device", shape, "u1")
+        pieces = min(self.rows.count, max(1, -(-given.nbytes // (1 << 25))))
+        ends = [self.rows.count * piece // pieces for piece in range(pieces + 1)]
+        largest = max(end - first for first, end in pairwise(ends))
+        pinned = self._ring("pinned rows", largest * self.rows.nbytes, min(RING, pieces)) if home == "host" else []
+        for number, (first, end) in enumerate(pairwise(ends)):
+            source, waits = given[first:end], self._waits()
+            if pinned:
+                again = number - len(pinned)
+                staged = pinned[number % len(pinned)].buffer.view("u1", source.shape)
+                waits = [
+                    self._call(staged, source, [*waits, *(self.copies[again : again + 1] if again >= 0 else [])], f"stage rows {number}")
+                ]
+                source = staged
+            self.copies.append(self._copy(on_device[first:end], source, waits, f"upload rows {number}"))
+        return on_device
+
+    def _ring(self, name: str, nbytes: int, slots: int) -> list[View]:
+        found = [self.b.array(f"{name} {slot}", nbytes, "u1", "pinned") for slot in range(slots)]
+        self.staged += [view.buffer.name for view in found]
+        return found
+
+    def _gather(self, rows: View, indices: View, wrong: View, first: int, waits: list[StepRef]) -> StepRef:
+        out = self.out[first : first + indices.size]
+        remap = gather_of(out, rows, indices, wrong, first, self.rows.count, self.rows.nbytes)
+        launch = remap.launch
+        self.modules[launch.kernel.module] = remap.module
+        return self._ran(
+            self.b.launch(
+                launch.kernel,
+                launch.grid,
+                launch.block,
+                *launch.arguments,
+                queue=KERNELS,
+                device=0,
+                after=waits,
+                reads=launch.reads,
+                writes=launch.writes,
+                label=f"gather {first}",
+            )
+        )
+
+    def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
+        return self._ran(self.b.copy(to, of, queue=COPIES, after=waits, label=label))
+
+    def _call(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
+        return self._ran(self.b.call(COPY, to, of, self.threads, after=waits, reads=[of], writes=[to], label=label))
+
+    def _waits(self) -> list[StepRef]:
+        return [] if self.overlap else self.order[-1:]
+
+    def _ran(self, step: StepRef) -> StepRef:
+        self.order.append(step)
+        return step

@@ -1,0 +1,135 @@
+"""Arrays on both sides of a transfer: what the host gives, and a device array that knows its layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import LayoutError
+from memlane.launch import DeviceArray, Target
+from memlane.layout import ArrayLayout, Fields
+from memlane.layout.array_spec import LayoutLike, array_layout, words_of_structure
+from memlane.remap.transfers import HostArray
+
+if TYPE_CHECKING:
+    from memlane.transfer.running import Transfer
+
+_ON_HOST = (1, 3, 11)
+"""DLPack's kinds of devices whose memory the host reads: the CPU, CUDA's pinned memory and ROCm's."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOutArray(DeviceArray):
+    """An array on a target that knows its layout. A kernel gets its address, as of any `DeviceArray`.
+
+    `shape` and `numpy()` are those of the memory as it lies; `logical_shape` is that of the array which `ml.download` gives back.
+    """
+
+    layout: ArrayLayout | None = None
+    """None for a gather, which is no layout."""
+    host_dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype("f4"))
+    """The type of the host's elements; structures where the memory holds their fields one after another."""
+    transfer: Transfer | None = field(default=None, repr=False)
+    """The transfer that filled it: its plan, its prediction and its measured times."""
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """The shape of the array on the host."""
+        if self.layout is None:
+            return self.shape
+        return self.layout.shape[:1] if isinstance(self.layout, Fields) else self.layout.shape
+
+    def wait(self) -> LaidOutArray:
+        """Wait until the array is filled, and return it. Raises what went wrong on the way."""
+        if self.transfer is not None:
+            self.transfer.wait()
+        return self
+
+    def field(self, name: str) -> DeviceArray:
+        """Return the values of one field of structures that were laid out as arrays, where they lie."""
+        if not isinstance(self.layout, Fields) or self.host_dtype.fields is None or name not in self.host_dtype.fields:
+            listed = ", ".join(self.host_dtype.names or ()) or "none"
+            raise LayoutError(f"the array has no field {name!r} laid out by itself; its fields are: {listed}")
+        kind, start = self.host_dtype.fields[name][:2]
+        count = self.layout.shape[0]
+        base, inner = kind.subdtype if kind.subdtype is not None else (kind, ())
+        return DeviceArray(self.target, self.address + start * count, (count, *inner), base, self)
+
+
+@dataclass(frozen=True)
+class Given:
+    """An array of the host as a transfer takes it."""
+
+    memory: npt.NDArray[Any]
+    """What is bound to the plan's buffer: C-contiguous, and so perhaps more than the elements."""
+    described: HostArray
+    layout: ArrayLayout
+    host_dtype: np.dtype[Any]
+    dtype: np.dtype[Any]
+    """Of the elements in the device's memory."""
+
+
+def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
+    """Return an array of the host as NumPy sees it, without a copy. LayoutError for what is none."""
+    if isinstance(value, np.ndarray):
+        return value
+    device = getattr(value, "__dlpack_device__", None)
+    if device is not None:
+        kind = int(device()[0])
+        if kind not in _ON_HOST:
+            raise LayoutError(
+                f"{what} is a {type(value).__name__} in device memory: lay it out there by ml.lay_out(target.adopt(array), layout=...)"
+            )
+        if kind == 1:
+            return np.from_dlpack(value)  # type: ignore[arg-type]
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise LayoutError(f"{what} must be an array of NumPy, or one that is seen through DLPack, not a {type(value).__name__}")
+
+
+def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
+    """Return an array of the host with its layout. LayoutError where the two do not fit."""
+    host = host_array(value)
+    if host.dtype.hasobject:
+        raise LayoutError(f"elements of type {host.dtype} are Python objects, which a device does not know: convert them to numbers first")
+    if host.dtype.fields is not None and layout in ("soa", "column-major"):
+        return _structures(target, host)
+    shape = host.shape or (1,)
+    found = array_layout(layout, shape)
+    plain = host.dtype if host.dtype.fields is None else np.dtype(f"V{host.dtype.itemsize}")
+    return Given(
+        *described(target, host.reshape(shape) if host.shape != shape else host, plain), found, host.dtype, host.dtype.newbyteorder("=")
+    )
+
+
+def _structures(target: Target, host: npt.NDArray[Any]) -> Given:
+    """Return structures as words, with the layout that puts the words of each field side by side."""
+    if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
+        raise LayoutError(f"structures with fields in another order of bytes, {host.dtype}, are not turned on the way: convert them first")
+    word, widths = words_of_structure(host.dtype)
+    whole = np.ascontiguousarray(host).reshape(-1)
+    words = whole.view(np.uint8).reshape(whole.size, host.dtype.itemsize).view(word)
+    layout = Fields(words.shape, widths)
+    return Given(*described(target, words, word), layout, host.dtype, word)
+
+
+def described(target: Target, host: npt.NDArray[Any], plain: np.dtype[Any]) -> tuple[npt.NDArray[Any], HostArray]:
+    """Return the memory to bind and what a plan knows of it."""
+    order = ">" if plain.byteorder == ">" else ""
+    kind = f"{order}{plain.kind}{plain.itemsize}" if plain.kind in "iufcb" else f"V{plain.itemsize}"
+    if host.flags.c_contiguous:
+        return host, HostArray(host.shape, kind, target.is_pinned(host))
+    low, high = np.lib.array_utils.byte_bounds(host)
+    span = np.asarray(_Span(host, low, high - low))
+    return span, HostArray(host.shape, kind, target.is_pinned(host), host.strides, host.__array_interface__["data"][0] - low, high - low)
+
+
+class _Span:
+    """The bytes between the first and the last of an array with gaps, which it keeps alive."""
+
+    def __init__(self, host: npt.NDArray[Any], low: int, nbytes: int) -> None:
+        self.host = host
+        self.__array_interface__ = {"version": 3, "data": (low, not host.flags.writeable), "typestr": "|u1", "shape": (nbytes,)}

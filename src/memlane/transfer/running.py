@@ -1,0 +1,191 @@
+"""A transfer bound to memory: started, waited for, repeated and timed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.launch import LoadedModule, StepGraph, Stream, Target, watched
+from memlane.plan import Plan, Timeline
+from memlane.ptx import Module
+from memlane.remap.staging import copy, default_threads
+from memlane.remap.transfers import TransferPlan
+from memlane.targets import BoundPlan
+from memlane.targets.binding import Memory
+
+_MOST_KEPT = 1 << 29
+"""Bytes of pinned memory that are kept for later transfers of a target."""
+
+
+class Transfer:
+    """An upload or download of which the plan can be looked at before and after it ran.
+
+    array = ml.upload(target, host, layout="column-major")
+    print(array.transfer.plan)                  # what ran
+    print(array.transfer.predicted)             # when each step was predicted to run; None where the chip's file says too little
+    print(array.transfer.time())                # runs it once more and says when each step ran
+    array.transfer.run()                        # copies again what the host's array holds now
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        made: TransferPlan,
+        memory: Mapping[str, Memory],
+        modules: Iterable[Module | LoadedModule] = (),
+        *,
+        predicted: Timeline | None = None,
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        self.target = target
+        self.made = made
+        self.predicted = predicted
+        """The timeline that the model predicted."""
+        self.started = False
+        self._memory = dict(memory)
+        self._modules = (*made.modules, *modules)
+        self._finish = finish
+        self._bound: BoundPlan | None = None
+        self._graph: StepGraph | None = None
+        self._borrowed: list[npt.NDArray[Any]] = []
+        self._repeats = False
+
+    @property
+    def plan(self) -> Plan:
+        """The steps: copies, remaps and what runs on them."""
+        return self.made.plan
+
+    @property
+    def chunks(self) -> int:
+        """How many pieces the array moves in."""
+        return self.made.chunks
+
+    def start(self, stream: Stream | None = None) -> None:
+        """Start it, on a stream of the target if one is given. On a GPU it returns at once; the emulator has finished then."""
+        bound = self._binding()
+        try:
+            if self.target.modelled:
+                bound.run()
+            else:
+                if self._graph is None or watched():
+                    self._graph = bound.graph()
+                self._graph.replay(stream)
+        except BaseException:
+            self._break_off()
+            raise
+        self.started = True
+
+    def wait(self) -> None:
+        """Wait for the last start. Raises what went wrong since; waiting again does nothing."""
+        if not self.started:
+            return
+        self.started = False
+        try:
+            if self._graph is not None:
+                self._graph.wait()
+            if self._finish is not None:
+                self._finish()
+        except BaseException:
+            self._break_off()
+            raise
+        if not self._repeats:
+            self._release()
+
+    def run(self, stream: Stream | None = None) -> None:
+        """Move the array again, as it is now, and wait. From the second time on everything is prepared."""
+        self.wait()
+        self._repeats = True
+        self.start(stream)
+        self.wait()
+
+    def time(self) -> Timeline:
+        """Run it once more and return when each step ran: measured on GPUs, modelled on emulated devices."""
+        self.wait()
+        try:
+            timeline = self._binding().time()
+            if self._finish is not None:
+                self._finish()
+        except BaseException:
+            self._break_off()
+            raise
+        if not self._repeats:
+            self._release()
+        return timeline
+
+    def _binding(self) -> BoundPlan:
+        if self._bound is None:
+            sizes = {buffer.name: buffer.nbytes for buffer in self.plan.buffers}
+            staged: dict[str, Memory] = {}
+            try:
+                for name in self.made.staged:
+                    self._borrowed.append(_borrow(self.target, sizes[name]))
+                    staged[name] = self._borrowed[-1]
+                self._bound = BoundPlan(self.plan, {**self._memory, **staged}, targets=[self.target], modules=self._modules)
+            except BaseException:
+                self._release()
+                raise
+        return self._bound
+
+    def _break_off(self) -> None:
+        """Leave nothing running that reads or writes memory of the caller, and give back what was borrowed."""
+        with suppress(Exception):  # what went wrong first is being raised already
+            self.target.sync()
+        self._release()
+
+    def _release(self) -> None:
+        self._bound = self._graph = None
+        for array in self._borrowed:
+            _give_back(self.target, array)
+        self._borrowed = []
+
+    def __del__(self) -> None:
+        if getattr(self, "_borrowed", None):
+            self._release()
+
+
+_kept: WeakKeyDictionary[Target, list[npt.NDArray[Any]]] = WeakKeyDictionary()
+_turn = threading.Lock()
+
+
+def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
+    """Return pinned memory of at least `nbytes`: some that an earlier transfer has left, or new."""
+    with _turn:
+        fitting = [array for array in _kept.get(target, []) if array.nbytes >= nbytes]
+        if fitting:
+            found = min(fitting, key=lambda array: array.nbytes)
+            _kept[target] = [array for array in _kept[target] if array is not found]
+            return found
+    return target.pinned(nbytes, np.uint8)
+
+
+def _give_back(target: Target, array: npt.NDArray[Any]) -> None:
+    with _turn:
+        kept = _kept.setdefault(target, [])
+        if sum(one.nbytes for one in kept) + array.nbytes <= _MOST_KEPT:
+            kept.append(array)
+
+
+_rates: WeakKeyDictionary[Target, dict[int, float]] = WeakKeyDictionary()
+
+
+def host_gb_per_s(target: Target, threads: int | None = None) -> float:
+    """Return how fast this host copies into pinned memory, in GB/s, measured once for each number of threads."""
+    count = default_threads() if threads is None else threads
+    rates = _rates.setdefault(target, {})
+    if count not in rates:
+        source, staged = np.zeros(1 << 24, np.uint8), _borrow(target, 1 << 24)
+        to = staged[: 1 << 24]
+        copy(to, source, count)
+        begun = perf_counter_ns()
+        for _ in range(3):
+            copy(to, source, count)
+        rates[count] = 3 * to.nbytes / max(1, perf_counter_ns() - begun)
+        _give_back(target, staged)
+    return rates[count]

@@ -1,0 +1,262 @@
+"""`upload`, `download` and `lay_out`: the plans of `memlane.remap` on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import DeviceError, LayoutError
+from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
+from memlane.layout import ArrayLayout, Fields
+from memlane.layout.array_spec import LayoutLike, array_layout
+from memlane.plan import Launch, PlanBuilder, View, planned
+from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
+from memlane.remap.movement import movement_of
+from memlane.remap.staging import default_threads
+from memlane.remap.transfers import Chunk, Request, TransferPlan, best_chunks, plan_of, prediction
+from memlane.targets import target as named_target
+from memlane.targets.binding import Memory
+from memlane.transfer.arrays import Given, LaidOutArray, described, given_array, host_array
+from memlane.transfer.running import Transfer, host_gb_per_s
+
+Chunks = int | Literal["auto"]
+Then = Callable[[Chunk], tuple[Any, ...] | None]
+"""Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
+
+
+def upload(
+    target: Target | str,
+    host: npt.ArrayLike,
+    *,
+    layout: LayoutLike = "row-major",
+    chunks: Chunks = "auto",
+    overlap: bool = True,
+    then: Then | None = None,
+    reads: Literal["chunk", "all"] = "chunk",
+    threads: int | None = None,
+    stream: Stream | None = None,
+    wait: bool = True,
+) -> LaidOutArray:
+    """Copy an array of the host to a target in another layout; the transformation of a chunk overlaps with the copy of the next one.
+
+    points = ml.upload(target, host, layout="column-major")
+    points = ml.upload(target, host, layout="soa", then=lambda chunk: (step[chunk.count // 256, 256], chunk.array, chunk.first))
+
+    `host`: an array of NumPy, or of another library through DLPack, in pinned or ordinary memory; ordinary memory is staged through a ring
+    of pinned buffers by `threads` threads. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`,
+    `diagonal`, `soa`), a layout of `memlane.layout`, or a function of the shape. `chunks`: how many pieces, or `"auto"` for the number that
+    is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel call and its arguments, to start as
+    soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind the last chunk.
+
+    With `wait=False` it returns before the array has arrived (on a GPU); the host's array must then stay as it is until `array.wait()`,
+    and it is kept alive as long. `stream` is one of the target. Raises LayoutError, BadPlan and DeviceError.
+    """
+    where = named_target(target) if isinstance(target, str) else target
+    _check_chunks(chunks)
+    seen = host_array(host)
+    if not seen.size:
+        empty = where.empty(seen.shape, seen.dtype.newbyteorder("="))
+        return LaidOutArray(where, empty.address, empty.shape, empty.dtype, empty.owner, None, seen.dtype)
+    given = given_array(where, seen, layout)
+    array = _allocated(where, given)
+    consumers = _Consumers(where, then)
+    wish = Request("upload", given.described, given.layout, 1, overlap, _threads(threads), consumers.planned if then else None, reads)
+    made, predicted = _planned(where, wish, chunks)
+    memory: dict[str, Memory] = {"host": given.memory, "array": array, **consumers.memory}
+    transfer = Transfer(where, made, memory, consumers.modules, predicted=predicted)
+    return _filled(replace(array, transfer=transfer), stream, wait)
+
+
+def download(
+    array: DeviceArray,
+    out: npt.NDArray[Any] | None = None,
+    *,
+    layout: LayoutLike | None = None,
+    shape: tuple[int, ...] | None = None,
+    chunks: Chunks = "auto",
+    overlap: bool = True,
+    threads: int | None = None,
+    stream: Stream | None = None,
+) -> npt.NDArray[Any]:
+    """Copy an array to the host in C order: the inverse of `upload`, with the same chunks, overlap and staging. Waits, and returns it.
+
+    A `LaidOutArray` knows its layout; of another array `layout` and the `shape` of the result say how it lies (row-major if they are left
+    out). `out`: the array to fill, best made by `target.pinned`. Raises LayoutError where shapes and layouts disagree.
+    """
+    _check_chunks(chunks)
+    if isinstance(array, LaidOutArray) and layout is None and array.transfer is not None:
+        array.transfer.wait()
+    found, dtype = _layout_of(array, layout, shape)
+    if found is None:
+        return np.empty(array.shape, dtype) if out is None else out
+    fields = isinstance(found, Fields) and isinstance(array, LaidOutArray)
+    logical = found.shape[:1] if fields else found.shape
+    result = np.empty(logical, dtype) if out is None else out
+    if result.shape != logical or result.dtype.itemsize != dtype.itemsize:
+        raise LayoutError(f"the array to fill has {result.shape} elements of {result.dtype}; the download has {logical} of {dtype}")
+    if not result.flags.writeable:
+        raise LayoutError("the array to fill is read-only: give a writable one, or leave out `out`")
+    as_words = result.view(np.uint8).reshape(found.shape[0], -1).view(array.dtype) if fields and result.flags.c_contiguous else result
+    if fields and not result.flags.c_contiguous:
+        raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
+    memory, known = described(
+        array.target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}")
+    )
+    wish = Request("download", known, found, 1, overlap, _threads(threads))
+    made, predicted = _planned(array.target, wish, chunks)
+    transfer = Transfer(array.target, made, {"host": memory, "array": array}, predicted=predicted)
+    transfer.start(stream)
+    transfer.wait()
+    return result
+
+
+def lay_out(
+    array: DeviceArray,
+    *,
+    layout: LayoutLike,
+    shape: tuple[int, ...] | None = None,
+    out: DeviceArray | None = None,
+    in_place: bool = False,
+) -> LaidOutArray:
+    """Lay out an array anew that is on a device already. `array` is row-major of `shape` (its own, if that is left out), unless it knows
+    its layout.
+
+    With `in_place` a square matrix is transposed where it lies; other layouts need room of their own. `out` is the memory to fill, which
+    must not overlap with the array. Asynchronous, as a launch is. Raises LayoutError.
+    """
+    target = array.target
+    if isinstance(array, LaidOutArray) and array.layout is not None and not array.layout.is_row_major:
+        raise LayoutError(f"the array has the layout {array.layout} already: download it, or remap the array that it came from")
+    extents = shape or array.shape
+    if prod(extents) != array.size:
+        raise LayoutError(f"an array of {array.size} elements cannot be taken for one of shape {extents}")
+    found = array_layout(layout, extents)
+    if in_place:
+        return _in_place(array, found)
+    element = array.dtype.itemsize
+    destination = target.empty(found.storage_shape, array.dtype) if out is None else out
+    if destination.nbytes < found.size * element:
+        raise LayoutError(f"the array to fill has {destination.nbytes:,} bytes; {found} needs {found.size * element:,}")
+    if array.address < destination.address + destination.nbytes and destination.address < array.address + array.nbytes:
+        raise LayoutError("the array to fill overlaps with the one that is read: give memory of its own, or leave out `out`")
+    b = PlanBuilder()
+    source, stored = b.array("source", found.shape, f"V{element}"), b.array("stored", found.storage_shape, f"V{element}")
+    movement = movement_of(found, element)
+    work = remap_by_function(found, stored, source, 0, found.shape[0]) if movement is None else remap_of(movement, stored, source)
+    _launch(target, work, {"source": array, "stored": destination})
+    return LaidOutArray(target, destination.address, found.storage_shape, array.dtype, destination.owner or destination, found, array.dtype)
+
+
+def _in_place(array: DeviceArray, layout: ArrayLayout) -> LaidOutArray:
+    if len(layout.shape) != 2 or layout.shape[0] != layout.shape[1] or layout != array_layout("column-major", layout.shape):
+        raise LayoutError(f"{layout} is not possible in place: only a square matrix is transposed where it lies; leave out in_place")
+    data = PlanBuilder().array("data", layout.shape, f"V{array.dtype.itemsize}")
+    _launch(array.target, transpose_in_place(data, layout.shape[0]), {"data": array})
+    return LaidOutArray(array.target, array.address, layout.storage_shape, array.dtype, array.owner or array, layout, array.dtype)
+
+
+def _launch(target: Target, work: Remap, memory: dict[str, DeviceArray]) -> None:
+    launch = work.launch
+    call = _loaded(target, work)[launch.kernel.name][launch.grid, launch.block, None, launch.shared_bytes]
+    call(*(memory[one.buffer.name] if isinstance(one, View) else one for one in launch.arguments))
+
+
+def _loaded(target: Target, work: Remap) -> LoadedModule:
+    """Return the module of a remap on a target, which keeps it."""
+    loaded: dict[str, LoadedModule] = target.__dict__.setdefault("_remap_modules", {})
+    digest = work.launch.kernel.module
+    if digest not in loaded:
+        loaded[digest] = target.load(work.module)
+    return loaded[digest]
+
+
+class _Consumers:
+    """What `then` says, as launches of a plan: arrays among the arguments become buffers."""
+
+    def __init__(self, target: Target, then: Then | None) -> None:
+        self.target, self.then = target, then
+        self.memory: dict[str, DeviceArray] = {}
+        self.loaded: dict[int, LoadedModule] = {}
+        self._views: dict[tuple[int, int], View] = {}
+
+    @property
+    def modules(self) -> tuple[LoadedModule, ...]:
+        return tuple(self.loaded.values())
+
+    def planned(self, chunk: Chunk) -> Launch | None:
+        assert self.then is not None
+        wish = self.then(chunk)
+        if wish is None:
+            return None
+        if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
+            raise LayoutError("then(chunk) returns a tuple of kernel[grid, block] and the kernel's arguments, or None")
+        call, *arguments = wish
+        self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
+        values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]
+        touched = (chunk.data, *(one for one in values if isinstance(one, View) and one.buffer != chunk.array.buffer))
+        extra = {"shared_bytes": call.shared_bytes, "cluster": call.cluster}
+        return planned(call.kernel.ref, call.grid, call.block, *values, reads=touched, writes=touched, **extra)
+
+    def _view(self, argument: object) -> View:
+        array = argument if isinstance(argument, DeviceArray) else self.target.adopt(argument)
+        key = array.address, array.nbytes
+        if key not in self._views:
+            name = f"argument {len(self._views)}"
+            self.memory[name] = array
+            self._views[key] = PlanBuilder().array(name, array.shape, array.dtype, 0)
+        return self._views[key]
+
+
+def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Any]:
+    rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
+    count = best_chunks(wish, target.chip, rate) if chunks == "auto" else chunks
+    made = plan_of(replace(wish, chunks=count))
+    return made, prediction(made, target.chip, rate)
+
+
+def _allocated(target: Target, given: Given) -> LaidOutArray:
+    layout = given.layout
+    nbytes = layout.size * given.dtype.itemsize
+    try:
+        memory = target.empty(layout.storage_shape, given.dtype)
+    except DeviceError as error:
+        raise DeviceError(
+            f"{nbytes:,} bytes for {layout} do not fit on {target.name}: {error}; free arrays, or upload fewer rows at a time"
+        ) from error
+    return LaidOutArray(target, memory.address, memory.shape, memory.dtype, memory.owner, layout, given.host_dtype)
+
+
+def _filled(array: LaidOutArray, stream: Stream | None, wait: bool) -> LaidOutArray:
+    assert array.transfer is not None
+    array.transfer.start(stream)
+    return array.wait() if wait or array.target.modelled else array
+
+
+def _layout_of(array: DeviceArray, layout: LayoutLike | None, shape: tuple[int, ...] | None) -> tuple[ArrayLayout | None, np.dtype[Any]]:
+    """Return the layout that an array has, and the type of the host's elements; no layout for an array without elements."""
+    if array.size == 0:
+        return None, array.dtype
+    if layout is None and isinstance(array, LaidOutArray) and array.layout is not None:
+        return array.layout, array.host_dtype
+    found = array_layout("row-major" if layout is None else layout, shape or array.shape or (1,))
+    if found.size > array.size:
+        raise LayoutError(f"{found} needs {found.size} elements, but the array has {array.size}")
+    return found, array.dtype
+
+
+def _threads(threads: int | None) -> int:
+    if threads is None:
+        return default_threads()
+    if threads < 1:
+        raise LayoutError(f"the host copies with at least one thread, not {threads}")
+    return threads
+
+
+def _check_chunks(chunks: object) -> None:
+    if chunks != "auto" and (isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1):
+        raise LayoutError(f"chunks is a number of at least 1, or 'auto', not {chunks!r}")
