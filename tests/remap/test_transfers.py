@@ -321,7 +321,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: upload(HERE, numbers(4, 4), layout="helix"), "no layout of arrays is called 'helix'"),
     (lambda: upload(HERE, np.array([object()])), "are Python objects, which a device does not know: convert them"),
     (lambda: upload(HERE, "text of a file"), "host must be an array of NumPy, or one that is seen through DLPack, not a str"),
-    (lambda: upload(HERE, OnDevice()), r"in device memory: lay it out there by ml.remap\(target.adopt\(array\)"),
+    (lambda: upload(HERE, OnDevice()), r"in device memory: lay it out there by ml.lay_out\(target.adopt\(array\)"),
     (lambda: upload(HERE, numbers(4, 4), chunks=0), "chunks is a number of at least 1, or 'auto', not 0"),
     (lambda: upload(HERE, numbers(4, 4), threads=0), "the host copies with at least one thread, not 0"),
     (lambda: upload(HERE, numbers(4, 4), then=lambda chunk: 7), r"then\(chunk\) returns a tuple of kernel\[grid, block\]"),

@@ -94,7 +94,7 @@ def download(
     found, dtype = _layout_of(array, layout, shape)
     if found is None:
         return np.empty(array.shape, dtype) if out is None else out
-    fields = isinstance(found, Fields) and isinstance(array, LaidOutArray)
+    target, fields = _target_of(array), isinstance(found, Fields) and isinstance(array, LaidOutArray)
     logical = found.shape[:1] if fields else found.shape
     result = np.empty(logical, dtype) if out is None else out
     if result.shape != logical or result.dtype.itemsize != dtype.itemsize:
@@ -104,12 +104,10 @@ def download(
     as_words = result.view(np.uint8).reshape(found.shape[0], -1).view(array.dtype) if fields and result.flags.c_contiguous else result
     if fields and not result.flags.c_contiguous:
         raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
-    memory, known = described(
-        array.target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}")
-    )
+    memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
     wish = Request("download", known, found, 1, overlap, _threads(threads))
-    made, predicted = _planned(array.target, wish, chunks)
-    transfer = Transfer(array.target, made, {"host": memory, "array": array}, predicted=predicted)
+    made, predicted = _planned(target, wish, chunks)
+    transfer = Transfer(target, made, {"host": memory, "array": array}, predicted=predicted)
     transfer.start(stream)
     transfer.wait()
     return result
@@ -129,7 +127,7 @@ def lay_out(
     With `in_place` a square matrix is transposed where it lies; other layouts need room of their own. `out` is the memory to fill, which
     must not overlap with the array. Asynchronous, as a launch is. Raises LayoutError.
     """
-    target = array.target
+    target = _target_of(array)
     if isinstance(array, LaidOutArray) and array.layout is not None and not array.layout.is_row_major:
         raise LayoutError(f"the array has the layout {array.layout} already: download it, or remap the array that it came from")
     extents = shape or array.shape
@@ -156,7 +154,7 @@ def _in_place(array: DeviceArray, layout: ArrayLayout) -> LaidOutArray:
     if len(layout.shape) != 2 or layout.shape[0] != layout.shape[1] or layout != array_layout("column-major", layout.shape):
         raise LayoutError(f"{layout} is not possible in place: only a square matrix is transposed where it lies; leave out in_place")
     data = PlanBuilder().array("data", layout.shape, f"V{array.dtype.itemsize}")
-    _launch(array.target, transpose_in_place(data, layout.shape[0]), {"data": array})
+    _launch(_target_of(array), transpose_in_place(data, layout.shape[0]), {"data": array})
     return LaidOutArray(array.target, array.address, layout.storage_shape, array.dtype, array.owner or array, layout, array.dtype)
 
 
@@ -234,7 +232,12 @@ def _allocated(target: Target, given: Given) -> LaidOutArray:
 def _filled(array: LaidOutArray, stream: Stream | None, wait: bool) -> LaidOutArray:
     assert array.transfer is not None
     array.transfer.start(stream)
-    return array.wait() if wait or array.target.modelled else array
+    return array.wait() if wait or array.transfer.target.modelled else array
+
+
+def _target_of(array: DeviceArray) -> Target:
+    assert isinstance(array.target, Target)
+    return array.target
 
 
 def _layout_of(array: DeviceArray, layout: LayoutLike | None, shape: tuple[int, ...] | None) -> tuple[ArrayLayout | None, np.dtype[Any]]:
