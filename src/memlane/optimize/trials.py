@@ -11,9 +11,10 @@ import numpy as np
 from memlane.chip.occupancy import resident_blocks
 from memlane.compile import assemble, kernel_usage
 from memlane.errors import CompileError, MissingDependency
-from memlane.launch import Kernel, Launch, Launcher, observed, observing
+from memlane.launch import Kernel, Launch, Launcher, Layers, Observation, observed, observing
 from memlane.layout import Layout
 from memlane.measure import Counter
+from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
 from memlane.optimize.candidates import Seen
 from memlane.optimize.lanes import Examples, examples
@@ -59,6 +60,15 @@ class Measured:
     """What ruled the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
 
 
+@dataclass(frozen=True)
+class _Timed:
+    """What a launch did while its time was modelled."""
+
+    counts: Counts
+    same: bool
+    """Whether it left the same bytes in memory as the original when that was counted."""
+
+
 class Trials:
     """Runs a launch and others in its place, each on the memory that was there."""
 
@@ -69,6 +79,7 @@ class Trials:
         self._has_looked = False
         self.ruled: dict[Kernel, str] = {}
         """What ruled the modelled times of those that were timed."""
+        self._timed: dict[Kernel, _Timed] = {}
         self.counts = self._counted(launch)
         self._left = Snapshot(launch)
 
@@ -123,13 +134,27 @@ class Trials:
     def measured(
         self, layout: Layout | None, array: SharedArray, launch: Launch, times: tuple[Sequence[float], Sequence[float]] | None
     ) -> Measured:
-        counts = self._counted(launch) if layout is not None else self.counts
-        same = layout is None or Snapshot(self.launch).holds_what(self._left)
+        counts, same = (self.counts, True) if layout is None else self._did(launch)
         wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
         ours, theirs = times or ([0.0], [0.0])
         ruled = self.ruled.get(launch.kernel, "") if times else ""
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
         return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), ruled)
+
+    def _did(self, launch: Launch) -> tuple[Counts, bool]:
+        """The counts of a changed launch, and whether it leaves the same bytes as the original.
+
+        What was counted while it was timed holds only where the order of threads, which differs when times are modelled, shows neither
+        in the counts of the original nor in the bytes; else it is counted like the original.
+        """
+        original, timed = self._timed.get(self.launch.kernel), self._timed.get(launch.kernel)
+        if original is not None and timed is not None and original.same and timed.same and original.counts.sites == self.counts.sites:
+            return timed.counts, True
+        counts = self._counted(launch)
+        return counts, self._is_same()
+
+    def _is_same(self) -> bool:
+        return Snapshot(self.launch).holds_what(self._left)
 
     def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
         """Nanoseconds of each kernel, a number for each round."""
@@ -137,13 +162,23 @@ class Trials:
         for number in range(1 if self._target.modelled else ROUNDS + 1):
             for name, kernel in kernels.items():
                 self._before.restore()
-                launches = [replace(self.launch, kernel=kernel)] * (1 if self._target.modelled else LAUNCHES)
-                times = self._target.time_launches(launches)
+                seen: list[Observation] = []
+                launch = self._to_be_timed(replace(self.launch, kernel=kernel), seen)
+                times = self._target.time_launches([launch] * (1 if self._target.modelled else LAUNCHES))
                 if times[0].model is not None:
                     self.ruled[kernel] = times[0].model.ruled
+                if seen:
+                    self._timed[kernel] = _Timed(counts_of(seen[0]), self._is_same())
                 if number or self._target.modelled:  # the first round warms up
                     found[name].append(min(one.elapsed_ns for one in times))
         return found
+
+    def _to_be_timed(self, launch: Launch, seen: list[Observation]) -> Launch:
+        """The launch, counted at the same time where that takes one compilation less and does not change its code: to be counted, the
+        functions that a kernel calls are inlined, which changes its time."""
+        if not self._target.observes or inline_calls(launch.kernel.module).origins.get(launch.kernel.name) is not None:
+            return launch
+        return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=seen.append)))
 
 
 def _needs(launch: Launch) -> Needs:

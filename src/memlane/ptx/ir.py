@@ -142,6 +142,8 @@ class Instruction:
     guard: Guard | None = None
     location: Location | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    known_registers: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, init=False, compare=False, repr=False)
+    """What it reads and what it writes, once somebody has asked (`memlane.ptx.registers`)."""
 
     @property
     def name(self) -> str:

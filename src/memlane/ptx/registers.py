@@ -40,6 +40,23 @@ def registers_in(operand: Operand) -> Iterator[str]:
 
 def registers_written(instruction: Instruction) -> tuple[str, ...]:
     """The registers that an instruction may write, its guard being true."""
+    return _registers(instruction)[1]
+
+
+def registers_read(instruction: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction reads, its guard included."""
+    return _registers(instruction)[0]
+
+
+def _registers(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What an instruction reads and what it writes. Every pass asks for it several times, so the instruction keeps the answer."""
+    if instruction.known_registers is None:
+        object.__setattr__(instruction, "known_registers", (_read(instruction), _written(instruction)))
+        assert instruction.known_registers is not None
+    return instruction.known_registers
+
+
+def _written(instruction: Instruction) -> tuple[str, ...]:
     form = instruction.form
     found: list[str] = []
     for letter in form.writes:
@@ -47,8 +64,7 @@ def registers_written(instruction: Instruction) -> tuple[str, ...]:
     return tuple(found)
 
 
-def registers_read(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction reads, its guard included."""
+def _read(instruction: Instruction) -> tuple[str, ...]:
     form = instruction.form
     written = {form.operands[letter] for letter in form.writes - form.updates}
     found = [] if instruction.guard is None else [instruction.guard.register]

@@ -35,6 +35,7 @@ from memlane.ptx.ir import (
     Vector,
     elements,
 )
+from memlane.ptx.once import once_for_module
 from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
@@ -102,8 +103,9 @@ class _Scope:
         return any(entry.name == name for entry in self.ranges)
 
 
+@once_for_module
 def verify(module: Module) -> None:
-    """Check a module. Raises `PtxTypeError`, which points at the first thing that is wrong."""
+    """Check a module, which never changes: once. Raises `PtxTypeError`, which points at the first thing that is wrong."""
     scope = _Scope(target=module.target[0] if module.target else "")
     defined: set[str] = set()
     for item in module.items:
