@@ -46,6 +46,7 @@ WORDS = kernel(
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     """A GPU as far as it matters here: it does not observe, and hands out the code that it was given."""
     cubin_of(LOADS)  # Skips where nothing can be assembled.
+    monkeypatch.setattr(judging, "present_store", lambda: None)  # What is kept on disk is asked in test_kept_verdicts.
     found = target_named("emulator:h200")
     monkeypatch.setattr(found, "observes", False, raising=False)
     monkeypatch.setattr(found, "assembled", lambda loaded: assemble(loaded.module).data)

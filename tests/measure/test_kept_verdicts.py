@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from memlane.chip import load
+from memlane.compile import assemble
+from memlane.emulate import Emulator
+from memlane.emulate.code import store
 from memlane.emulate.code.store import Sources
+from memlane.instrument import Selection, SiteProof, Traced, TraceOptions
+from memlane.launch import Target
 from memlane.measure import judging
+from memlane.measure.probed import probe
 from memlane.ptx import Module, parse
-from memlane.record import EXACT, MERGED, Exactness
+from memlane.record import EXACT, MERGED, PROVED, Exactness, Site
 from memlane.targets import target
 
 TEXT = """
@@ -63,6 +72,34 @@ def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+@pytest.fixture
+def proved(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The codes on which something was proved."""
+    asked: list[bytes] = []
+    real = judging.prove
+
+    def noting(traced: Traced, code: bytes) -> tuple[SiteProof, ...]:
+        asked.append(code)
+        return real(traced, code)
+
+    monkeypatch.setattr(judging, "prove", noting)
+    return asked
+
+
+def _on_a_gpu(options: tuple[str, ...] = ()) -> Target:
+    """A GPU as far as it matters here: it does not observe, and hands out the code that it was given."""
+    found = Emulator(load("h200"))
+    found.observes = False
+    found.assembled = lambda loaded: assemble(loaded.module, options=options).data  # type: ignore[method-assign]
+    return found
+
+
+def _sites(chip: Target, scheme: str = "dependent", sites: frozenset[int] | None = None) -> tuple[Site, ...]:
+    """The sites of the traced kernel with what is proved of them, as a process sees it that has not seen the module before."""
+    loaded = chip.load(parse(TEXT.replace("OFFSET", "64")))
+    return judging.judged_sites(probe(loaded, TraceOptions(scheme, Selection(sites=sites))))
+
+
 def _judged(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
     """As a process sees it that has not seen the module before."""
     return judging.judge_of(target(chip).load(parse(TEXT.replace("OFFSET", str(offset)))))()
@@ -106,6 +143,65 @@ def test_nothing_is_kept_where_the_cache_is_off_or_the_sources_were_changed(
     assert _judged() == _judged()
     assert not folder.exists()
     assert len(worked_out) == 2
+
+
+# -- times -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_proved_once_for_a_code(folder: Path, proved: list[bytes]) -> None:
+    chip = _on_a_gpu()
+    first = _sites(chip)
+    assert {site.evidence for site in first} == {PROVED}
+    assert [site.copies for site in first] == [1, 1, 1]
+    assert _sites(chip) == _sites(_on_a_gpu()) == first
+    assert len(proved) == 1
+    assert len(list(folder.glob("*.code"))) == 1
+
+
+def test_other_code_other_probes_and_other_sites_are_proved_anew(folder: Path, proved: list[bytes]) -> None:
+    _sites(_on_a_gpu())
+    _sites(_on_a_gpu(("-Xptxas=-O0",)))
+    assert len(set(proved)) == len(proved) == 2
+    assert _sites(_on_a_gpu(), "simple")[0].completeness != _sites(_on_a_gpu())[0].completeness
+    assert len(proved) == 3
+    assert [bool(site.scheme) for site in _sites(_on_a_gpu(), sites=frozenset({1}))] == [False, True, False]
+    assert len(proved) == 4
+
+
+_SECOND = """
+from tests.measure import test_kept_verdicts as kept
+from memlane.emulate.code.store import Sources
+from memlane.measure import judging
+def fails(*_): raise AssertionError("proved again")
+judging._DECIDING = Sources("errors.py")
+judging.prove = fails
+print([(site.evidence, site.completeness, site.reason, site.copies) for site in kept._sites(kept._on_a_gpu())])
+"""
+
+
+def test_a_second_process_does_not_prove_again(folder: Path, proved: list[bytes]) -> None:
+    first = [(site.evidence, site.completeness, site.reason, site.copies) for site in _sites(_on_a_gpu())]
+    told = subprocess.run([sys.executable, "-c", _SECOND], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert told.stdout.strip() == str(first)
+    assert len(proved) == 1
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_proof_that_is_damaged_or_of_another_user_is_worked_out_again(
+    folder: Path, proved: list[bytes], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], foreign: bool
+) -> None:
+    first = _sites(_on_a_gpu())
+    (path,) = folder.glob("*.code")
+    whole = path.read_bytes()
+    if foreign:
+        monkeypatch.setattr(store, "_is_ours", lambda _: False)
+    else:
+        path.write_bytes(whole.replace(b"complete", b"issue-on", 1))
+        assert path.read_bytes() != whole
+    assert _sites(_on_a_gpu()) == first
+    assert len(proved) == 2
+    assert path.read_bytes() == whole
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_decides_verdicts_covers_what_works_them_out() -> None:

@@ -7,15 +7,15 @@ the reason, in the place of the verdict.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 
 from memlane.chip import Chip
 from memlane.compile import architecture, assemble, assembler_version
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.instrument import changes, exactness, prove, proved, site_table
+from memlane.instrument import SiteProof, changes, exactness, prove, proved, site_table
 from memlane.launch import LoadedModule, stage
 from memlane.measure.probed import ProbedModule
 from memlane.ptx import Module, print_module
@@ -125,11 +125,10 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
     if code is None or original is None:
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} does not hand out the assembled code")
     try:
-        with stage("proving on the assembled code that times are complete"):
-            proofs = {proof.site: proof for proof in prove(traced, code)}
-        changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
+        shown = _shown(probed, code, original)
     except Exception as error:  # Whatever it is, the times have been measured and are not to be lost for it.
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")
+    proofs = {proof.site: proof for proof in shown.proofs}
     return tuple(
         replace(
             site,
@@ -137,12 +136,58 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
             copies=proofs[site.id].copies,
             also_waits=proofs[site.id].also_waits,
             shared_waits=proofs[site.id].shared_waits,
-            changed=changed.get(site.id, ""),
+            changed=shown.changed.get(site.id, ""),
         )
         if site.id in proofs
         else site
-        for site in proved(traced, tuple(proofs.values()))
+        for site in proved(traced, shown.proofs)
     )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the assembled code of an instrumented module shows of its timed sites."""
+
+    proofs: Sequence[SiteProof]
+    changed: Mapping[int, str]
+    """By the number of a site: how the original accesses memory there, where tracing has changed that."""
+
+
+def _shown(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
+    """What the code shows: from the store, or else proved and kept there."""
+    store = present_store()
+    if store is None or not _DECIDING.digest:
+        return _proved(probed, code, original)
+    key = _key_of_proofs(probed, code, original)
+    entry = store.get(key)
+    if entry is None:
+        found = _proved(probed, code, original)
+        facts = {"proofs": [astuple(one) for one in found.proofs], "changed": list(found.changed.items())}
+        keep(key, Entry(facts, b""), _DECIDING)
+        return found
+    proofs = [
+        SiteProof(site, completeness, reason, copies, tuple(also), tuple(shared))
+        for site, completeness, reason, copies, also, shared in entry.facts["proofs"]
+    ]
+    return _Shown(proofs, dict(entry.facts["changed"]))
+
+
+def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
+    """Of all that a proof rests on. What else is known of the sites follows from the original, the options and memlane's own code."""
+    traced, options = probed.traced, probed.traced.options
+    timed = {kernel: sorted(sites.items()) for kernel, sites in traced.positions.items()}
+    how = repr((options.scheme, options.stores, options.staging, options.sampling, timed))
+    texts = print_module(probed.original.module), print_module(traced.module), how
+    codes = (hashlib.sha256(one).hexdigest() for one in (code, original))
+    return digest("proofs", _DECIDING.digest, *texts, *codes, disassembler_version())
+
+
+def _proved(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
+    traced = probed.traced
+    with stage("proving on the assembled code that times are complete"):
+        proofs = prove(traced, code)
+    changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
+    return _Shown(proofs, changed)
 
 
 def _with_evidence(sites: tuple[Site, ...], evidence: str) -> tuple[Site, ...]:
