@@ -16,6 +16,7 @@ from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle,
 from memlane.optimize import Fix, fix
 from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
 from memlane.optimize.lanes import examples
+from memlane.optimize.trials import Trials
 from tests.launch.fake_target import FakeTarget
 from tests.rewrite.kernels import SOURCE
 
@@ -252,3 +253,49 @@ def test_lanes_of_a_launch_elsewhere_are_seen_on_one_emulated_block() -> None:
     assert target.launches == []
     too_large = replace(launch.arguments[0], memory=(launch.arguments[0].memory[0], 1 << 30))  # type: ignore[index]
     assert examples(replace(launch, arguments=(too_large, launch.arguments[1]))) is None
+
+
+# -- what is run for a layout ----------------------------------------------------------------------------------------------------
+
+
+TICKETS = """
+extern "C" __global__ void tickets(float *out, int *next, int *order) {
+    __shared__ float tile[32][32];
+    int x = threadIdx.x, y = threadIdx.y;
+    if (y % 4 == 1) tile[x][y] = x;
+    else tile[y][x] = x;
+    __syncthreads();
+    float v = y % 4 ? tile[y][x] : tile[x][y];
+    out[y * 32 + x] = 1.0f;
+    if (x == 0 && v >= 0) order[atomicAdd(next, 1)] = y;
+}
+"""
+"""Warps that have conflicts draw their tickets later than others, where time is modelled."""
+
+
+def tried(source: str, name: str, monkeypatch: pytest.MonkeyPatch, *shapes: tuple[int, ...]) -> tuple[Fix, int]:
+    """What `fix` finds for one block of 32x32 threads on arrays of zeros, and how many launches it counted without timing them."""
+    counted: list[Kernel] = []
+    real = Trials._counted
+    monkeypatch.setattr(Trials, "_counted", lambda trials, launch: counted.append(launch.kernel) or real(trials, launch))
+    where = ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))
+    arrays = [where.target.zeros(shape, "f4" if number == 0 else "i4") for number, shape in enumerate(shapes)]
+    (found,) = fix(where[name][1, (32, 32)], *arrays, layouts=[Padded(32, 32, 1), XorSwizzle(32, 32)])
+    return found, len(counted)
+
+
+def test_a_layout_is_counted_while_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = TICKETS.replace("order[atomicAdd(next, 1)] = y", "order[y] = atomicAdd(next, 0)")
+    found, counted = tried(source, "tickets", monkeypatch, (32, 32), (1,), (32,))
+    assert counted == 1  # the original
+    assert [one.same for one in found.tried] == [True, True]
+    assert {str(one.layout): one.wavefronts for one in found.tried} == {"Padded(32x32, pad=1)": 64, "XorSwizzle(32x32)": 64}
+    assert found.original.wavefronts == 8 * 32 + 24 + 8 * 32 + 24
+
+
+def test_what_depends_on_the_order_of_threads_is_counted_in_the_order_of_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modelled time changes the order in which tickets are drawn, and so the bytes; the layout is not to blame."""
+    found, counted = tried(TICKETS, "tickets", monkeypatch, (32, 32), (1,), (32,))
+    assert counted == 3
+    assert [one.same for one in found.tried] == [True, True]
+    assert [one.wavefronts for one in found.tried] == [64, 64]
