@@ -20,6 +20,7 @@ Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions o
              `BoundPlan` again and again, or times it; `draw` writes the times as a picture, a page or a trace for Perfetto
 Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation; `gather` takes rows by
              index, `lay_out` lays out what is on the device already
+Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -40,6 +41,7 @@ _HOME = {
     "Counts": "record",
     "DeviceArray": "launch",
     "Finding": "diagnose",
+    "Grid": "stencils",
     "Kernel": "launch",
     "Launch": "launch",
     "MemlaneError": "errors",
@@ -65,6 +67,7 @@ _HOME = {
     "parse": "ptx",
     "relayout": "optimize",
     "run": "targets",
+    "stencil": "timeloop",
     "target": "targets",
     "time": "measure",
     "trace": "measure",
@@ -79,6 +82,7 @@ __all__ = [
     "Counts",
     "DeviceArray",
     "Finding",
+    "Grid",
     "Kernel",
     "Launch",
     "MemlaneError",
@@ -104,6 +108,7 @@ __all__ = [
     "parse",
     "relayout",
     "run",
+    "stencil",
     "target",
     "time",
     "trace",
@@ -123,8 +128,10 @@ if TYPE_CHECKING:
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.report.timelines import draw
+    from memlane.stencils import Grid
     from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
+    from memlane.timeloop import stencil
     from memlane.transfer import download, gather, lay_out, upload
 
 

@@ -1,0 +1,28 @@
+"""Stencils: a Python function that updates one cell becomes kernels of CUDA C++, and plans that launch them.
+
+    language     the text of a function -> a Rule; errors with carets
+    expression   what a rule says, as a tree; `rule` what is known of it without a grid
+    grid         shape, types, boundaries
+    problem      rules on a grid, and what changes places after a step
+    reference    what all that means: the function itself on shifted NumPy views
+    cell         the update of one cell in CUDA C++, which every kernel of a rule calls
+    geometry     a problem with three axes, as kernels index it
+    direct       kernels of one step
+    code         the kernels of a problem as one text and as a module
+    points       kernels for single cells: sources, probes, and the search for what is not finite
+    stages       steps as plans
+
+Nothing here holds an address or calls a target; `timeloop` runs the plans.
+"""
+
+from __future__ import annotations
+
+from memlane.stencils.code import Code
+from memlane.stencils.direct import DirectKernel, Variant
+from memlane.stencils.grid import Face, Grid
+from memlane.stencils.language import read_rule
+from memlane.stencils.problem import Problem
+from memlane.stencils.rule import Footprint, Rule
+from memlane.stencils.stages import Point, Stage
+
+__all__ = ["Code", "DirectKernel", "Face", "Footprint", "Grid", "Point", "Problem", "Rule", "Stage", "Variant", "read_rule"]

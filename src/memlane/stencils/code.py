@@ -1,0 +1,92 @@
+"""The generated program of a problem: its kernels as one text, and as a module."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from memlane.compile import cuda
+from memlane.errors import CompileError, StencilError
+from memlane.ptx import Module
+from memlane.stencils.access import combined, helpers
+from memlane.stencils.cell import GENERATED
+from memlane.stencils.direct import DirectKernel
+from memlane.stencils.problem import Problem
+
+StepKernel = DirectKernel
+
+FINISH_THREADS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """Kernels of one problem, and the text that defines them.
+
+    Kernels round as the rule says, operation by operation, and are compiled without contraction of products and sums. Fused multiply-adds
+    stand in the text where they are wanted.
+    """
+
+    problem: Problem
+    kernels: tuple[StepKernel, ...]
+
+    @property
+    def reducing(self) -> tuple[StepKernel, ...]:
+        """The kernels of a step that reduces: of each rule the one that does so, if there is one."""
+        with_totals = {kernel.rule.name: kernel for kernel in self.kernels if kernel.reductions}
+        single = {kernel.rule.name: kernel for kernel in self.kernels if kernel.variant.steps == 1}
+        return tuple(with_totals.get(rule.name, single[rule.name]) for rule in self.problem.rules)
+
+    @property
+    def name(self) -> str:
+        """How messages and line tables call the text."""
+        return f"<stencil {'+'.join(rule.name for rule in self.problem.rules)}>"
+
+    @cached_property
+    def text(self) -> str:
+        """The program, with directives that lead the compiler's lines to the rule."""
+        parts = [helpers(self.problem)]
+        for position, kernel in enumerate(self.kernels):
+            parts += [f"namespace step_{position} {{", kernel.text, "}", ""]
+            parts += [_finish(kernel)] if kernel.reductions else []
+        lines = "\n".join(parts).splitlines()
+        own = self.name.replace('"', "'")
+        return "\n".join(f'#line {at + 2} "{own}"' if line.strip() == GENERATED else line for at, line in enumerate(lines)) + "\n"
+
+    @property
+    def readable(self) -> str:
+        """The program without line directives."""
+        return re.sub(r"^#line .*\n", "", self.text, flags=re.MULTILINE)
+
+    def module(self, arch: str) -> Module:
+        """Compile the program. Raises StencilError with the line of a rule that the compiler refuses, and MissingDependency."""
+        try:
+            module = cuda(self.text, name=self.name, arch=arch, options=("-fmad=false",))
+        except CompileError as error:
+            for rule in self.problem.rules:
+                if found := re.search(re.escape(rule.source.name) + r"\((\d+)\)", error.log):
+                    raise StencilError(
+                        f"{rule.source.name}:{found[1]}: the CUDA compiler refuses what was generated for "
+                        f"`{rule.source.line(int(found[1])).strip()}`\n{error.log.strip()}"
+                    ) from error
+            raise
+        texts = {rule.source.name: rule.source.text for rule in self.problem.rules}
+        return replace(module, sources={**module.sources, **texts})
+
+
+def _finish(kernel: StepKernel) -> str:
+    """Return the kernel that reduces what the blocks of a step left, in the same order each time: block b the b-th reduction."""
+    lines = [f'extern "C" __global__ void __launch_bounds__({FINISH_THREADS})']
+    lines.append(f"{kernel.finish_name}(double* __restrict__ total, const double* __restrict__ all, int count) {{")
+    lines.append("    const double* __restrict__ partial = all + (long long)blockIdx.x * count;")
+    for position, kind in enumerate(kernel.reductions.values()):
+        start = "0.0" if kind == "sum" else "partial[0]"
+        lines += [
+            f"    if (blockIdx.x == {position}) {{",
+            f"        double value = {start};",
+            f"        for (int i = threadIdx.x; i < count; i += {FINISH_THREADS}) value = {combined(kind, 'value', 'partial[i]')};",
+            f"        block_reduce_{kind}<{FINISH_THREADS}>(value, threadIdx.x);",
+            f"        if (threadIdx.x == 0) total[{position}] = value;",
+            "    }",
+        ]
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,317 @@
+"""Kernels of one step: each thread has a vector of cells along x and marches along z with the planes that it needs again in registers.
+
+Rows of neighbours come through the L1 cache. Boundaries are handled where values are read, so there is no pass of their own for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+from memlane.stencils.access import access_functions, call, combined, each, indented, load_cell, load_row, shifted, store_row
+from memlane.stencils.cell import (
+    GENERATED,
+    REGISTER,
+    STORED,
+    CellFunction,
+    line_directive,
+    plain,
+    scalar_name,
+    scalar_names,
+)
+from memlane.stencils.expression import Read, parts
+from memlane.stencils.geometry import Geometry, Offset3, itemsize
+from memlane.stencils.problem import Problem
+from memlane.stencils.rule import Rule
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a kernel of a rule is cut: what changes its speed and not its result."""
+
+    vector: int = 4
+    """Cells along x of a thread."""
+    block: tuple[int, int] = (32, 8)
+    """Threads of a block along x and y."""
+    planes: int = 8
+    """Planes along z through which a block marches."""
+    rows: int = 1
+    """Rows along y of a thread, in kernels of several steps."""
+    steps: int = 1
+    """Steps of one launch."""
+
+    def __str__(self) -> str:
+        shape = f"{self.steps} step{'s' if self.steps > 1 else ''}, {self.block[0]} x {self.block[1]} threads"
+        rows = f" x {self.rows} rows" if self.rows > 1 else ""
+        return f"{shape} of {self.vector} cells{rows}, {self.planes} planes a block"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The values of one field that a thread holds at one distance along y: planes `first` to `last`, cells `-low` to `vector + high`."""
+
+    field: str
+    dy: int
+    first: int
+    last: int
+    low: int
+    high: int
+    planes: dict[int, tuple[int, int]]
+    """For each cell, by its distance from the first of the thread, the first and the last plane in which it is needed."""
+
+    @property
+    def name(self) -> str:
+        return f"{plain(self.field)}_row_{'m' if self.dy < 0 else 'p' if self.dy else ''}{abs(self.dy)}"
+
+    @property
+    def depth(self) -> int:
+        return self.last - self.first + 1
+
+
+def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int) -> list[Row]:
+    """Return the rows that a thread of `vector` cells holds."""
+    found = []
+    for name, offsets in reads.items():
+        for dy in sorted({one[1] for one in offsets}):
+            needed: dict[int, tuple[int, int]] = {}
+            for dz, _, dx in (one for one in offsets if one[1] == dy):
+                for cell in range(dx, dx + vector):
+                    least, most = needed.get(cell, (dz, dz))
+                    needed[cell] = min(least, dz), max(most, dz)
+            body = [needed[cell] for cell in range(vector) if cell in needed]
+            if body:  # the vector is loaded as a whole
+                whole = min(one[0] for one in body), max(one[1] for one in body)
+                needed |= dict.fromkeys(range(vector), whole)
+            first, last = min(one[0] for one in needed.values()), max(one[1] for one in needed.values())
+            found.append(Row(name, dy, first, last, max(0, -min(needed)), max(0, max(needed) - vector + 1), needed))
+    return found
+
+
+class DirectKernel:
+    """The text of a kernel that makes one step by one rule."""
+
+    def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True, reduces: bool = False) -> None:
+        self.problem, self.rule, self.variant = problem, rule, variant
+        self.geometry = Geometry(problem, rule)
+        self.cell = CellFunction(problem, rule, fmad, reduces and bool(rule.reductions))
+        self.rows = rows_of(self.geometry.reads(), variant.vector)
+        self.reductions = self.cell.reductions
+        self.name = f"{plain(rule.name)}_{'reducing' if self.reductions else 'step'}"
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks along x, y and z."""
+        nz, ny, nx = self.geometry.extents
+        (bx, by), one = self.variant.block, self.variant
+        return ceil(nx / (bx * one.vector)), ceil(ny / by), ceil(nz / one.planes)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        return self.variant.block
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def finish_name(self) -> str:
+        """The kernel that reduces the partial values of the blocks."""
+        return f"{plain(self.rule.name)}_finish"
+
+    @property
+    def inputs(self) -> list[str]:
+        return list(self.geometry.reads())
+
+    @property
+    def outputs(self) -> list[str]:
+        return list(self.rule.writes)
+
+    @cached_property
+    def text(self) -> str:
+        """The definition of the kernel and of the functions that it calls."""
+        return "\n".join(
+            [
+                f"// {self.rule.name}: {self.variant}",
+                *self.geometry.constants(),
+                *access_functions(self.geometry, [self.problem.dtype(name) for name in self.rule.fields]),
+                self.cell.text,
+                *self._signature(),
+                *indented(self._position(), 1),
+                *indented(self._body(), 1),
+                *indented(self._reduction(), 1),
+                "}",
+                "",
+            ]
+        )
+
+    # -- parts -------------------------------------------------------------------------------------------------------------------
+
+    def _signature(self) -> list[str]:
+        dtype = self.problem.dtype
+        given = [f"{STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.outputs]
+        given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
+        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
+        given += ["double* __restrict__ partial"] if self.reductions else []
+        bx, by = self.block
+        return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
+
+    def _position(self) -> list[str]:
+        bx, by = self.block
+        lines = [
+            f"const int x0 = (blockIdx.x * {bx} + threadIdx.x) * {self.variant.vector};",
+            f"const int y = blockIdx.y * {by} + threadIdx.y;",
+            f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
+            *scalar_loads(self.problem, self.rule),
+        ]
+        for name, kind in self.reductions.items():
+            lines.append(f"double {plain(name)}_total = {_START[kind]};")
+        return lines
+
+    def _body(self) -> list[str]:
+        lines = ["if (x0 < NX && y < NY) {"]
+        lines += indented(self._registers(), 1)
+        lines += ["    for (int z = first; z < end; ++z) {"]
+        lines += indented([*self._loads("z", newest=True), *self._compute(), *self._shift()], 2)
+        return [*lines, "    }", "}"]
+
+    def _registers(self) -> list[str]:
+        vector, lines = self.variant.vector, []
+        for row in self.rows:
+            kind = REGISTER[self.problem.dtype(row.field)]
+            lines.append(f"{kind} {row.name}[{row.depth}][{row.low + vector + row.high}];")
+        return [*lines, *self._loads("first", newest=False)]
+
+    def _loads(self, at: str, newest: bool) -> list[str]:
+        """Return the loads of the newest plane of each row, or of those before it, which only the start of a block needs."""
+        lines = []
+        for row in self.rows:
+            body = row.planes.get(0) if 0 in row.planes else None
+            planes = () if body is None else (body[1],) if newest else range(body[0], body[1])
+            for plane in planes:
+                lines += self._load_row(row, plane, at)
+            for cell, (least, most) in sorted(row.planes.items()):
+                if 0 <= cell < self.variant.vector:
+                    continue
+                for plane in (most,) if newest else range(least, most):
+                    lines += self._load_cell(row, plane, cell, at)
+        return [*lines, GENERATED] if lines else []
+
+    def _load_row(self, row: Row, plane: int, at: str) -> list[str]:
+        where = shifted(at, plane), shifted("y", row.dy), "x0"
+        field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
+        loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
+        return [self._line(row.field, (plane, row.dy)), *loads]
+
+    def _load_cell(self, row: Row, plane: int, cell: int, at: str) -> list[str]:
+        where = shifted(at, plane), shifted("y", row.dy), shifted("x0", cell)
+        field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}][{cell + row.low}]"
+        return [self._line(row.field, (plane, row.dy)), *load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)]
+
+    def _line(self, field: str, row: tuple[int, int]) -> str:
+        return line_directive(self.rule, line_of_read(self.geometry, field, row))
+
+    def _compute(self) -> list[str]:
+        vector = self.variant.vector
+        lines = [f"{kind} {plain(name)}_value[{vector}];" for name, kind in self.cell.results()]
+        lines += ["#pragma unroll", f"for (int c = 0; c < {vector}; ++c) {{"]
+        values = [self._value(name, self.geometry.offsets(offsets)) for name, offsets in self.cell.arguments()]
+        values += scalar_names(self.rule)
+        values += [f"{plain(name)}_value[c]" for name, _ in self.cell.results()]
+        lines += indented(call(f"{plain(self.rule.name)}_cell", values), 1)
+        lines.append("}")
+        return [*lines, *self._stores(), *self._accumulate()]
+
+    def _value(self, name: str, offset: Offset3) -> str:
+        dz, dy, dx = offset
+        row = next(one for one in self.rows if one.field == name and one.dy == dy)
+        return f"{row.name}[{dz - row.first}][{shifted('c', row.low + dx)}]"
+
+    def _updated(self, cells_too: bool = True) -> str:
+        """Return the condition under which cell c of the thread is updated; empty where all are."""
+        tests = [*self.geometry.kept_test(0, "z"), *self.geometry.kept_test(1, "y")]
+        return " && ".join([*tests, *(self.geometry.kept_test(2, "x0 + c") if cells_too else [])])
+
+    def _stores(self) -> list[str]:
+        lines = []
+        for name in self.rule.writes:
+            line = next(one.line for one in self.rule.body if one.is_field and one.name == name)
+            updated = self._updated()
+            previous = self.problem.previous.get(name)
+            if updated and previous is None:
+                lines += self._scalar_stores(name, line, updated)
+                continue
+            if updated and previous is not None:
+                kept = self._value(previous, (0, 0, 0))
+                lines += each(self.variant.vector, f"if (!({updated})) {plain(name)}_value[c] = {kept};")
+            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", f"{plain(name)}_value", "z, y, x0", self.variant.vector)
+            lines += [line_directive(self.rule, line), *stores, GENERATED]
+        return lines
+
+    def _scalar_stores(self, name: str, line: int, updated: str) -> list[str]:
+        store = f"if (x0 + c < NX && {updated}) narrow({plain(name)}_field[z * PLANE + y * PITCH + x0 + c], {plain(name)}_value[c]);"
+        return [line_directive(self.rule, line), "#pragma unroll", f"for (int c = 0; c < {self.variant.vector}; ++c) {store}", GENERATED]
+
+    def _accumulate(self) -> list[str]:
+        tests = [one for one in (self._updated(), "x0 + c < NX" if self.geometry.extents[2] % self.variant.vector else "") if one]
+        lines = []
+        for name, kind in self.reductions.items():
+            added = combined(kind, f"{plain(name)}_total", f"{plain(name)}_value[c]")
+            lines += each(self.variant.vector, f"if ({' && '.join(tests) or 'true'}) {plain(name)}_total = {added};")
+        return lines
+
+    def _shift(self) -> list[str]:
+        lines = []
+        for row in self.rows:
+            if row.depth > 1:
+                cells = row.low + self.variant.vector + row.high
+                copy = f"for (int c = 0; c < {cells}; ++c) {row.name}[p][c] = {row.name}[p + 1][c];"
+                lines += ["#pragma unroll", f"for (int p = 0; p < {row.depth - 1}; ++p)", "#pragma unroll", f"    {copy}"]
+        return lines
+
+    def _reduction(self) -> list[str]:
+        bx, by = self.block
+        lines = []
+        for position, (name, kind) in enumerate(self.reductions.items()):
+            lines += [
+                f"block_reduce_{kind}<{bx * by}>({plain(name)}_total, threadIdx.y * {bx} + threadIdx.x);",
+                f"if (threadIdx.x == 0 && threadIdx.y == 0) partial[{position}LL * gridDim.x * gridDim.y * gridDim.z",
+                f"    + (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = {plain(name)}_total;",
+            ]
+        return lines
+
+
+_START = {"sum": "0.0", "min": "__longlong_as_double(0x7ff0000000000000LL)", "max": "__longlong_as_double(0xfff0000000000000ULL)"}
+
+
+def scalar_loads(problem: Problem, rule: Rule) -> list[str]:
+    """Return the loads of a step's scalars, which lie side by side in the order of the problem."""
+    places, count = {}, 0
+    for name, length in problem.scalars.items():
+        places[name] = count
+        count += 1 if length is None else length
+    lines = []
+    for name, length in rule.scalars.items():
+        for index in range(1 if length is None else length):
+            variable = scalar_name(name, None if length is None else index)
+            at = f"step * {count} + {places[name] + index}"
+            lines.append(f"const {REGISTER[problem.grid.dtype]} {variable} = scalars[{at}];")
+    return lines
+
+
+def line_of_read(geometry: Geometry, field: str, row: tuple[int, int] | None = None) -> int:
+    """Return the line of a rule that reads a field, in the given row (z and y) if it is one of those named there."""
+    found = 0
+    for assignment in geometry.rule.body:
+        for part in parts(assignment.value):
+            if isinstance(part, Read) and part.name == field:
+                line = part.span.line if part.span else assignment.line
+                if row is None or geometry.offsets(part.offsets)[:2] == row:
+                    return line
+                found = found or line
+    return found or geometry.rule.body[-1].line
+
+
+def preferred_vector(problem: Problem, rule: Rule) -> int:
+    """Return the cells of a thread so that the widest field is accessed by 16 bytes."""
+    return max(1, 16 // max(itemsize(problem.dtype(name)) for name in rule.fields))

@@ -1,0 +1,86 @@
+"""The update of one cell as a tree: what a rule's function means, with the place in its text that each part comes from.
+
+Sums are not reordered and nothing is simplified except operations on two constants, because the order of roundings is part of the
+meaning. That is why no library of symbolic algebra stands behind this: those normalise sums and products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from memlane.source import Span
+
+FUNCTIONS = {
+    "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tanh": 1, "floor": 1, "ceil": 1, "abs": 1,
+    "min": 2, "max": 2, "pow": 2,
+}  # fmt: skip
+"""The functions that a rule may call, each with the number of its arguments."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant. Like a number of Python beside an array it takes the type of what it is combined with."""
+
+    value: int | float
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that is the same for all cells of a step: a parameter, or an element of an array of coefficients."""
+
+    name: str
+    index: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Read:
+    """The value of a field at a constant distance from the cell, in the order of the axes."""
+
+    name: str
+    offsets: tuple[int, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Local:
+    """A value that the rule has given a name."""
+
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation on the values of `operands`: `+ - * /`, `neg`, `< <= > >= == !=`, `and or not`, `where`, or one of `FUNCTIONS`."""
+
+    name: str
+    operands: tuple[Expression, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Expression = Number | Scalar | Read | Local | Operation
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+LOGIC = ("and", "or", "not")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`name = value` for a local, `name[0, 0] = value` for a field (`is_field`), or a reduction (`reduces`: `sum`, `min` or `max`)."""
+
+    name: str
+    value: Expression
+    line: int
+    is_field: bool = False
+    reduces: str = ""
+
+
+def parts(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and everything inside it, outermost first."""
+    yield expression
+    if isinstance(expression, Operation):
+        for operand in expression.operands:
+            yield from parts(operand)

@@ -1,0 +1,124 @@
+"""A problem as kernels index it: always three axes, z (along which blocks march), y and x (along which elements lie side by side).
+
+A grid of two dimensions has the axes z and x, and one row in y; a grid of one dimension has x only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+
+from memlane.stencils.grid import Condition
+from memlane.stencils.problem import Problem
+from memlane.stencils.rule import Rule
+
+ROW_ELEMENTS = 32
+"""Rows are padded to a multiple of this many elements: 128 bytes in f4, so every row of every type starts at a sector."""
+
+Offset3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Extents, faces and fixed cells of one rule on a grid, with three axes."""
+
+    problem: Problem
+    rule: Rule
+
+    @cached_property
+    def axes(self) -> tuple[int | None, int | None, int | None]:
+        """The axis of the grid that is z, y and x; None where the grid has none."""
+        return ((None, None, 0), (0, None, 1), (0, 1, 2))[self.problem.grid.dimensions - 1]
+
+    def offsets(self, given: tuple[int, ...]) -> Offset3:
+        """Return the distances along z, y and x."""
+        z, y, x = (0 if axis is None else given[axis] for axis in self.axes)
+        return z, y, x
+
+    @cached_property
+    def extents(self) -> Offset3:
+        z, y, x = (1 if axis is None else self.problem.grid.shape[axis] for axis in self.axes)
+        return z, y, x
+
+    @cached_property
+    def pitch(self) -> int:
+        """Elements from one row to the next."""
+        return pitch(self.problem.grid.shape[-1])
+
+    @cached_property
+    def conditions(self) -> tuple[tuple[Condition, Condition], ...]:
+        return tuple(("fixed", "fixed") if axis is None else self.problem.grid.conditions[axis] for axis in self.axes)
+
+    @cached_property
+    def fixed(self) -> tuple[tuple[int, int], ...]:
+        """Cells that keep their value at the low and the high side of z, y and x."""
+        cells = self.problem.grid.fixed(self.rule)
+        return tuple((0, 0) if axis is None else cells[axis] for axis in self.axes)
+
+    @cached_property
+    def radius(self) -> tuple[tuple[int, int], ...]:
+        """How far the rule reads before and behind a cell along z, y and x."""
+        print_ = self.rule.footprint
+        return tuple((0, 0) if axis is None else (print_.low[axis], print_.high[axis]) for axis in self.axes)
+
+    @property
+    def keeps_cells(self) -> bool:
+        return any(map(any, self.fixed))
+
+    def reads(self) -> dict[str, tuple[Offset3, ...]]:
+        """Return where each field is read. Fields whose values fixed cells take are among them."""
+        found = {name: tuple(map(self.offsets, several)) for name, several in self.rule.reads.items()}
+        if self.keeps_cells:
+            for name in self.rule.writes:
+                if name in self.problem.previous:
+                    source = self.problem.previous[name]
+                    found[source] = tuple(sorted({*found.get(source, ()), (0, 0, 0)}))
+        return found
+
+    def constants(self) -> list[str]:
+        """Return the definitions that generated code begins with, and its functions that map cells outside the grid to cells inside."""
+        nz, ny, nx = self.extents
+        lines = [
+            f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
+            "constexpr long long PLANE = (long long)NY * PITCH;",
+        ]
+        for axis, name, extent in zip(range(3), "zyx", ("NZ", "NY", "NX"), strict=True):
+            lines.append(self._mapping(axis, name, extent))
+        return lines
+
+    def _mapping(self, axis: int, name: str, extent: str) -> str:
+        low, high = self.conditions[axis]
+        before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
+        behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
+        value = f"{name} < 0 ? {before} : {name} >= {extent} ? {behind} : {name}"
+        if axis == 2:  # a vector of cells may reach further behind the grid than the rule does
+            value = f"min(max({value}, 0), NX - 1)"
+        return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {value}; }}  // {low}, {high}"
+
+    def numbers(self, axis: int) -> list[tuple[str, float]]:
+        """Return the conditions under which a cell lies behind a face with a number, and the numbers."""
+        name, extent = "zyx"[axis], ("NZ", "NY", "NX")[axis]
+        sides = zip(self.conditions[axis], self.radius[axis], (f"{name} < 0", f"{name} >= {extent}"), strict=True)
+        return [(test, float(condition)) for condition, reach, test in sides if reach and not isinstance(condition, str)]
+
+    def kept_test(self, axis: int, at: str) -> list[str]:
+        """Return the conditions under which a cell at `at` along an axis is updated."""
+        (low, high), extent = self.fixed[axis], ("NZ", "NY", "NX")[axis]
+        return [*([f"{at} >= {low}"] if low else []), *([f"{at} < {extent} - {high}"] if high else [])]
+
+
+def pitch(cells: int) -> int:
+    """Return the elements from one row of a field to the next."""
+    return ceil(cells / ROW_ELEMENTS) * ROW_ELEMENTS
+
+
+def stored_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the memory of a field: that of the grid with padded rows."""
+    return (*shape[:-1], pitch(shape[-1]))
+
+
+def itemsize(dtype: str) -> int:
+    return np.dtype(dtype).itemsize

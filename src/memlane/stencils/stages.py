@@ -1,0 +1,163 @@
+"""Steps of a problem as plans: stages that run one kind of launch again and again, with buffers that change places in between.
+
+A plan names memory by the fields' names. What a name stands for moves on from launch to launch; `Stage.names_after` says where each is
+at the end, and whoever binds plans to memory keeps that in mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, View
+from memlane.stencils.code import StepKernel
+from memlane.stencils.geometry import stored_shape
+from memlane.stencils.points import ADD
+from memlane.stencils.problem import Problem
+
+SCALARS, REDUCTIONS = "scalars", "reductions"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Cells at which something happens after each step: values of a table are added to a field there, or copied into a table."""
+
+    kernel: str
+    field: str
+    table: str
+    """The buffer of the table: a row for each step, an element for each cell."""
+    places: str
+    """The buffer with the places of the cells in the memory of the field."""
+    count: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Launches that follow each other: `turns` times the kernels in order, `steps` steps each time."""
+
+    problem: Problem
+    kernels: tuple[StepKernel, ...]
+    turns: int
+    scalar_rows: int = 1
+    """Rows of the table of scalars: 1 where they stay the same, else one for each step of the stage."""
+    points: tuple[Point, ...] = ()
+
+    @property
+    def steps_a_turn(self) -> int:
+        return self.kernels[0].variant.steps
+
+    @property
+    def rotation(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of names; after each turn each name has the memory of the next one in its group."""
+        return rotation(self.problem, self.steps_a_turn)
+
+    def names_after(self, turns: int | None = None) -> dict[str, str]:
+        """Return for each name that moves whose memory at the beginning it has after some turns (all, by default)."""
+        count = self.turns if turns is None else turns
+        return {name: group[(at + count) % len(group)] for group in self.rotation for at, name in enumerate(group)}
+
+    def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
+        """Return the plan of the stage, with the kernels by their names in the module."""
+        return _Writer(self, refs).plan()
+
+
+def rotation(problem: Problem, steps: int) -> tuple[tuple[str, ...], ...]:
+    """Return what changes places after a launch of one step, or of several (which write all that their last steps leave)."""
+    if steps == 1:
+        return tuple(tuple(reversed(cycle)) for cycle in problem.swap)
+    return tuple((name, spare) for cycle in problem.swap for name, spare in zip(cycle[1:], spares(cycle), strict=True))
+
+
+def spares(cycle: Sequence[str]) -> list[str]:
+    """Return the names of the memory that a launch of several steps writes: the first of the cycle, and more for longer cycles."""
+    return [cycle[0], *(f"{name}_next" for name in cycle[2:])]
+
+
+def field_buffers(problem: Problem, fused: bool) -> list[str]:
+    """Return the names of all fields and spare buffers."""
+    extra = [name for cycle in problem.swap for name in spares(cycle)[1:]] if fused else []
+    return [*problem.fields, *extra]
+
+
+class _Writer:
+    """Writes the plan of one stage."""
+
+    def __init__(self, stage: Stage, refs: Mapping[str, KernelRef]) -> None:
+        self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
+        problem = stage.problem
+        shape = stored_shape(problem.grid.shape)
+        self.views: dict[str, View] = {}
+        for name in field_buffers(problem, stage.steps_a_turn > 1):
+            original = name.removesuffix("_next") if name not in problem.fields else name
+            self.views[name] = self.builder.array(name, shape, problem.dtype(original), 0)
+        self.scalars = self.builder.array(SCALARS, (stage.scalar_rows, max(1, scalar_count(problem))), problem.grid.dtype, 0)
+        for point in stage.points:
+            self.views[point.table] = self.builder.array(point.table, (point.rows, point.count), problem.dtype(point.field), 0)
+            if point.places not in self.views:
+                self.views[point.places] = self.builder.array(point.places, point.count, "i8", 0)
+        self.totals = self._totals()
+
+    def _totals(self) -> dict[str, tuple[View, View]]:
+        """Return for each kernel that reduces the partial values of its blocks, and where the totals go."""
+        reducing = [kernel for kernel in self.stage.kernels if kernel.reductions]
+        if not reducing:
+            return {}
+        whole = self.builder.array(REDUCTIONS, sum(len(kernel.reductions) for kernel in reducing), "f8", 0)
+        found, first = {}, 0
+        for kernel in reducing:
+            count = len(kernel.reductions)
+            partial = self.builder.array(f"partial_{kernel.name}", (count, kernel.blocks), "f8", 0)
+            found[kernel.name] = partial, whole[first : first + count]
+            first += count
+        return found
+
+    def plan(self) -> Plan:
+        groups = [tuple(self.views[name] for name in group) for group in self.stage.rotation]
+        if self.stage.turns == 1:
+            self._turn(self.builder)
+        else:
+            with self.builder.repeat(self.stage.turns, rotate=groups) as loop:
+                self._turn(loop)
+        return self.builder.plan()
+
+    def _turn(self, builder: PlanBuilder) -> None:
+        row: Any = Scalar(0, self.stage.steps_a_turn) if self.stage.scalar_rows > 1 and self.stage.turns > 1 else 0
+        for kernel in self.stage.kernels:
+            inputs, outputs = [self.views[one] for one in kernel.inputs], [self.views[one] for one in kernel.outputs]
+            arguments: list[Any] = [*outputs, *inputs, self.scalars, row]
+            partial = self.totals.get(kernel.name)
+            written = [*outputs, *([partial[0]] if partial else [])]
+            arguments += [partial[0]] if partial else []
+            builder.launch(
+                self.refs[kernel.name],
+                kernel.grid,
+                kernel.block,
+                *arguments,
+                reads=[*inputs, self.scalars],
+                writes=written,
+                label=kernel.name,
+            )
+            if partial:
+                builder.launch(
+                    self.refs[kernel.finish_name], len(kernel.reductions), 256, partial[1], partial[0], kernel.blocks,
+                    reads=[partial[0]], writes=[partial[1]],
+                )  # fmt: skip
+        for point in self.stage.points:
+            self._point(builder, point)
+
+    def _point(self, builder: PlanBuilder, point: Point) -> None:
+        field, table, places = self.views[point.field], self.views[point.table], self.views[point.places]
+        row: Any = Scalar(0, 1) if self.stage.turns > 1 else 0
+        adds = point.kernel == ADD
+        reads, writes = ([places, table, field], [field]) if adds else ([places, field], [table])
+        builder.launch(
+            self.refs[point.kernel], -(-point.count // 128), 128, field, table, places, point.count, row,
+            reads=reads, writes=writes, label=f"{point.kernel} {point.field}",
+        )  # fmt: skip
+
+
+def scalar_count(problem: Problem) -> int:
+    """Return how many numbers a step has: scalars and elements of coefficients."""
+    return sum(1 if length is None else length for length in problem.scalars.values())

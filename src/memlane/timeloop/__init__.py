@@ -1,0 +1,15 @@
+"""The time loop of stencils: what a user calls to put a rule on a grid and run it on a target.
+
+rules     `stencil`, and a rule or several in sequence on a grid
+run       a prepared run: steps, fields, reductions
+engine    stages bound to memory and executed
+memory    fields on a target: values in and out
+watching  what happens between steps: callbacks, progress, Ctrl-C, states that are not finite
+"""
+
+from __future__ import annotations
+
+from memlane.timeloop.rules import Discretized, Stencil, stencil
+from memlane.timeloop.run import Run
+
+__all__ = ["Discretized", "Run", "Stencil", "stencil"]

@@ -1,0 +1,113 @@
+"""Stages bound to memory and executed: the part of a run that knows addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, LoadedModule, Target
+from memlane.plan import KernelRef
+from memlane.stencils import Code, Problem, Stage
+from memlane.stencils.points import FIND, NOWHERE, point_kernels
+from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers
+from memlane.targets import BoundPlan
+from memlane.timeloop.memory import allocated, blank
+
+_KEPT_PLANS = 32
+"""Bound plans that a run keeps; each may hold a graph."""
+_OLDEST = (7, 5)
+"""The oldest compute capability that the compiler knows. The emulator takes its code for older chips, too."""
+
+
+class Engine:
+    """A problem on one target: its memory, its kernels and the plans that were bound to them."""
+
+    def __init__(self, problem: Problem, code: Code, target: Target, arrays: dict[str, DeviceArray]) -> None:
+        self.problem, self.code, self.target = problem, code, target
+        self.arrays = arrays
+        """The memory that each name has now."""
+        self.module = code.module(_architecture(target))
+        self.loaded: LoadedModule = target.load(self.module)
+        self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
+        self.points: dict[str, LoadedModule] = {}
+        self._plans: dict[Any, BoundPlan] = {}
+        fused = any(kernel.variant.steps > 1 for kernel in code.kernels)
+        for name in field_buffers(problem, fused):
+            if name not in arrays:
+                arrays[name] = blank(target, problem.grid.shape, problem.dtype(name.removesuffix("_next")), name)
+
+    def point_kernel(self, name: str, dtype: str) -> KernelRef:
+        """Return a kernel for single cells of fields of one type, compiled when it is first asked for."""
+        return self._point_module(dtype)[name].ref
+
+    def _point_module(self, dtype: str) -> LoadedModule:
+        if dtype not in self.points:
+            module = cuda(point_kernels(dtype), name=f"<points {dtype}>", arch=_architecture(self.target), options=("-fmad=false",))
+            self.points[dtype] = self.target.load(module)
+        return self.points[dtype]
+
+    def execute(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> None:
+        """Run a stage and wait for it; afterwards the names have the memory that its swaps leave them."""
+        self.bound(stage, scalars, tables).run()
+        self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
+
+    def bound(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> BoundPlan:
+        """Return a stage bound to the memory that the names have now."""
+        memory = {**self.arrays, SCALARS: scalars, **tables}
+        names = tuple(kernel.name for kernel in stage.kernels)
+        key = (names, stage.turns, stage.scalar_rows, stage.points, tuple((name, one.address) for name, one in memory.items()))
+        if key not in self._plans:
+            refs = dict(self.refs)
+            refs |= {point.kernel: self.point_kernel(point.kernel, self.problem.dtype(point.field)) for point in stage.points}
+            plan = stage.plan(refs)
+            used = {buffer.name for buffer in plan.buffers}
+            bindings = {name: one for name, one in memory.items() if name in used}
+            while len(self._plans) >= _KEPT_PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            modules = [self.loaded, *self.points.values()]
+            self._plans[key] = BoundPlan(plan, bindings, targets=[self.target], modules=modules)
+        return self._plans[key]
+
+    def reductions(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> dict[str, float]:
+        """Run a stage of one turn that reduces, and return what it found."""
+        bound = self.bound(stage, scalars, tables)
+        result = bound.run()[REDUCTIONS]
+        self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
+        names = [name for kernel in stage.kernels for name in kernel.reductions]
+        assert isinstance(result, DeviceArray)
+        return dict(zip(names, (float(one) for one in result.numpy()), strict=True))
+
+    def first_not_finite(self, name: str) -> tuple[int, ...] | None:
+        """Return the first cell of a field that is infinite or no number; None where all are finite."""
+        array, shape = self.arrays[name], self.problem.grid.shape
+        found = self.target.array(np.array([NOWHERE], np.uint64))
+        pitch = array.shape[-1]
+        blocks = min(1024, -(-array.size // 256))
+        self._point_module(self.problem.dtype(name))[FIND][blocks, 256](array, found, array.size, pitch, shape[-1])
+        at = int(found.numpy()[0])
+        return None if at == NOWHERE else tuple(int(one) for one in np.unravel_index(at, array.shape))
+
+    def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        """Overwrite a field."""
+        padded = np.zeros(self.arrays[name].shape, self.arrays[name].dtype)
+        padded[..., : value.shape[-1]] = value
+        self.arrays[name].copy_from(padded)
+
+    def table(self, values: np.ndarray[Any, Any], name: str) -> DeviceArray:
+        """Return a table on the target."""
+        return allocated(self.target, values.nbytes, name, lambda: self.target.array(values))
+
+    def point(self, kernel: str, field: str, places: tuple[str, int], table: str, rows: int) -> Point:
+        """Return what happens at points after each step. `field` is the name by which the user knows it then; inside the step it is still
+        the name that takes its place."""
+        before = next((cycle[cycle.index(field) - 1] for cycle in self.problem.swap if field in cycle), field)
+        return Point(kernel, before, table, places[0], places[1], rows)
+
+
+def _architecture(target: Target) -> str:
+    """Return the architecture for which kernels of a target are compiled."""
+    major, minor = max(target.chip.compute_capability, _OLDEST)
+    return f"sm_{major}{minor}"

@@ -1,0 +1,105 @@
+"""Fields on a target: rows with padding there, plain arrays here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import DeviceError, StencilError
+from memlane.launch import DeviceArray, Target
+from memlane.stencils.geometry import stored_shape
+
+
+def as_host(value: Any) -> npt.NDArray[Any]:
+    """Return an array of NumPy with the values of an array of any library: CuPy's by `get`, PyTorch's by `cpu`."""
+    if isinstance(value, np.ndarray | np.generic | int | float | list | tuple):
+        return np.asarray(value)
+    if isinstance(value, DeviceArray):
+        return value.numpy()
+    if hasattr(value, "detach"):
+        value = value.detach()
+    for method in ("get", "cpu"):
+        if hasattr(value, method) and not isinstance(value, dict):
+            value = getattr(value, method)()
+    return np.asarray(value)
+
+
+def dtype_of(value: Any, otherwise: str) -> Any:
+    """Return the type of the elements of an array of any library; a list of Python's numbers has the type that is given."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or value is None:
+        return otherwise
+    return np.dtype(str(dtype).rpartition(".")[2])
+
+
+@dataclass(frozen=True, eq=False)
+class FieldView:
+    """A field as it is after the last complete step. CuPy and PyTorch take one on a GPU as it lies there, without a copy.
+
+    u = run["u"].gather()                       # an array of NumPy
+    u = torch.as_tensor(run["u"])               # or cupy.asarray: the memory of the run itself, valid until the next step
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    memory: DeviceArray
+
+    def gather(self) -> npt.NDArray[Any]:
+        """Return a copy of the whole field on the host."""
+        return np.ascontiguousarray(self.memory.numpy()[..., : self.shape[-1]])
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a field of a run cannot be seen by NumPy without a copy; leave out copy=False")
+        host = self.gather()
+        return host if dtype is None else host.astype(dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.memory.dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.memory.target.modelled:
+            raise AttributeError(f"{self.name} lies on {self.memory.target.name}, which is not a GPU: use gather()")
+        self.memory.target.sync()
+        strides = np.empty(0, self.dtype).itemsize * np.cumprod([1, *self.memory.shape[:0:-1]])[::-1]
+        return {
+            "version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self.memory.address, False),
+            "strides": tuple(int(one) for one in strides),
+        }  # fmt: skip
+
+
+def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
+    """Return memory of a target with the values of a field. The padding of its rows is zero."""
+    host = as_host(value)
+    if host.shape != shape:
+        raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {shape}")
+    padded = np.zeros(stored_shape(shape), dtype)
+    padded[..., : shape[-1]] = host
+    return allocated(target, padded.nbytes, name, lambda: target.array(padded))
+
+
+def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
+    """Return memory for a field with zeros."""
+    extents = stored_shape(shape)
+    nbytes = int(np.prod(extents)) * np.dtype(dtype).itemsize
+    return allocated(target, nbytes, name, lambda: target.zeros(extents, dtype))
+
+
+def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
+    """Return what `make` gives; where memory does not suffice, say for what it was needed."""
+    try:
+        array: DeviceArray = make()
+    except (MemoryError, DeviceError) as error:
+        text = str(error)
+        if isinstance(error, DeviceError) and "memory" not in text.lower():
+            raise
+        raise DeviceError(
+            f"{target.name} has no memory left for field {name!r}, which needs {nbytes / 2**20:,.1f} MiB: use a smaller grid, or a "
+            f"narrower type ({text})"
+        ) from error
+    return array

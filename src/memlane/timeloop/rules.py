@@ -1,0 +1,148 @@
+"""What a user writes: a stencil, put on a grid, prepared with values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from memlane.errors import StencilError
+from memlane.launch import Target
+from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
+from memlane.stencils.problem import Swap, field_type
+from memlane.timeloop.memory import as_host, dtype_of
+from memlane.timeloop.run import Run
+
+
+@overload
+def stencil(function: Callable[..., Any]) -> Stencil: ...
+@overload
+def stencil(*, coefficients: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Stencil]: ...
+def stencil(function: Callable[..., Any] | None = None, *, coefficients: Sequence[str] = ()) -> Any:
+    """Make a stencil of a Python function that updates one cell. The function is read, not executed.
+
+    @ml.stencil
+    def heat(new, u, r):
+        new[0, 0] = u[0, 0] + r * (u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1] - 4 * u[0, 0])
+
+    run = heat.on(ml.Grid((512, 512), boundary="reflecting")).prepare(u=u0, r=0.2, swap=("new", "u"))
+    run.steps(1000)
+    u = run["u"].gather()
+
+    A parameter that is indexed by constant offsets, one for each axis, is a field; `a[0]` in two or three dimensions is an element of an
+    array of coefficients; a bare name is a scalar. `total += value` and `peak = max(peak, value)` on a parameter reduce over all cells.
+    `coefficients` names arrays of coefficients of a rule of one dimension, where `a[0]` is a field otherwise. Raises StencilError with the
+    place of what has no meaning.
+    """
+    if function is None:
+        return lambda given: Stencil((read_rule(given, coefficients),))
+    return Stencil((read_rule(function, coefficients),))
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """One rule, or several that follow each other in each step."""
+
+    rules: tuple[Rule, ...]
+
+    @property
+    def footprint(self) -> Footprint:
+        """How far the rule reads along each axis; of several rules the furthest."""
+        low = [one.footprint.low for one in self.rules]
+        high = [one.footprint.high for one in self.rules]
+        return Footprint(tuple(map(max, zip(*low, strict=True))), tuple(map(max, zip(*high, strict=True))))
+
+    def then(self, other: Stencil) -> Stencil:
+        """Return a stencil whose step does this one over the whole grid, then the other."""
+        names = [rule.name for rule in (*self.rules, *other.rules)]
+        if len(set(names)) < len(names):
+            raise StencilError(f"the rules of a step have names of their own; these are {', '.join(names)}")
+        return Stencil((*self.rules, *other.rules))
+
+    def on(self, grid: Grid) -> Discretized:
+        """Return the stencil on a grid. Raises StencilError where they do not fit."""
+        for rule in self.rules:
+            grid.check(rule)
+        return Discretized(self, grid)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.rules))
+
+
+@dataclass(frozen=True)
+class Discretized:
+    """A stencil on a grid, which needs values to run."""
+
+    stencil: Stencil
+    grid: Grid
+
+    def reference(self, steps: int = 1, *, swap: Swap = (), dtypes: Mapping[str, str] | None = None, **values: Any) -> dict[str, Any]:
+        """Return fields and reductions after some steps that the rule's own function gives on NumPy arrays: what kernels must equal.
+
+        `values` are as for `prepare`. A product followed by a sum is rounded twice here, and once in kernels that are prepared with
+        `fmad=True`.
+        """
+        return self._problem(swap, values, dtypes).reference(steps, {name: as_host(value) for name, value in values.items()})
+
+    def prepare(
+        self,
+        *,
+        swap: Swap = (),
+        targets: Target | Sequence[Target] | None = None,
+        variant: Variant | str | None = None,
+        dtypes: Mapping[str, str] | None = None,
+        fmad: bool = True,
+        **values: Any,
+    ) -> Run:
+        """Compile the kernels, copy the values to a target and return what runs there.
+
+        `values`: an array for each field, a number for each scalar, a sequence for each array of coefficients. The field that a swap
+        starts with needs none. A scalar that changes is an array with a number for each step; it is given to `Run.steps` then.
+        Arrays of NumPy, CuPy and PyTorch are taken. Fields have the grid's type, or what `dtypes` says for their names; arrays of booleans
+        are masks, which conditions read. `swap`: names that change places after each step, `("new", "u")`, or several such
+        groups; of three names, `("new", "u", "old")`, each takes the place of the next. `targets`: where it runs; by default the target
+        that `ml.target()` gives. `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
+        launches do. `fmad=False`: no fused multiply-adds, so that results are those of NumPy bit by bit (functions such as `exp` aside).
+
+        Raises StencilError for values that do not fit, DeviceError where memory does not suffice.
+        """
+        problem = self._problem(swap, values, dtypes)
+        return Run(problem, values, targets=targets, variant=variant, fmad=fmad)
+
+    def _problem(self, swap: Swap, values: Mapping[str, Any], dtypes: Mapping[str, str] | None) -> Problem:
+        fields = {name for rule in self.stencil.rules for name in rule.fields}
+        for name in dtypes or {}:
+            if name not in fields:
+                raise StencilError(f"dtypes names {name!r}, which is not a field; the fields are {', '.join(sorted(fields))}")
+        given = {name: field_type(dtype, name) for name, dtype in (dtypes or {}).items()}
+        for name in fields & set(values):
+            if field_type(dtype_of(values[name], self.grid.dtype), name) == "u1":
+                given.setdefault(name, "u1")
+        cycles: Any = (swap,) if swap and isinstance(swap[0], str) else swap
+        for cycle in cycles:  # what is written has the type of what it changes places with
+            known = next((given[name] for name in cycle if name in given), None)
+            if known is not None:
+                given |= {name: known for name in cycle if name not in given}
+        problem = Problem(self.stencil.rules, self.grid, tuple(tuple(cycle) for cycle in cycles), given)
+        _check_names(problem, values)
+        return problem
+
+
+def _check_names(problem: Problem, values: Mapping[str, Any]) -> None:
+    known = {*problem.fields, *problem.scalars}
+    for name in values:
+        if name not in known:
+            raise StencilError(f"{name!r} is neither a field nor a scalar of this stencil; it has {', '.join(sorted(known))}")
+    for name in problem.fields:
+        if name not in values and name not in problem.optional:
+            raise StencilError(f"field {name!r} has no values: pass {name}=array to prepare")
+        if name in values and np.shape(values[name]) != problem.grid.shape:
+            raise StencilError(f"field {name!r} has the shape {tuple(np.shape(values[name]))}, and the grid {problem.grid.shape}")
+    for name, length in problem.scalars.items():
+        if name not in values:
+            raise StencilError(f"scalar {name!r} has no value: pass {name}=number to prepare")
+        shape = np.shape(values[name])
+        if length is not None and (not shape or shape[-1] < length):
+            raise StencilError(f"the rule uses {length} coefficients {name!r}, and {shape[-1] if shape else 'one number'} given")

@@ -1,0 +1,276 @@
+"""A stencil on a target: steps, fields, reductions, snapshots."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memlane.errors import StencilError
+from memlane.launch import DeviceArray, Target
+from memlane.stencils import Code, Problem, Stage, Variant
+from memlane.stencils.stages import scalar_count
+from memlane.targets import target as named_target
+from memlane.timeloop.engine import Engine
+from memlane.timeloop.memory import FieldView, as_host, upload
+from memlane.timeloop.points import Points
+from memlane.timeloop.snapshots import read_snapshot, write_snapshot
+from memlane.timeloop.variants import chosen_code
+from memlane.timeloop.watching import ProgressLine, interruptible
+
+_LOOK_S = 0.25
+"""Steps between two looks at the keyboard take about as long, where one of them does not take longer."""
+_MOST_STEPS = 1 << 14
+"""Steps of one plan."""
+
+
+class Run:
+    """A stencil with its fields on a target. `step` is the number of steps that are complete.
+
+    run.steps(1000)                                      # 1000 steps; Python is not in the loop
+    run.steps(1000, every=100, call=lambda run: plot(run["u"].gather()))
+    run.steps(500, dt=schedule)                          # an array of 500 numbers: one for each step
+    run.until("change", below=1e-6, every=100)           # a reduction of the rule
+    run["u"].gather(), run.reductions["change"]          # after the last step
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        values: Mapping[str, Any],
+        *,
+        targets: Target | Sequence[Target] | None = None,
+        variant: Variant | str | None = None,
+        fmad: bool = True,
+    ) -> None:
+        """See `Discretized.prepare`."""
+        self.problem, self.step = problem, 0
+        self.target = _one_target(targets)
+        self.scalars = {name: as_host(values[name]) for name in problem.scalars}
+        arrays = {
+            name: upload(self.target, values[name], problem.grid.shape, problem.dtype(name), name)
+            for name in problem.fields
+            if name in values
+        }
+        for new, old in problem.previous.items():
+            if new not in arrays and old not in arrays:
+                raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
+        chosen = chosen_code(problem, self.target, variant, fmad)
+        self.code: Code = chosen.code
+        self.reason = chosen.reason
+        """Why the kernels are cut as they are."""
+        self.engine = Engine(problem, self.code, self.target, arrays)
+        self.reductions: dict[str, float] = {}
+        """What the rule reduced in the last step."""
+        self._points = Points(self.engine)
+        self._seconds_a_step = 0.0
+
+    # -- what is there -----------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> FieldView:
+        """Return a field as it is after the last complete step."""
+        if name not in self.problem.fields:
+            raise StencilError(f"no field {name!r}; the run has {', '.join(self.problem.fields)}")
+        return FieldView(name, self.problem.grid.shape, self.engine.arrays[name])
+
+    def source(self) -> str:
+        """Return the generated CUDA C++."""
+        return self.code.readable
+
+    @property
+    def variant(self) -> Variant:
+        """How the kernels of most steps are cut."""
+        return max((kernel.variant for kernel in self.code.kernels), key=lambda one: one.steps)
+
+    def __repr__(self) -> str:
+        names = "+".join(rule.name for rule in self.problem.rules)
+        return f"<Run: {names} on {self.problem.grid.shape}, {self.target.name}, after {self.step} steps; {self.variant}>"
+
+    # -- steps -------------------------------------------------------------------------------------------------------------------
+
+    def steps(
+        self,
+        count: int,
+        *,
+        every: int | None = None,
+        call: Callable[[Run], object] | None = None,
+        stop_on_nan: int | None = None,
+        progress: bool | None = None,
+        **scalars: Any,
+    ) -> Run:
+        """Make `count` steps and wait for them. Reductions are those of the last step.
+
+        `call` is called with the run after each `every` steps and may read fields; what it raises ends the run. `stop_on_nan`: after each
+        so many steps all fields are looked at, and StencilError names the first cell that is not finite. `scalars` replace those of before;
+        an array has a number for each of the steps. `progress`: whether a line on the terminal shows how far the run is (by default where
+        there is a terminal and it takes long). Ctrl-C ends the run behind a complete step, whose fields can be read.
+        """
+        if count < 0 or (every is not None and every < 1) or (stop_on_nan is not None and stop_on_nan < 1):
+            raise StencilError(f"a run makes 0 or more steps, and looks at them every 1 or more, not {count}, {every}, {stop_on_nan}")
+        schedule = self._schedule(scalars, count)
+        begun = self.step
+        with interruptible() as interruption, ProgressLine("steps", count, progress) as line:
+            for first, length in self._chunks(count, every, stop_on_nan):
+                done = first + length
+                is_seen = done == count or (call is not None and every is not None and done % every == 0)
+                self._advance(length, schedule, first, reduces=is_seen)
+                line.advanced(self.step - begun)
+                if stop_on_nan is not None and (done % stop_on_nan == 0 or done == count):
+                    self._check_finite(stop_on_nan)
+                if call is not None and every is not None and done % every == 0:
+                    call(self)
+                if interruption.asked:
+                    raise KeyboardInterrupt(f"stopped after step {self.step}, whose fields can be read")
+        for name, value in schedule.items():
+            self.scalars[name] = value[-1] if len(value) else self.scalars[name]
+        return self
+
+    def until(self, name: str, *, below: float, every: int = 1, at_most: int = 1 << 20, **scalars: Any) -> int:
+        """Make steps until the reduction `name` is below a bound after a multiple of `every` steps; return how many were made.
+
+        Raises StencilError where `at_most` steps do not suffice, or the reduction is no number.
+        """
+        if name not in self.problem.reductions:
+            raise StencilError(f"no rule reduces {name!r}; the reductions are {', '.join(self.problem.reductions) or 'none'}")
+        begun = self.step
+        while self.step - begun < at_most:
+            self.steps(min(every, at_most - (self.step - begun)), **scalars)
+            value = self.reductions[name]
+            if value != value:
+                raise StencilError(f"{name} is not a number after step {self.step}, so it will not fall below {below}")
+            if value < below:
+                return self.step - begun
+        raise StencilError(f"{name} is {self.reductions.get(name, float('nan')):.6g} after {at_most} steps, not yet below {below}")
+
+    def _chunks(self, count: int, *periods: int | None) -> Iterator[tuple[int, int]]:
+        """Yield pieces of the steps: they end where somebody looks, and take no longer than a person likes to wait."""
+        first = 0
+        while first < count:
+            ends = [count, *((first // one + 1) * one for one in periods if one is not None)]
+            length = min(min(ends) - first, self._most_steps())
+            yield first, length
+            first += length
+
+    def _most_steps(self) -> int:
+        if self._seconds_a_step == 0.0:
+            return self.variant.steps * self.problem.period if self.target.modelled else 64 * self.problem.period * self.variant.steps
+        unit = self.problem.period * self.variant.steps
+        return min(_MOST_STEPS, max(1, int(_LOOK_S / self._seconds_a_step / unit))) * unit
+
+    def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
+        began = time.monotonic()
+        for stage, offset in self._stages(count, bool(schedule), reduces):
+            table = self._scalar_table(schedule, first + offset, stage)
+            tables = self._points.tables(stage, self.step)
+            if any(kernel.reductions for kernel in stage.kernels):
+                self.reductions = self.engine.reductions(stage, table, tables)
+            else:
+                self.engine.execute(stage, table, tables)
+            self._points.take_probes(tables)
+            self.step += stage.turns * stage.steps_a_turn
+        self._seconds_a_step = (time.monotonic() - began) / count
+
+    def _stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[Stage, int]]:
+        """Yield the stages of some steps, and the step at which each begins: launches of several steps, of one, and one that reduces."""
+        plain = tuple(kernel for kernel in self.code.kernels if kernel.variant.steps == 1 and not kernel.reductions)
+        several = tuple(kernel for kernel in self.code.kernels if kernel.variant.steps > 1)
+        reducing = tuple(self.code.reducing)
+        last = 1 if self.problem.reductions and reduces else 0
+        done = 0
+        if several and not self._points.any and count - last >= several[0].variant.steps:
+            steps = several[0].variant.steps
+            turns = (count - last) // steps
+            yield Stage(self.problem, several, turns, turns * steps if varying else 1), 0
+            done = turns * steps
+        if count - last > done:
+            turns = count - last - done
+            yield Stage(self.problem, plain, turns, turns if varying else 1, self._points.of_stage(turns)), done
+            done += turns
+        if last:
+            yield Stage(self.problem, reducing, 1, 1, self._points.of_stage(1)), done
+
+    def _schedule(self, scalars: Mapping[str, Any], count: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Take new scalars; return those that change from step to step."""
+        found = {}
+        for name, value in scalars.items():
+            if name not in self.problem.scalars:
+                raise StencilError(f"no scalar {name!r}; the scalars are {', '.join(self.problem.scalars) or 'none'}")
+            given = as_host(value)
+            varies = given.ndim == (1 if self.problem.scalars[name] is None else 2)
+            if varies and len(given) != count:
+                raise StencilError(f"scalar {name!r} has {len(given)} values for {count} steps: give one for each step")
+            if varies:
+                found[name] = given
+            else:
+                self.scalars[name] = given
+        return found
+
+    def _scalar_table(self, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, stage: Stage) -> DeviceArray:
+        rows = stage.scalar_rows
+        table = np.zeros((rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
+        column = 0
+        for name, length in self.problem.scalars.items():
+            width = 1 if length is None else length
+            values = schedule[name][first : first + rows] if name in schedule else self.scalars[name]
+            table[:, column : column + width] = np.asarray(values).reshape(-1, 1) if length is None else np.asarray(values)[..., :length]
+            column += width
+        return self.engine.table(table, f"scalars {rows}")
+
+    # -- points ------------------------------------------------------------------------------------------------------------------
+
+    def add_source(self, field: str, at: Sequence[int] | Sequence[Sequence[int]], values: Any) -> None:
+        """Add `values[i]` to the field at one cell, or `values[i, j]` at the j-th of several, after the i-th step from now on.
+
+        With sources and probes every step is a launch of its own. Behind the last row of `values` nothing is added.
+        """
+        self[field]
+        self._points.add_source(field, at, values, self.step)
+
+    def add_probe(self, field: str, at: Sequence[int] | Sequence[Sequence[int]]) -> None:
+        """Record the field at one cell, or several, after each step from now on; `probed` gives what was recorded."""
+        self[field]
+        self._points.add_probe(field, at)
+
+    def probed(self, field: str) -> np.ndarray[Any, Any]:
+        """Return what was recorded of a field: a row for each step since `add_probe`, an element for each cell."""
+        return self._points.probed(field)
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all fields, scalars and the number of steps to a file, which `restore` reads. A file that is there already is replaced
+        when the new one is complete."""
+        fields = {name: self[name].gather() for name in self.problem.fields}
+        write_snapshot(path, self.step, fields, self.scalars)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a file of `save`: the steps that follow give the same bits as in the run that wrote it."""
+        step, fields, scalars = read_snapshot(path, self.problem)
+        for name, value in fields.items():
+            self.engine.write(name, value)
+        self.step, self.scalars = step, scalars
+
+    # -- states that are not finite ----------------------------------------------------------------------------------------------
+
+    def _check_finite(self, every: int) -> None:
+        for name in self.problem.fields:
+            if self.problem.dtype(name) == "u1":
+                continue
+            cell = self.engine.first_not_finite(name)
+            if cell is not None:
+                raise StencilError(
+                    f"field {name!r} is not finite at cell {cell} after step {self.step} (fields are looked at every {every} steps): "
+                    "make the time step smaller, or look at every step to find the first"
+                )
+
+
+def _one_target(targets: Target | Sequence[Target] | None) -> Target:
+    if targets is None:
+        return named_target()
+    several = (targets,) if isinstance(targets, Target) else tuple(targets)
+    if len(several) != 1:
+        raise StencilError(f"a stencil runs on one target so far, and {len(several)} were given: pass targets=ml.target(...)")
+    return several[0]

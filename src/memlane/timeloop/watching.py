@@ -1,0 +1,78 @@
+"""What happens between the steps of a long run: a line of progress, and Ctrl-C that waits for a complete step."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+LONG_S = 2.0
+"""A run that takes longer shows how far it is."""
+
+
+class Interruption:
+    """Whether Ctrl-C was pressed. The first time it is noted only, so that the steps under way end; a second time it ends the program."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Hold Ctrl-C back inside the `with` block; who runs steps there asks between them. Only the main thread can do so."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    before = signal.signal(signal.SIGINT, interruption._note)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class ProgressLine:
+    """A line on the terminal with a bar, which appears once a run has taken long and goes with it."""
+
+    def __init__(self, name: str, steps: int, shown: bool | None) -> None:
+        self.name, self.steps = name, steps
+        self.console = Console(stderr=True)
+        self.wanted = self.console.is_terminal if shown is None else shown
+        self.began = time.monotonic()
+        self.display: Progress | None = None
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def advanced(self, done: int) -> None:
+        """Show that so many steps are done."""
+        if not self.wanted or (self.display is None and time.monotonic() - self.began < LONG_S):
+            return
+        if self.display is None:
+            columns: tuple[Any, ...] = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,.0f} / {task.total:,.0f} steps"),
+            )
+            self.display = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self.display.start()
+            self.task = self.display.add_task(self.name, total=self.steps)
+        assert self.task is not None
+        self.display.update(self.task, completed=done)
+
+    def __exit__(self, *_: object) -> None:
+        if self.display is not None:
+            self.display.stop()

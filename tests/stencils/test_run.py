@@ -1,0 +1,233 @@
+"""Runs on the emulator against the rule's own function on NumPy arrays, and against plain NumPy."""
+
+import signal
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.errors import RecordError, StencilError
+from memlane.stencils import Face, Variant
+
+
+@pytest.fixture(scope="module")
+def target():
+    return ml.target("emulator:h200")
+
+
+@ml.stencil
+def heat(new, u, r):
+    new[0, 0] = u[0, 0] + r * (u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1] - 4 * u[0, 0])
+
+
+@ml.stencil
+def measured(new, u, change, peak):
+    v = 0.25 * (u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1])
+    change += (v - u[0, 0]) ** 2
+    peak = max(peak, abs(v))
+    new[0, 0] = v
+
+
+def field(*shape, seed=0, dtype="f4"):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def test_steps_are_what_plain_numpy_gives(target):
+    u0 = field(19, 23)
+    run = heat.on(ml.Grid((19, 23))).prepare(u=u0, r=0.1, swap=("new", "u"), fmad=False, targets=target)
+    run.steps(5)
+    expected, r = u0.copy(), np.float32(0.1)
+    for _ in range(5):
+        u = expected.copy()
+        around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - np.float32(4) * u[1:-1, 1:-1]
+        expected[1:-1, 1:-1] = u[1:-1, 1:-1] + r * around
+    assert np.array_equal(run["u"].gather(), expected)
+    assert run.step == 5
+
+
+def test_fused_multiply_adds_round_once(target):
+    u0 = field(19, 23)
+    run = heat.on(ml.Grid((19, 23))).prepare(u=u0, r=0.1, swap=("new", "u"), targets=target)
+    run.steps(1)
+    u = u0.astype(np.float64)
+    around = u0[:-2, 1:-1] + u0[2:, 1:-1] + u0[1:-1, :-2] + u0[1:-1, 2:]
+    around = (around - np.float64(4) * u[1:-1, 1:-1]).astype(np.float32)  # products of two float32 are exact in float64
+    expected = (u[1:-1, 1:-1] + np.float64(np.float32(0.1)) * around).astype(np.float32)
+    assert np.array_equal(run["u"].gather()[1:-1, 1:-1], expected)
+
+
+def test_conditions_at_faces_may_depend_on_the_face(target):
+    grid = ml.Grid((9, 11), boundary=lambda face: 2.5 if face == Face(0, "low") else "periodic" if face.axis else "reflecting")
+    values = {"u": field(9, 11), "r": 0.2, "swap": ("new", "u")}
+    run = heat.on(grid).prepare(**values, fmad=False, targets=target).steps(3)
+    assert np.array_equal(run["u"].gather(), heat.on(grid).reference(3, **values)["u"])
+    u = values["u"]
+    around = np.float32(2.5) + u[1, 0] + u[0, -1] + u[0, 1] - np.float32(4) * u[0, 0]
+    first = heat.on(grid).reference(1, **values)["u"][0, 0]
+    assert first == u[0, 0] + np.float32(0.2) * around
+
+
+def test_reductions_of_the_last_step(target):
+    u0 = field(12, 40)
+    run = measured.on(ml.Grid((12, 40))).prepare(u=u0, swap=("new", "u"), fmad=False, targets=target).steps(3)
+    u2 = measured.on(ml.Grid((12, 40))).reference(2, u=u0, swap=("new", "u"))["u"]
+    v = np.float32(0.25) * (u2[:-2, 1:-1] + u2[2:, 1:-1] + u2[1:-1, :-2] + u2[1:-1, 2:])
+    change = ((v - u2[1:-1, 1:-1]) ** 2).astype(np.float64).sum()
+    assert run.reductions["change"] == pytest.approx(change, rel=1e-14)
+    assert run.reductions["peak"] == np.abs(v).max()
+
+
+def test_a_run_until_a_norm_is_small(target):
+    run = measured.on(ml.Grid((8, 8))).prepare(u=field(8, 8), swap=("new", "u"), targets=target)
+    steps = run.until("change", below=0.01, every=3)
+    assert steps % 3 == 0
+    assert steps == run.step
+    assert run.reductions["change"] < 0.01
+    with pytest.raises(StencilError, match=r"change is \S+ after 4 steps, not yet below 0"):
+        run.until("change", below=0.0, at_most=4)
+    with pytest.raises(StencilError, match=r"no rule reduces 'norm'; the reductions are change, peak"):
+        run.until("norm", below=1.0)
+
+
+def test_scalars_that_change_between_steps(target):
+    schedule, u0 = np.linspace(0.0, 0.2, 6), field(10, 10)
+    run = heat.on(ml.Grid((10, 10))).prepare(u=u0, r=0.0, swap=("new", "u"), fmad=False, targets=target)
+    run.steps(6, r=schedule)
+    assert np.array_equal(run["u"].gather(), heat.on(ml.Grid((10, 10))).reference(6, u=u0, r=schedule, swap=("new", "u"))["u"])
+    with pytest.raises(StencilError, match=r"scalar 'r' has 6 values for 5 steps: give one for each step"):
+        run.steps(5, r=schedule)
+
+
+@ml.stencil
+def leapfrog(new, u, old, speed):
+    new[0] = 2 * u[0] - old[0] + speed[0] * (u[-1] - 2 * u[0] + u[1])
+
+
+def test_three_buffers_a_source_and_a_probe(target):
+    n, steps, pulse = 37, 9, np.array([1.0, 0.5, -2.0], "f4")
+    grid = ml.Grid(n, boundary=0.0)
+    run = leapfrog.on(grid).prepare(
+        u=np.zeros(n), old=np.zeros(n), speed=np.full(n, 0.25, "f4"), swap=("new", "u", "old"), fmad=False, targets=target
+    )
+    run.add_source("u", at=[5], values=pulse)
+    run.add_probe("u", at=[[6], [30]])
+    run.steps(steps)
+    u, old, speed, recorded = np.zeros(n, "f4"), np.zeros(n, "f4"), np.float32(0.25), []
+    for step in range(steps):
+        wide = np.pad(u, 1)
+        new = np.float32(2) * u - old + speed * (wide[:-2] - np.float32(2) * u + wide[2:])
+        new[5] += pulse[step] if step < 3 else 0
+        u, old = new, u
+        recorded.append([u[6], u[30]])
+    assert np.array_equal(run["u"].gather(), u)
+    assert np.array_equal(run["old"].gather(), old)
+    assert np.array_equal(run.probed("u"), np.array(recorded))
+    with pytest.raises(StencilError, match=r"cells of a grid of shape \(37,\) have 1 indices inside it"):
+        run.add_probe("u", at=[[40]])
+
+
+def test_rules_in_sequence_with_staggered_fields(target):
+    @ml.stencil
+    def electric(e_new, e, h):
+        e_new[0] = e[0] + 0.5 * (h[0] - h[-1])
+
+    @ml.stencil
+    def magnetic(h_new, h, e_new):
+        h_new[0] = h[0] + 0.5 * (e_new[1] - e_new[0])
+
+    both, grid = electric.then(magnetic), ml.Grid(40, dtype="f8", boundary="periodic")
+    values = {"e": field(40, dtype="f8"), "h": field(40, seed=1, dtype="f8"), "swap": (("e_new", "e"), ("h_new", "h"))}
+    run = both.on(grid).prepare(**values, fmad=False, targets=target).steps(4)
+    e, h = values["e"], values["h"]
+    for _ in range(4):
+        e = e + 0.5 * (h - np.roll(h, 1))
+        h = h + 0.5 * (np.roll(e, -1) - e)
+    assert np.array_equal(run["e"].gather(), e)
+    assert np.array_equal(run["h"].gather(), h)
+
+
+def test_masks_conditions_and_functions_in_half_precision(target):
+    @ml.stencil
+    def rule(new, u, wall):
+        near = min(u[0, -1], u[0, 1])
+        new[0, 0] = 0.0 if wall[0, 0] else max(near, sqrt(abs(u[1, 0]))) / 3 if u[0, 0] > near and not wall[1, 0] else u[0, 0] ** 3  # noqa: F821
+
+    wall = np.random.default_rng(2).random((13, 21)) < 0.2
+    grid = ml.Grid((13, 21), dtype="f2", boundary=("reflecting", 0.5))
+    values = {"u": field(13, 21), "wall": wall, "swap": ("new", "u")}
+    run = rule.on(grid).prepare(**values, fmad=False, targets=target).steps(2)
+    assert run["u"].dtype == np.float16
+    assert np.array_equal(run["u"].gather(), rule.on(grid).reference(2, **values)["u"])
+
+
+def test_a_restart_gives_the_same_bits(target, tmp_path):
+    grid = ml.Grid((11, 17), boundary="periodic")
+    run = heat.on(grid).prepare(u=field(11, 17), r=0.2, swap=("new", "u"), targets=target)
+    run.steps(3).save(tmp_path / "state.npz")
+    run.steps(4)
+    again = heat.on(grid).prepare(u=np.zeros((11, 17)), r=0.0, swap=("new", "u"), targets=target)
+    again.restore(tmp_path / "state.npz")
+    assert again.step == 3
+    again.steps(4)
+    assert np.array_equal(again["u"].gather(), run["u"].gather())
+    other = measured.on(ml.Grid((4, 4))).prepare(u=np.zeros((4, 4)), swap=("new", "u"), targets=target)
+    with pytest.raises(StencilError, match=r"was written by another stencil or grid: it has new f4\[11, 17\]"):
+        other.restore(tmp_path / "state.npz")
+    (tmp_path / "other").write_bytes(b"no snapshot")
+    with pytest.raises(RecordError, match=r"is not a snapshot of a stencil"):
+        again.restore(tmp_path / "other")
+    with pytest.raises(RecordError, match=r"cannot be written"):
+        again.save(tmp_path / "nowhere" / "state.npz")
+
+
+def test_callbacks_and_a_stop_where_the_state_is_not_finite(target):
+    run = heat.on(ml.Grid((8, 8))).prepare(u=field(8, 8), r=1e30, swap=("new", "u"), targets=target)
+    seen = []
+    with pytest.raises(StencilError, match=r"field '(new|u)' is not finite at cell \(1, 1\) after step 2 \(fields are looked at every 1"):
+        run.steps(6, every=1, call=lambda run: seen.append(run.step), stop_on_nan=1)
+    assert seen == [1]
+
+
+def test_control_c_leaves_the_last_complete_step(target):
+    u0 = field(8, 8)
+    run = heat.on(ml.Grid((8, 8))).prepare(u=u0, r=0.1, swap=("new", "u"), fmad=False, targets=target)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 4, whose fields can be read"):
+        run.steps(100, every=4, call=lambda run: signal.raise_signal(signal.SIGINT))
+    assert np.array_equal(run["u"].gather(), heat.on(ml.Grid((8, 8))).reference(4, u=u0, r=0.1, swap=("new", "u"))["u"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"u": np.zeros((5, 4))}, r"field 'u' has the shape \(5, 4\), and the grid \(8, 8\)"),
+        ({"v": 1.0}, r"'v' is neither a field nor a scalar of this stencil; it has new, r, u"),
+        ({"u": np.zeros((8, 8), "c8")}, r"field 'u' has elements of type f2, f4 or f8, not complex64"),
+        ({"dtypes": {"w": "f8"}}, r"dtypes names 'w', which is not a field; the fields are new, u"),
+        ({"swap": ("new", "w")}, r"swap names 'w', which is not a field"),
+        ({"swap": ("u", "new")}, r"the first field of a swap is the one that is written; 'u' is not written"),
+    ],
+)
+def test_values_that_do_not_fit(target, changes, sentence):
+    values = {"u": np.zeros((8, 8), "f4"), "r": 0.1, "swap": ("new", "u"), **changes}
+    with pytest.raises(StencilError, match=sentence):
+        heat.on(ml.Grid((8, 8))).prepare(**values, targets=target)
+    with pytest.raises(StencilError, match=r"scalar 'r' has no value: pass r=number to prepare"):
+        heat.on(ml.Grid((8, 8))).prepare(u=np.zeros((8, 8)), swap=("new", "u"), targets=target)
+
+
+def test_counts_point_at_the_rule(target):
+    run = heat.on(ml.Grid((16, 64))).prepare(u=field(16, 64), r=0.1, swap=("new", "u"), targets=target)
+    with ml.Counter() as counter:
+        run.steps(1)
+    (counts,) = counter.finish()
+    lines = {one.site.line for one in counts.sites if one.site.file.endswith("test_run.py")}
+    assert lines == {heat.rules[0].body[0].line}
+    assert {one.site.op.split(".")[0] for one in counts.sites if one.site.line in lines} == {"ld", "st"}
+
+
+def test_the_source_can_be_read(target):
+    run = heat.on(ml.Grid((16, 64))).prepare(u=field(16, 64), r=0.1, swap=("new", "u"), targets=target, variant=Variant(4, (32, 1), 4))
+    assert "heat_cell(" in run.source()
+    assert "#line" not in run.source()
+    assert "32 x 1 threads of 4 cells, 4 planes a block" in repr(run)
