@@ -46,6 +46,7 @@ class FieldView:
     name: str
     shape: tuple[int, ...]
     memory: DeviceArray
+    target: Target
 
     def gather(self) -> npt.NDArray[Any]:
         """Return a copy of the whole field on the host."""
@@ -63,9 +64,9 @@ class FieldView:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self.memory.target.modelled:
-            raise AttributeError(f"{self.name} lies on {self.memory.target.name}, which is not a GPU: use gather()")
-        self.memory.target.sync()
+        if self.target.modelled:
+            raise AttributeError(f"{self.name} lies on {self.target.name}, which is not a GPU: use gather()")
+        self.target.sync()
         strides = np.empty(0, self.dtype).itemsize * np.cumprod([1, *self.memory.shape[:0:-1]])[::-1]
         return {
             "version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self.memory.address, False),

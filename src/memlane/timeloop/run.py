@@ -74,7 +74,7 @@ class Run:
         """Return a field as it is after the last complete step."""
         if name not in self.problem.fields:
             raise StencilError(f"no field {name!r}; the run has {', '.join(self.problem.fields)}")
-        return FieldView(name, self.problem.grid.shape, self.engine.arrays[name])
+        return FieldView(name, self.problem.grid.shape, self.engine.arrays[name], self.target)
 
     def source(self) -> str:
         """Return the generated CUDA C++."""
