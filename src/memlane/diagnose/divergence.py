@@ -12,8 +12,8 @@ from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.record import BranchCounts, SiteCounts
 
-MAX_LANES = 24.0
-"""Active lanes of the mean request, up to which a place is looked at."""
+MAX_ACTIVE = 0.75
+"""Active lanes of the mean request over those that its warp has, up to which a place is looked at."""
 MIN_DIVERGENT = 0.1
 """Divergent executions over all of a branch."""
 MIN_SHARE = 0.1
@@ -25,7 +25,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     branches = _divergent(evidence.branches)
     by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
     for entry in evidence.by_place.values():
-        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_LANES and not _speaks_for_all(entry):
+        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _existing(evidence, [entry]) and not _speaks_for_all(entry):
             branch = _nearest(branches, entry)
             if branch is not None:
                 by_branch.setdefault((branch.file, branch.line), []).append(entry)
@@ -36,11 +36,12 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         requests = sum(entry.requests for entry in entries)
         lanes = sum(entry.lanes for entry in entries) / requests
         branch = branches[(entries[0].site.file, line)]
+        existing = _existing(evidence, entries)
         verdict = in_cycles(
             max(entries, key=lambda entry: entry.requests).site,
             measured,
             found,
-            f"accesses behind the branch at line {line} have {lanes:.3g} of {LANES} lanes active",
+            f"accesses behind the branch at line {line} have {lanes:.3g} of {existing:.3g} lanes active",
             f"the lanes of a warp go two ways in {branch.divergent:,} of {branch.executions:,} executions of that branch, one way "
             "after the other",
             "Let whole warps take one way: sort or compact the work by what the branch asks, or give each way threads of its own.",
@@ -73,15 +74,25 @@ def _nearest(branches: dict[tuple[str, int], BranchCounts], entry: SiteCounts) -
     return max(before, key=lambda one: one.line, default=None)
 
 
+def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
+    """Threads of the mean warp that comes to some places, 32 but for small blocks: lanes without a thread are lost to nobody's branch."""
+    assert evidence.rows is not None
+    rows = evidence.rows
+    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
+    return float(np.average(evidence.lanes_of_warps()[chosen], weights=rows.weight[chosen])) if chosen.any() else float(LANES)
+
+
 def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     """The cost, and the measured cycles of the accesses."""
     assert evidence.rows is not None
     rows = evidence.rows
     chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
     cycles = rows.cycles[chosen] * rows.weight[chosen]
-    idle = float((cycles * (1 - rows.lanes[chosen] / LANES)).sum())
+    idle = float((cycles * (1 - rows.lanes[chosen] / evidence.lanes_of_warps()[chosen])).sum())
     total = float(np.sum(cycles))
-    return Cost(idle, 0.0, total, "the measured time of the accesses times the share of lanes that were not active in them"), total
+    return Cost(
+        idle, 0.0, total, "the measured time of the accesses times the share of their warps' threads that were not active in them"
+    ), total
 
 
 RULE = Rule("divergence", "divergent lanes", examine, (COUNTS, BRANCHES, TIMES))

@@ -160,6 +160,15 @@ class Evidence:
         """The numbers of the sites of a place, as rows have them."""
         return [one.id for one in self.sites if one.place == place]
 
+    def lanes_of_warps(self) -> npt.NDArray[np.int64]:
+        """For each row how many threads its warp has: fewer than 32 in blocks smaller than a warp, and in the last warp of others."""
+        if self.rows is None or not self.launches:
+            return np.zeros(0, np.int64)
+        threads = np.full(max(launch.id for launch in self.launches) + 1, LANES)
+        for launch in self.launches:
+            threads[launch.id] = int(np.prod(launch.block))
+        return np.clip(threads[self.rows.launch] - LANES * self.rows.warp, 1, LANES)
+
     def lanes_per_warp(self) -> int:
         """Threads of a block's first warp: fewer than 32 where all blocks are smaller than a warp."""
         return max((min(LANES, int(np.prod(launch.block))) for launch in self.launches), default=LANES)

@@ -19,6 +19,7 @@ from memlane.diagnose import (
     misaligned,
     narrow_access,
     partial_sectors,
+    partial_warps,
     reloaded_sectors,
     uncoalesced,
 )
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     contended_atomics.RULE,
     local_memory.RULE,
     divergence.RULE,
+    partial_warps.RULE,
     dependent_chain.RULE,
     low_occupancy.RULE,
     imbalance.RULE,

@@ -1,0 +1,54 @@
+"""Partial warps: blocks are smaller than a warp, or end in a part of one, so that lanes exist that no thread has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from memlane.chip import LANES
+from memlane.diagnose.cost import Cost
+from memlane.diagnose.evidence import TIMES, Evidence
+from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.record import LaunchInfo
+
+MIN_EMPTY = 0.25
+"""Lanes without a thread over all lanes of the warps of a launch."""
+
+
+def examine(evidence: Evidence) -> Iterator[Verdict]:
+    """See the module."""
+    assert evidence.rows is not None
+    # Threads of a single block, or so few that they fill no warp, cannot be put together otherwise.
+    launches = [one for one in evidence.launches if np.prod(one.grid) > 1 and _threads(one) * np.prod(one.grid) >= LANES]
+    warps = sum(one.warps_per_block * int(np.prod(one.grid)) for one in launches)
+    threads = sum(_threads(one) * int(np.prod(one.grid)) for one in launches)
+    if not launches or len(launches) < len(evidence.launches) or 1 - threads / (warps * LANES) < MIN_EMPTY:
+        return
+    empty = 1 - threads / (warps * LANES)
+    rows = evidence.rows
+    totals = np.bincount(rows.site, rows.cycles * rows.weight, len(evidence.sites))
+    site = evidence.sites[int(totals.argmax())]
+    sizes = " or ".join(map(str, sorted({_threads(one) for one in launches})))
+    yield in_cycles(
+        site,
+        evidence.life,
+        Cost(
+            empty * evidence.life,
+            0.0,
+            empty * evidence.life,
+            "the lifetimes of all warps times the share of their lanes that no thread has: full warps would be as many fewer",
+        ),
+        f"{100 * empty:.0f} % of the lanes have no thread in the whole kernel, and most of the waiting is here",
+        f"blocks have {sizes} threads, and a warp takes the same time with {LANES}",
+        f"Give each block a multiple of {LANES} threads: let one block do the work of several, or give each thread less.",
+        int(rows.of([site.id]).sum()),
+        **{"lanes without a thread, share": empty},
+    )
+
+
+def _threads(launch: LaunchInfo) -> int:
+    return int(np.prod(launch.block))
+
+
+RULE = Rule("partial-warps", "warps that are not full", examine, (TIMES,))
