@@ -16,8 +16,9 @@ Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each laun
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
-Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
-             `BoundPlan` again and again, or times it; `draw` writes the times as a picture, a page or a trace for Perfetto
+Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data (`planned`: launches
+             that run together); `run` runs it once, a `BoundPlan` again and again, or times it; `predicted` tells its times without
+             running it; `draw` writes times as a picture, a page or a trace for Perfetto
 Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation; `gather` takes rows by
              index, `lay_out` lays out what is on the device already
 Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them
@@ -65,6 +66,8 @@ _HOME = {
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
+    "planned": "plan",
+    "predicted": "model",
     "relayout": "optimize",
     "run": "targets",
     "stencil": "timeloop",
@@ -106,6 +109,8 @@ __all__ = [
     "load",
     "numba",
     "parse",
+    "planned",
+    "predicted",
     "relayout",
     "run",
     "stencil",
@@ -123,8 +128,9 @@ if TYPE_CHECKING:
     from memlane.instrument import TraceOptions
     from memlane.launch import DeviceArray, Kernel, Launch, Target
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
+    from memlane.model import predicted
     from memlane.optimize.relayout import relayout
-    from memlane.plan import Plan, PlanBuilder
+    from memlane.plan import Plan, PlanBuilder, planned
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.report.timelines import draw

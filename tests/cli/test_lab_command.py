@@ -53,3 +53,16 @@ def test_reduction_takes_sizes_and_blocks(memlane: Command, tmp_path: Path) -> N
     assert (answer.code, answer.err) == (2, "memlane: --block 100: blocks have 64, 128, 256, 512, 1024 threads\n")
     answer = memlane("lab", "reduction", "--size", "2^31")
     assert answer.err == "memlane: --size 2^31: give a number of elements from 16 to 2^30, such as 2^24 or 1000003\n"
+
+
+def test_bandwidths_of_a_model_are_not_for_a_chip_file(memlane: Command, tmp_path: Path) -> None:
+    answer = memlane("lab", "bandwidth", "--quick", "--only", "pinned to device;kernel to kernel", "--out", "found")
+    assert answer.code == 0
+    assert "bandwidth, on emulator:h200, modelled" in answer.out
+    assert "Wrote result.json, bandwidth.csv" in answer.out
+    assert "--write-chip" not in answer.out
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert {row["case"] for row in stored["rows"]} == {"pinned to device", "kernel to kernel"}
+    answer = memlane("lab", "bandwidth", "--write-chip")
+    assert answer.code == 2
+    assert answer.err.startswith("memlane: --write-chip: the times of emulator:h200 come from its chip file; ")

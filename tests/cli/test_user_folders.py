@@ -14,7 +14,7 @@ from memlane import chip
 from memlane.chip import Chip
 from memlane.emulate.code.store import Entry, Store, default_folder, present_store
 from memlane.errors import ChipError, CommandError
-from memlane.lab.chip_file import chip_file, chip_path, write_chip
+from memlane.lab.chip_file import chip_file, chip_path, latency_facts, write_chip
 from memlane.targets.names import available
 from tests.cli.conftest import Command
 from tests.cli.test_broken_off import START
@@ -121,7 +121,7 @@ def test_a_chip_file_that_cannot_be_written_is_refused_before_anything_is_measur
     monkeypatch.setenv("MEMLANE_CHIPS", str(folder))
     h200: Chip = chip.load("h200")
     with pytest.raises(CommandError, match=f"^cannot write the chip file {folder}/h200.toml: "):
-        write_chip(h200, chip_file(h200, {"l2": 1.0}, "measured: here"), force=True)
+        write_chip(h200, chip_file(h200, latency_facts({"l2": 1.0}, "measured: here")), force=True)
 
 
 @pytest.mark.parametrize(("said", "wanted"), [("0", False), ("off", False), ("No", False), ("1", True), ("", True), ("true", True)])

@@ -14,7 +14,7 @@ import pytest
 from memlane import chip
 from memlane.errors import CommandError
 from memlane.lab import Machine, Result, Row, Table
-from memlane.lab.chip_file import chip_file, write_chip
+from memlane.lab.chip_file import chip_file, latency_facts, write_chip
 from memlane.lab.figures import Bars
 from memlane.lab.result import problems, reached_on
 from memlane.launch import Target
@@ -66,7 +66,7 @@ def test_without_matplotlib_the_figures_are_left_out(tmp_path: Path, monkeypatch
 
 def test_the_file_of_a_shipped_chip_holds_what_was_measured(mine: Path) -> None:
     shipped = chip.load("h200")
-    path = write_chip(shipped, chip_file(shipped, {"l2": 281.8, "texture": 93.0}, SOURCE), force=False)
+    path = write_chip(shipped, chip_file(shipped, latency_facts({"l2": 281.8, "texture": 93.0}, SOURCE)), force=False)
     assert path == mine / "h200.toml"
     own = chip.load("h200")
     assert (own.latency.l2, own.latency.texture, own.latency.l1) == (281.8, 93.0, shipped.latency.l1)
@@ -78,7 +78,7 @@ def test_the_file_of_a_shipped_chip_holds_what_was_measured(mine: Path) -> None:
 def test_the_file_of_a_gpu_that_has_none_holds_everything(mine: Path) -> None:
     stranger = chip.nearest((9, 7), {"multiprocessor_count": 77, "clock_rate": 1_500_000}, "NVIDIA X1")
     assert not stranger.calibrated
-    write_chip(stranger, chip_file(stranger, {"shared": 22.5}, SOURCE), force=False)
+    write_chip(stranger, chip_file(stranger, latency_facts({"shared": 22.5}, SOURCE)), force=False)
     own = chip.nearest((9, 7), {"multiprocessor_count": 77}, "NVIDIA X1")
     assert (own.name, own.sm_count, own.latency.shared, own.latency.l1) == (stranger.name, 77, 22.5, stranger.latency.l1)
     assert own.banks == stranger.banks
@@ -88,9 +88,9 @@ def test_the_file_of_a_gpu_that_has_none_holds_everything(mine: Path) -> None:
 
 def test_a_file_that_exists_is_not_overwritten(mine: Path) -> None:
     shipped = chip.load("h200")
-    text = chip_file(shipped, {"l2": 281.8}, SOURCE)
+    text = chip_file(shipped, latency_facts({"l2": 281.8}, SOURCE))
     path = write_chip(shipped, text, force=False)
     with pytest.raises(CommandError, match=r"h200\.toml exists and may hold what somebody else measured; --force overwrites it"):
         write_chip(shipped, text, force=False)
-    assert write_chip(shipped, chip_file(shipped, {"l2": 300.0}, SOURCE), force=True) == path
+    assert write_chip(shipped, chip_file(shipped, latency_facts({"l2": 300.0}, SOURCE)), force=True) == path
     assert chip.load("h200").latency.l2 == 300

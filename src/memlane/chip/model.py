@@ -241,8 +241,13 @@ class Links:
     """Between pinned memory of the host and the device, in one direction."""
     host_us: Microseconds | None = None
     """A copy of few bytes between pinned memory and the device, inside a graph."""
+    to_host_gb_per_s: Gigabytes | None = None
+    """From the device to pinned memory, where that differs."""
+    to_host_us: Microseconds | None = None
     pageable_gb_per_s: Gigabytes | None = None
     """From ordinary memory of the host to the device."""
+    pageable_to_host_gb_per_s: Gigabytes | None = None
+    """From the device to ordinary memory, where that differs."""
     peer_gb_per_s: Gigabytes | None = None
     """Between two devices of one machine, in one direction."""
     peer_us: Microseconds | None = None

@@ -38,6 +38,7 @@ EXAMPLES = {
         "memlane layout search --patterns 'column,(t, 2 * t + c)' --width 16 --padding",
     ),
     "layout show": ("memlane layout show xor", "memlane layout show 'Swizzle<3, 2, 3>' --rows 64 --columns 64 --element 2"),
+    "lab bandwidth": ("memlane lab bandwidth --quick", "memlane lab bandwidth --target cuda:0 --write-chip"),
     "lab latency": ("memlane lab latency --quick", "memlane lab latency --target cuda:0 --write-chip"),
     "lab reduction": ("memlane lab reduction --quick", "memlane lab reduction --size 2^20 --size 2^24 --block 256"),
     "lab shift": ("memlane lab shift --quick --out shift-results",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +20,11 @@ from memlane.errors import CommandError
 if TYPE_CHECKING:
     from memlane import lab as labs
     from memlane import targets
+    from memlane.chip import Fact
     from memlane.cli import lab_table
     from memlane.lab import Machine, Request, Result, chip_file
     from memlane.lab import result as results
+    from memlane.lab.bandwidth import lab as bandwidths
     from memlane.lab.latency import lab as latencies
     from memlane.lab.reduction import lab as reductions
     from memlane.lab.reduction import settings as reduction_settings
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from memlane.lab.volume import scene
     from memlane.launch import Target
 else:
+    bandwidths = later("memlane.lab.bandwidth.lab")
     chip_file = later("memlane.lab.chip_file")
     lab_table = later("memlane.cli.lab_table")
     labs = later("memlane.lab")
@@ -75,14 +78,29 @@ def latency(
     _check_chip_file(chosen, save_chip, force)
     result, where = _run("latency", chosen, quick, out, only)
     found = latencies.chip_latencies(result.rows)
-    if chosen.modelled or not found:
-        return
-    said = f"measured: {datetime.date.today().isoformat()}, driver {where.driver}, CUDA {where.cuda}, memlane lab latency"
-    text = chip_file.chip_file(chosen.chip, found, said)
-    if save_chip:
-        typer.echo(f"Wrote {chip_file.write_chip(chosen.chip, text, force=force)}")
-    else:
-        typer.echo(f"\nWith --write-chip this goes into {user_directory() or '$MEMLANE_CHIPS'}/{chosen.chip.name}.toml:\n\n{text}")
+    if not chosen.modelled and found:
+        _offer_chip_file(chosen, chip_file.latency_facts(found, _measured_by("latency", where)), save_chip, force)
+
+
+def bandwidth(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    save_chip: Annotated[
+        bool, typer.Option("--write-chip", help="Write the numbers into your own chip file, which is found before the shipped one.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="With --write-chip: change a chip file that exists; what else it says stays.")
+    ] = False,
+) -> None:
+    """Measure how fast this machine copies, reads and writes, and what copies, launches and graphs cost besides."""
+    chosen = targets.target(target or None)
+    _check_chip_file(chosen, save_chip, force)
+    result, where = _run("bandwidth", chosen, quick, out, only)
+    found = bandwidths.chip_facts(result.rows, chosen.chip, _measured_by("bandwidth", where))
+    if not chosen.modelled and found:
+        _offer_chip_file(chosen, found, save_chip, force)
 
 
 def reduction(
@@ -131,6 +149,20 @@ def volume(
     said += [word for name, number in (("--size", size), ("--image", image)) if number is not None for word in (name, str(number))]
     chosen = targets.target(target or None)
     _run("volume", chosen, quick, out, only, lambda to, request: volumes.run_with(to, request, settings), said)
+
+
+def _measured_by(lab: str, where: Machine) -> str:
+    """What a chip file says of where a number is from."""
+    return f"measured: {datetime.date.today().isoformat()}, driver {where.driver}, CUDA {where.cuda}, memlane lab {lab}"
+
+
+def _offer_chip_file(target: Target, measured: Mapping[str, Fact], save_chip: bool, force: bool) -> None:
+    """Write the user's file of a chip, or show what would go into it."""
+    text = chip_file.chip_file(target.chip, measured)
+    if save_chip:
+        typer.echo(f"Wrote {chip_file.write_chip(target.chip, text, force=force)}")
+    else:
+        typer.echo(f"\nWith --write-chip this goes into {user_directory() or '$MEMLANE_CHIPS'}/{target.chip.name}.toml:\n\n{text}")
 
 
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:

@@ -6,6 +6,7 @@ To add one: a package with a `LAB`, entered below; a prediction in its docstring
 measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
 """
 
+from memlane.lab.bandwidth import BANDWIDTH
 from memlane.lab.latency import LATENCY
 from memlane.lab.reduction import REDUCTION
 from memlane.lab.result import Machine, Result, Row, Table, machine
@@ -13,6 +14,6 @@ from memlane.lab.seam import Lab, Request
 from memlane.lab.shift import SHIFT
 from memlane.lab.volume import VOLUME
 
-LABS = {lab.name: lab for lab in (LATENCY, REDUCTION, SHIFT, VOLUME)}
+LABS = {lab.name: lab for lab in (BANDWIDTH, LATENCY, REDUCTION, SHIFT, VOLUME)}
 
 __all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

@@ -1,6 +1,6 @@
-"""A chip file of the user's own, with what a lab measured in the place of what the shipped one says.
+"""A chip file of the user's own, with what labs measured in the place of what the shipped one says.
 
-    text = chip_file(target.chip, {"l2": 281.8}, "measured: 2026-11-21, driver 580.159.04, memlane lab latency")
+    text = chip_file(target.chip, latency_facts({"l2": 281.8}, "measured: 2026-11-21, driver 580.159.04, memlane lab latency"))
     path = write_chip(target.chip, text, force=False)
 
 Files of the user are found before those that come with memlane (`memlane.chip.load`).
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from memlane.chip import SHIPPED, Chip, Fact, user_directory
+from memlane.chip import SHIPPED, Chip, Fact, from_file, user_directory
 from memlane.errors import CommandError
 
 
@@ -36,15 +36,22 @@ def check_chip_file(chip: Chip, force: bool) -> Path:
     return path
 
 
-def chip_file(chip: Chip, latencies: Mapping[str, float], source: str) -> str:
-    """The text of a chip file with these fields of `[latency]`, in cycles, from `source`.
+def latency_facts(latencies: Mapping[str, float], source: str) -> dict[str, Fact]:
+    """Return fields of `[latency]`, in cycles, as facts by their full names."""
+    return {f"latency.{name}": Fact(value, "cycles", *_source(source)) for name, value in latencies.items()}
 
-    A chip with a shipped file is said to be like that one; for a GPU that has none the file holds everything that is known of it.
+
+def chip_file(chip: Chip, measured: Mapping[str, Fact]) -> str:
+    """Return the text of a chip file with facts that were measured, by their full names: `latency.l2`, `copy_gb_per_s`.
+
+    A chip with a shipped file is said to be like that one, and what the user's file says of it besides stays; for a GPU that has none the
+    file holds everything that is known of it.
     """
-    shipped = (SHIPPED / f"{chip.name}.toml").is_file()
-    measured = {f"latency.{name}": Fact(value, "cycles", *_source(source)) for name, value in latencies.items()}
-    if shipped:
-        return f"like = {json.dumps(chip.name)}\n\n{_tables(measured)}"
+    shipped = SHIPPED / f"{chip.name}.toml"
+    if shipped.is_file():
+        known = from_file(shipped).facts
+        own = {name: fact for name, fact in chip.facts.items() if known.get(name) != fact}
+        return f"like = {json.dumps(chip.name)}\n\n{_tables({**own, **measured})}"
     major, minor = chip.compute_capability
     head = f"product = {json.dumps(chip.product)}\ncompute_capability = [{major}, {minor}]\n"
     return f"{head}\n{_tables({**chip.facts, **measured})}"

@@ -85,8 +85,13 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
     elif isinstance(to, int) or isinstance(of, int):
         device = to if isinstance(to, int) else of
         assert isinstance(device, int)
-        entry = "host_gb_per_s" if "pinned" in (to, of) else "pageable_gb_per_s"
-        latency, rate = _known(chips[device], "host_us"), _known(chips[device], entry)
+        kind = "host" if "pinned" in (to, of) else "pageable"
+        links = chips[device].links
+        latency, rate = _known(chips[device], "host_us"), _known(chips[device], f"{kind}_gb_per_s")
+        if not isinstance(to, int):
+            latency = latency if links.to_host_us is None else links.to_host_us
+            own = links.to_host_gb_per_s if kind == "host" else links.pageable_to_host_gb_per_s
+            rate = rate if own is None else own
         resources = (("to the device" if isinstance(to, int) else "to the host", device),)
     else:
         raise ChipError(f"no chip file says how fast memory of the host is copied to memory of the host: {copy} cannot be predicted")

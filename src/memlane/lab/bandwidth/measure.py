@@ -1,0 +1,238 @@
+"""Chains of copies and of launches, and streams of reads and writes, timed as plans."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memlane.driver import Device, probe
+from memlane.emulate import Emulator
+from memlane.emulate.layout import MOST_DEVICES
+from memlane.errors import DeviceError
+from memlane.launch import LoadedModule, Target
+from memlane.plan import Home, Plan, PlanBuilder, StepRef
+from memlane.ptx import parse
+from memlane.targets import BoundPlan, target
+
+Way = tuple[Home, Home]
+"""Where a copy goes to, and where it comes from."""
+THREADS, LOADS, LANE_BYTES = 256, 8, 16
+SMALL_BYTES = 1 << 12
+
+
+def _stream(name: str, access: str, use: str = "") -> str:
+    """Return a kernel that goes `passes` times over memory, with `rounds` times `LOADS` accesses of 16 bytes a thread.
+
+    `shift` is 0: what a pass accesses depends on it, so that no assembler takes two passes for one.
+    """
+    registers = [f"%a{number}" for number in range(4 * LOADS)]
+    lanes = [", ".join(registers[4 * number : 4 * number + 4]) for number in range(LOADS)]
+    steps = [f"    {access.format(f'{{{each}}}')}\n    add.u64 %at, %at, %step;" for each in lanes]
+    body = "\n".join([*steps, *(f"    {use.format(register)}" for register in registers if use)])  # all are under way before one is used
+    given = " ".join(f"mov.u32 {register}, %t;" for register in registers)
+    return f"""
+.visible .entry {name}(.param .u64 data, .param .u32 rounds, .param .u32 passes, .param .u64 shift)
+{{
+    .reg .pred %more, %never; .reg .b32 %t, %n, %i, %j, %rounds, %a<{4 * LOADS}>, %s; .reg .b64 %base, %at, %step, %shift, %data;
+    ld.param.u64 %data, [data]; ld.param.u32 %rounds, [rounds]; ld.param.u32 %j, [passes]; ld.param.u64 %shift, [shift];
+    mov.u32 %t, %ctaid.x; mov.u32 %n, %ntid.x; mov.u32 %i, %tid.x; mad.lo.u32 %t, %t, %n, %i;
+    mov.u32 %i, %nctaid.x; mul.lo.u32 %n, %n, %i;
+    mul.wide.u32 %step, %n, {LANE_BYTES}; mul.wide.u32 %base, %t, {LANE_BYTES}; add.u64 %base, %base, %data; mov.u32 %s, %t;
+    {given}
+PASS:
+    mov.u64 %at, %base; mov.u32 %i, %rounds;
+ROUND:
+{body}
+    sub.u32 %i, %i, 1; setp.ne.u32 %more, %i, 0; @%more bra ROUND;
+    add.u64 %base, %base, %shift; sub.u32 %j, %j, 1; setp.ne.u32 %more, %j, 0; @%more bra PASS;
+    setp.eq.u32 %never, %s, 0x9d2c5681; @%never st.global.u32 [%data], %s;
+    ret;
+}}
+"""
+
+
+KERNELS = (
+    ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+    + _stream("reads", "ld.global.cg.v4.u32 {}, [%at];", "xor.b32 %s, %s, {};")
+    + _stream("writes", "st.global.v4.u32 [%at], {};")
+)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One number, measured several times."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> str:
+        """The least and the most, for a source: `least 54.9, most 55.6 of 10`."""
+        return f"least {min(self.values):.4g}, most {max(self.values):.4g} of {len(self.values)}"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured: bytes of large copies, lengths of two chains, and how many times."""
+
+    large_bytes: int
+    copies: tuple[int, int]
+    launches: tuple[int, int]
+    rounds: int
+
+
+FULL = Effort(1 << 26, (4, 16), (50, 150), 10)
+QUICK = Effort(1 << 22, (2, 6), (10, 30), 3)
+MODELLED = Effort(1 << 20, (2, 6), (4, 12), 1)
+"""Nothing varies in a model, and its copies of few bytes go by the same rate."""
+
+
+class Meter:
+    """A target with the devices beside it, and the kernels of this lab."""
+
+    def __init__(self, measured: Target, quick: bool) -> None:
+        self.targets = beside(measured)
+        self.chip = measured.chip
+        self.effort = MODELLED if measured.modelled else QUICK if quick else FULL
+        self._kernels: LoadedModule = measured.load(parse(KERNELS, "bandwidth.ptx"))
+        self._is_modelled = measured.modelled
+
+    # -- copies ------------------------------------------------------------------------------------------------------------------
+
+    def link(self, *ways: Way) -> tuple[Samples, Samples]:
+        """Return latency in us and rate in GB/s of copies one way, or of each of several ways that go on at the same time."""
+        large = self.effort.large_bytes
+        pairs = list(zip(self._copy_us(ways, SMALL_BYTES), self._copy_us(ways, large), strict=True))
+        rates = [(large - SMALL_BYTES) / (most - least) / 1e3 for least, most in pairs]
+        latencies = [max(0.0, least - SMALL_BYTES / rate / 1e3) for (least, _), rate in zip(pairs, rates, strict=True)]
+        return Samples(tuple(latencies)), Samples(tuple(rates))
+
+    def _copy_us(self, ways: Sequence[Way], nbytes: int) -> list[float]:
+        """Return what one more copy of each way takes in chains of them."""
+        memory = {f"of{number}": self._memory(of, nbytes) for number, (_, of) in enumerate(ways)}
+        counts = self.effort.copies
+        with self._timed(*(self._copies(ways, nbytes, count) for count in counts), memory=memory) as (short, long):
+            return [(most - least) / (counts[1] - counts[0]) for least, most in zip(short, long, strict=True)]
+
+    def _copies(self, ways: Sequence[Way], nbytes: int, count: int) -> Plan:
+        b = PlanBuilder()
+        ends = [
+            (b.array(f"to{number}", nbytes, "u1", to), b.array(f"of{number}", nbytes, "u1", of)) for number, (to, of) in enumerate(ways)
+        ]
+        for _ in range(count):
+            for number, (to_view, of_view) in enumerate(ends):
+                b.copy(to_view, of_view, queue=number)
+        return b.plan()
+
+    def _memory(self, home: Home, nbytes: int) -> Any:
+        if isinstance(home, int):
+            return self.targets[home].zeros(nbytes, "u1")
+        host = self.targets[0].pinned(nbytes, "u1") if home == "pinned" else np.empty(nbytes, "u1")
+        host[...] = 1
+        return host
+
+    # -- launches ----------------------------------------------------------------------------------------------------------------
+
+    def launches_us(self, queues: int) -> Samples:
+        """Return what one more kernel without instructions takes, each waiting for the one before, on so many queues in turn."""
+        counts = self.effort.launches
+        with self._timed(*(self._launches(count, queues) for count in counts)) as (short, long):
+            return Samples(tuple((most - least) / (counts[1] - counts[0]) for least, most in zip(short, long, strict=True)))
+
+    def graph_us(self) -> Samples:
+        """Return what a graph of one such kernel takes besides the kernel: until it starts and until its end is seen."""
+        each = self.launches_us(1).median
+        with self._timed(self._launches(1, 1)) as (alone,):
+            return Samples(tuple(max(0.0, took - each) for took in alone))
+
+    def events_us(self) -> Samples:
+        """Return what the two events around a step of a timed graph add to it."""
+        counts = self.effort.launches
+        plain = self.launches_us(1).median
+        times = [[self._bound(self._launches(count, 1)).time().elapsed_ns / 1e3 for count in counts] for _ in range(self.effort.rounds)]
+        return Samples(tuple((most - least) / (counts[1] - counts[0]) - plain for least, most in times))
+
+    def _launches(self, count: int, queues: int) -> Plan:
+        b = PlanBuilder()
+        last: list[StepRef] = []
+        for number in range(count):
+            last = [b.launch(self._kernels["nothing"].ref, 1, 1, device=0, queue=number % queues, after=last)]
+        return b.plan()
+
+    # -- streams -----------------------------------------------------------------------------------------------------------------
+
+    def stream(self, kernel: str) -> Samples:
+        """Return the rate in GB/s at which a kernel reads DRAM, or writes it: what more bytes than L2 holds take longer."""
+        each = self._round_bytes(8)
+        times = 16  # of what L2 holds
+        if self._is_modelled:  # caches are empty at the beginning, and what is written leaves L2 only when that is full
+            times = 0 if kernel == "reads" else 3
+        least = 2 + times * self.chip.l2_bytes // each
+        rounds = least, least + (4 if self._is_modelled else 2 * least)
+        return self._rate(kernel, 8, [(one, 1) for one in rounds], each * (rounds[1] - rounds[0]))
+
+    def cached_stream(self) -> Samples:
+        """Return the rate in GB/s of reads that L2 serves: what more passes over an eighth of it or so take longer."""
+        passes = (4, 12) if self._is_modelled else (50, 250)
+        return self._rate("reads", 2, [(1, one) for one in passes], self._round_bytes(2) * (passes[1] - passes[0]))
+
+    def _blocks(self, each: int) -> int:
+        """Blocks of a stream: one for each multiprocessor where time is modelled, for threads cost the time of the host there."""
+        return self.chip.sm_count * (1 if self._is_modelled else each)
+
+    def _round_bytes(self, each: int) -> int:
+        return self._blocks(each) * THREADS * LOADS * LANE_BYTES
+
+    def _rate(self, kernel: str, each: int, settings: Sequence[tuple[int, int]], more_bytes: int) -> Samples:
+        nbytes = self._round_bytes(each) * max(rounds for rounds, _ in settings)
+        plans = []
+        for rounds, passes in settings:
+            b = PlanBuilder()
+            data = b.array("data", nbytes, "u1", 0)
+            b.launch(self._kernels[kernel].ref, self._blocks(each), THREADS, data, rounds, passes, 0)
+            plans.append(b.plan())
+        with self._timed(*plans, memory={"data": self.targets[0].zeros(nbytes, "u1")}) as (less, more):
+            return Samples(tuple(more_bytes / (most - least) / 1e3 for least, most in zip(less, more, strict=True)))
+
+    # -- timing ------------------------------------------------------------------------------------------------------------------
+
+    def _bound(self, plan: Plan, memory: Mapping[str, Any] | None = None) -> BoundPlan:
+        return BoundPlan(plan, memory or {}, targets=self.targets[: max(plan.devices, default=0) + 1], modules=[self._kernels])
+
+    @contextmanager
+    def _timed(self, *plans: Plan, memory: Mapping[str, Any] | None = None) -> Iterator[list[list[float]]]:
+        """Give the times of some plans in us, in turns: on a GPU of replays of their graphs, between two events."""
+        bound = [self._bound(plan, memory) for plan in plans]
+        if self._is_modelled:
+            yield [[one.time().elapsed_ns / 1e3] for one in bound]
+            return
+        graphs = [one.graph() for one in bound]
+        for graph in graphs:
+            graph.replay()
+            graph.wait()
+        rounds = [[self.targets[0].elapsed_ns(graph.replay) / 1e3 for graph in graphs] for _ in range(self.effort.rounds)]
+        yield [list(times) for times in zip(*rounds, strict=True)]
+
+
+def beside(measured: Target) -> tuple[Target, ...]:
+    """Return a target and up to two more of its kind that it copies to: other GPUs of the machine, or emulated devices like it."""
+    others: list[Target] = []
+    if isinstance(measured, Device):
+        names = [f"cuda:{number}" for number in range(len(probe().devices))]
+        others = [target(name) for name in names if name != measured.name][:2]
+    elif isinstance(measured, Emulator) and measured.modelled:
+        others = [Emulator(measured.chip, device=(measured.device + more) % MOST_DEVICES) for more in (1, 2)]
+    found = (measured, *others)
+    for one in found:
+        for other in found:
+            with suppress(DeviceError):
+                one.enable_peer(other)
+    return found
