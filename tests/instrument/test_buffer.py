@@ -111,7 +111,7 @@ def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
         layout,
         1,
         {0: (100, 110, 7, 0xFF), 1: (130, 150, 7, 0xFF), 3: (120, 125, 7, 0xF0)},
-        **dict(zip(SLICE_FIELDS, (42, 5, 1, 17, 1, 0xFF, 0, 90, 1000, 200, 1100, 2, 1, 0, 3), strict=True)),
+        **dict(zip(SLICE_FIELDS, (42, 5, 1, 17, 1, 0xFF, 0, 90, 1000, 200, 1100, 2, 1, 0, 3, 9), strict=True)),
     )
     fill(buffer, layout, 2, {0: (300, 301, 8, 1)}, gridid=43, block=6, end_cycles=400, attempted=1)
     decoded = decode(buffer)
@@ -124,6 +124,7 @@ def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
     assert rows["gridid"].tolist() == [42, 42, 42, 43]
     assert rows["block"].tolist() == [5, 5, 5, 6]
     assert rows["sm"].tolist() == [17, 17, 17, 0]
+    assert decoded.warps["tag"].tolist() == [9, 0]
     first = decoded.warps[0]
     assert [
         int(first[name]) for name in ("kernel", "warp", "lanes", "begin_cycles", "end_cycles", "begin_ns", "end_ns", "kept", "lost")
@@ -238,7 +239,7 @@ def test_foreign_and_damaged_data() -> None:
         decode(np.zeros(8192, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 5"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 6"):
         decode(newer)
     with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 5120 bytes, it has 5119"):
         decode(fresh(layout)[:-1])

@@ -5,20 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import MemlaneError
 from memlane.instrument import Decoded, TraceOptions
 from memlane.instrument.decode import ACCESS_DTYPE, WARP_DTYPE
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.probed import ProbedModule, probe
 from memlane.measure.runs import LaunchRecord, grids_of
+from memlane.ptx import Module, parse
 
-Warp = tuple[int, int, int, int]
-"""Grid id, block, warp of the block, and when it began."""
+Warp = tuple[int, int, int, int, int]
+"""Tag of the launch, grid id, block, warp of the block, and when it began."""
+
+
+class Device(Emulator):
+    """Sees nothing by itself, as a GPU."""
+
+    observes = False
+
+
+@pytest.fixture
+def on_device(module: Module) -> LoadedModule:
+    return Device(load("h200")).load(module)
 
 
 def buffer(warps: Sequence[Warp], kernel: int = 0, homeless_records: int = 0) -> Decoded:
     rows = np.zeros(len(warps), WARP_DTYPE)
-    for name, column in zip(("gridid", "block", "warp", "begin_ns"), zip(*warps, strict=True), strict=True):
+    for name, column in zip(("tag", "gridid", "block", "warp", "begin_ns"), zip(*warps, strict=True), strict=True):
         rows[name] = column
     rows["kernel"] = kernel
     rows["end_cycles"] = 1
@@ -27,80 +43,89 @@ def buffer(warps: Sequence[Warp], kernel: int = 0, homeless_records: int = 0) ->
     return Decoded(records, rows, int(homeless_records > 0), homeless_records, 0)
 
 
-def grid(gridid: int, blocks: int, began: int, warps: int = 1) -> list[Warp]:
-    return [(gridid, block, warp, began + block) for block in range(blocks) for warp in range(warps)]
+def grid(tag: int, gridid: int, blocks: int, began: int, warps: int = 1) -> list[Warp]:
+    return [(tag, gridid, block, warp, began + block) for block in range(blocks) for warp in range(warps)]
 
 
 def launch(kernels: LoadedModule, blocks: int, threads: int = 32, name: str = "add") -> Launch:
     return kernels[name][blocks, threads].bind(kernels.target.zeros(128, "u4"), blocks)
 
 
-def found(kernels: LoadedModule, launches: Sequence[Launch], buffers: Sequence[Decoded]) -> list[tuple[int, int, int, int]]:
-    """For each run in the order of time: number of its launch, grid id, its warps, and homeless records."""
-    probed = probe(kernels, TraceOptions())
-    records = [LaunchRecord(one, probed) for one in launches]
-    runs = sorted(grids_of(records, buffers, probed.traced.kernels), key=lambda run: run.began)
+def found(
+    kernels: LoadedModule, launches: Sequence[Launch], buffers: Sequence[Decoded], failures: Sequence[dict[int, str]] = ()
+) -> list[tuple[int, int, int, int]]:
+    """For each run in the order of time: number of its launch, grid id, its warps, and homeless records. Launches are tagged 1, 2, ..."""
+    probed = probe(kernels, TraceOptions(tagged=True))
+    records = [LaunchRecord(one, probed, tag) for tag, one in enumerate(launches, 1)]
+    for record, failed in zip(records, failures, strict=False):
+        record.failures.update(failed)
+    runs = sorted(grids_of(records, buffers), key=lambda run: run.began)
     return [(records.index(run.record), int(run.warp_rows["gridid"][0]), len(run.warps), run.homeless) for run in runs]
 
 
-def test_launches_are_told_apart_by_their_grid_id(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 2), launch(kernels, 2), launch(kernels, 2)]
-    mixed = [warp for pair in zip(grid(7, 2, 100), grid(9, 2, 50), grid(12, 2, 300), strict=True) for warp in pair]
-    assert found(kernels, launches, [buffer(mixed)]) == [(1, 9, 2, 0), (0, 7, 2, 0), (2, 12, 2, 0)]
+def test_launches_are_told_apart_by_their_tags(on_device: LoadedModule) -> None:
+    """However the device numbers them, and in whatever order equal ones of several streams begin."""
+    launches = [launch(on_device, 2), launch(on_device, 2), launch(on_device, 2)]
+    mixed = [warp for pair in zip(grid(2, 7, 2, 100), grid(1, 9, 2, 50), grid(3, 3, 2, 300), strict=True) for warp in pair]
+    assert found(on_device, launches, [buffer(mixed)]) == [(0, 9, 2, 0), (1, 7, 2, 0), (2, 3, 2, 0)]
 
 
-def test_later_buffers_go_on_where_earlier_ones_ended(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 1), launch(kernels, 2), launch(kernels, 3)]
-    buffers = [buffer(grid(4, 1, 10)), buffer([*grid(5, 2, 20), *grid(8, 3, 30)])]
-    assert found(kernels, launches, buffers) == [(0, 4, 1, 0), (1, 5, 2, 0), (2, 8, 3, 0)]
+def test_launches_of_one_grid_id_are_told_apart(on_device: LoadedModule) -> None:
+    """As those of two devices may have."""
+    launches = [launch(on_device, 2), launch(on_device, 2)]
+    assert found(on_device, launches, [buffer([*grid(2, 5, 2, 10), *grid(1, 5, 2, 20)])]) == [(1, 5, 2, 0), (0, 5, 2, 0)]
 
 
-def test_graph_that_is_started_again_gives_a_run_each_time(kernels: LoadedModule) -> None:
+def test_later_buffers_go_on_where_earlier_ones_ended(on_device: LoadedModule) -> None:
+    launches = [launch(on_device, 1), launch(on_device, 2), launch(on_device, 3)]
+    buffers = [buffer(grid(1, 4, 1, 10)), buffer([*grid(2, 5, 2, 20), *grid(3, 8, 3, 30)])]
+    assert found(on_device, launches, buffers) == [(0, 4, 1, 0), (1, 5, 2, 0), (2, 8, 3, 0)]
+
+
+def test_graph_that_is_started_again_gives_a_run_each_time(on_device: LoadedModule) -> None:
     """Its grid ids come again with it: in one buffer, and in the next."""
-    launches = [launch(kernels, 2), launch(kernels, 1, 64)]
-    once = [*grid(3, 2, 100), *grid(4, 1, 110, warps=2)]
-    again = [*grid(3, 2, 200), *grid(4, 1, 210, warps=2)]
-    later = [*grid(3, 2, 300), *grid(4, 1, 310, warps=2)]
-    runs = found(kernels, launches, [buffer([*once, *again]), buffer(later)])
+    launches = [launch(on_device, 2), launch(on_device, 1, 64)]
+    once = [*grid(1, 3, 2, 100), *grid(2, 4, 1, 110, warps=2)]
+    again = [*grid(1, 3, 2, 200), *grid(2, 4, 1, 210, warps=2)]
+    later = [*grid(1, 3, 2, 300), *grid(2, 4, 1, 310, warps=2)]
+    runs = found(on_device, launches, [buffer([*once, *again]), buffer(later)])
     assert runs == [(0, 3, 2, 0), (1, 4, 2, 0)] * 3
 
 
-def test_graph_whose_starts_have_grid_ids_of_their_own(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 2), launch(kernels, 1, 64)]
-    warps = [
-        warp for start in range(3) for warp in (*grid(3 + 2 * start, 2, 100 * start), *grid(4 + 2 * start, 1, 100 * start + 10, warps=2))
-    ]
-    assert [run[0] for run in found(kernels, launches, [buffer(warps)])] == [0, 1] * 3
+def test_graph_whose_starts_have_grid_ids_of_their_own(on_device: LoadedModule) -> None:
+    launches = [launch(on_device, 2), launch(on_device, 2)]
+    warps = [warp for start in range(3) for tag in (1, 2) for warp in grid(tag, 2 + tag + 2 * start, 2, 100 * start + 10 * tag)]
+    assert [run[0] for run in found(on_device, launches, [buffer(warps)])] == [0, 1] * 3
 
 
-def test_launches_that_never_ran_are_passed_over(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 4), launch(kernels, 2), launch(kernels, 3)]
-    assert found(kernels, launches, [buffer([*grid(5, 2, 10), *grid(6, 3, 20)])]) == [(1, 5, 2, 0), (2, 6, 3, 0)]
+def test_launches_that_never_ran_are_passed_over(on_device: LoadedModule) -> None:
+    launches = [launch(on_device, 2), launch(on_device, 2), launch(on_device, 2)]
+    assert found(on_device, launches, [buffer([*grid(2, 5, 2, 10), *grid(3, 6, 2, 20)])]) == [(1, 5, 2, 0), (2, 6, 2, 0)]
 
 
-def test_kernels_of_a_module_are_counted_apart(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 1, name="sum"), launch(kernels, 1), launch(kernels, 1, name="sum")]
-    names = list(kernels.module.kernels)
-    adds, sums = buffer(grid(6, 1, 20), names.index("add")), buffer([*grid(5, 1, 10), *grid(7, 1, 30)], names.index("sum"))
-    assert [run[0] for run in found(kernels, launches, [adds, sums])] == [0, 1, 2]
+def test_records_without_a_slice_are_charged_to_the_last_run_of_their_buffer(on_device: LoadedModule) -> None:
+    launches = [launch(on_device, 2), launch(on_device, 2)]
+    buffers = [buffer(grid(1, 5, 2, 10)), buffer(grid(2, 6, 1, 20), homeless_records=17)]
+    assert found(on_device, launches, buffers) == [(0, 5, 2, 0), (1, 6, 1, 17)]
 
 
-def test_records_without_a_slice_are_charged_to_the_last_run_of_their_buffer(kernels: LoadedModule) -> None:
+def test_warps_of_launches_of_others_are_left_out(on_device: LoadedModule) -> None:
+    assert found(on_device, [launch(on_device, 2)], [buffer([*grid(1, 5, 2, 10), *grid(4, 6, 2, 20)])]) == [(0, 5, 2, 0)]
+
+
+def test_where_runs_are_observed_those_that_nobody_saw_end_are_left_out(kernels: LoadedModule) -> None:
+    """And those that broke off have their warps, with the reason."""
     launches = [launch(kernels, 2), launch(kernels, 2)]
-    buffers = [buffer(grid(5, 2, 10)), buffer(grid(6, 1, 20), homeless_records=17)]
-    assert found(kernels, launches, buffers) == [(0, 5, 2, 0), (1, 6, 1, 17)]
+    warps = [*grid(1, 5, 2, 10), *grid(2, 6, 2, 20)]
+    assert found(kernels, launches, [buffer(warps)]) == []
+    assert found(kernels, launches, [buffer(warps)], [{}, {6: "a trap"}]) == [(1, 6, 2, 0)]
 
 
-def test_a_run_is_never_taken_for_a_launch_of_another_extent(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 2), launch(kernels, 2)]
-    assert found(kernels, launches, [buffer([*grid(5, 2, 10), *grid(6, 4, 20)])]) == [(0, 5, 2, 0)]
-
-
-def test_runs_that_failed_are_left_out(kernels: LoadedModule) -> None:
-    launches = [launch(kernels, 2), launch(kernels, 2)]
-    failed = buffer([*grid(5, 2, 10), *grid(6, 2, 20)])
-    failed.warps["end_cycles"][1] = 0
-    assert found(kernels, launches, [failed]) == [(0, 6, 2, 0)]
+def test_a_kernel_without_room_for_a_tag_is_refused_by_its_name(kernels: LoadedModule) -> None:
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry full(.param .b8 all[4352])\n"
+    full = parse(text + "{ .reg .b64 a; .reg .b32 v; ld.param.u64 a, [all]; ld.global.u32 v, [a]; st.global.u32 [a+4], v; ret; }")
+    with pytest.raises(MemlaneError, match="full has 4,352 bytes of parameters, and tracing needs 4 more, beyond the 4,352 that"):
+        probe(kernels.target.load(full), TraceOptions(tagged=True))
 
 
 def test_buffer_that_nobody_wrote_to(kernels: LoadedModule) -> None:

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 5
+VERSION = 6
 
 _LINE_BYTES = 128
 HEADS = 32
@@ -62,14 +62,15 @@ SLICE_DTYPE = np.dtype(
     {
         "names": [
             *("gridid", "block", "warp", "sm", "kernel", "lanes", "room"),
-            *("begin_cycles", "begin_ns", "end_cycles", "end_ns", "attempted", "overflow", "lost", "capacity"),
+            *("begin_cycles", "begin_ns", "end_cycles", "end_ns", "attempted", "overflow", "lost", "capacity", "tag"),
         ],
-        "formats": ["<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u4"],
-        "offsets": [0, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 36],
+        "formats": ["<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4"],
+        "offsets": [0, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 36, 96],
         "itemsize": 128,
     }
 )
-"""`gridid`: the launch. `block`: linear index in the grid. `warp`: in its block. `kernel`: index among the kernels of the module.
+"""`tag`: the number that the host gave the launch, 0 where it gave none; `gridid`: the run of it, as the device numbers them. `block`:
+linear index in the grid. `warp`: in its block. `kernel`: index among the kernels of the module.
 `lanes`: those that exist. `capacity`: places of lane 0; `room`: capacity + overflow; both 0 in slice 0. `attempted`: records led by lane 0,
 kept or not; `overflow`: places that other lanes asked for, `lost`: records that found none of them. The end is that of the last lane;
 0 while the warp runs."""

@@ -30,6 +30,7 @@ Places = npt.NDArray[np.int64]
 
 WARP_DTYPE = np.dtype(
     [
+        ("tag", "u4"),
         ("gridid", "u8"),
         ("kernel", "u4"),
         ("block", "u4"),
@@ -44,8 +45,8 @@ WARP_DTYPE = np.dtype(
         ("lost", "u8"),
     ]
 )
-"""One row per traced warp, in the order in which they entered: as `memlane.record.WARP_DTYPE`, but with the `%gridid` of the launch instead
-of its number, the index of its kernel, and the mask of the lanes that exist."""
+"""One row per traced warp, in the order in which they entered: as `memlane.record.WARP_DTYPE`, but with the tag of the launch and
+the `%gridid` of its run instead of the number of that, the index of its kernel, and the mask of the lanes that exist."""
 
 ACCESS_DTYPE = np.dtype(
     [

@@ -75,6 +75,8 @@ class TraceOptions:
     staging: str = "auto"
     """Where records go first, of `STAGINGS`: into `global` memory, or into `shared` memory behind the kernel's own, where that leaves as
     many blocks on a multiprocessor (see `memlane.instrument.staging`); `auto` is what was measured to be quicker."""
+    tagged: bool = False
+    """Whether kernels get one parameter more, by which the host numbers their launches. Whoever launches them has to pass it."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
@@ -113,7 +115,7 @@ class TraceOptions:
 
     def makes_the_same(self, other: TraceOptions) -> bool:
         """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
-        mine, theirs = ((one.scheme, one.selection, one.stores, one.stages) for one in (self, other))
+        mine, theirs = ((one.scheme, one.selection, one.stores, one.stages, one.tagged) for one in (self, other))
         return mine == theirs and self.sampling.makes_the_same(other.sampling)
 
     @property

@@ -37,6 +37,7 @@ from memlane.instrument.variables import (
     constants_of,
     entry_space,
     entry_variable,
+    with_tag,
 )
 from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
@@ -91,7 +92,10 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     return Traced(
         module=assembled(
             module,
-            {kernel.function.name: kernel.function for kernel in kernels},
+            {
+                kernel.function.name: with_tag(module, kernel.function) if kernel.sites and options.tagged else kernel.function
+                for kernel in kernels
+            },
             _variables(module, scheme, options, space),
             _OLDEST_VERSION,
         ),
@@ -142,7 +146,8 @@ def _trace_kernel(
     probing = _Probing(kernel, known, chosen, scheme, options, architecture)
     prefix = probing.prefix
     epilogue = f"{leave(prefix, staged)}ret;\n" if apart else leave(prefix, staged)
-    function = rewrite_body(kernel, enter(prefix, scheme, number, space, staged) + probing.declared, probing.rewrite, epilogue)
+    prologue = enter(prefix, scheme, number, space, staged, options.tagged) + probing.declared
+    function = rewrite_body(kernel, prologue, probing.rewrite, epilogue)
     if sampling.executions is None:
         function = together(function, prefix, staged)
     plain: dict[int, int] = {}

@@ -1,7 +1,8 @@
-"""The module variables through which instrumented kernels find the memory they write to.
+"""The module variables through which instrumented kernels find the memory they write to, and the parameter that numbers their launches.
 
-A variable and not a parameter: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is
-null, as it is unless somebody sets it, the kernel records nothing and computes what it always did.
+Variables and not parameters: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is
+null, as it is unless somebody sets it, the kernel records nothing and computes what it always did. What differs from launch to launch,
+in graphs and on many streams, can only be a parameter: it is there where it is asked for (`TraceOptions.tagged`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,27 @@ WINDOW = "memlane_window"
 
 COUNTERS = "memlane_counts"
 """Holds the address of the counters."""
+
+
+TAG = "memlane_tag"
+"""The last parameter of a kernel whose launches are numbered."""
+_PARAMETER_BYTES = {False: 4352, True: 32764}
+"""What the parameters of a kernel may take, and what they may since PTX 8.1 on sm_70."""
+
+
+def with_tag(module: Module, kernel: Function) -> Function:
+    """Return a kernel with one more parameter, the number of the launch. MemlaneError where there is no room for it."""
+    taken = 0
+    for one in kernel.params:
+        taken = -(-taken // one.alignment) * one.alignment + one.nbytes
+    tag = Variable("param", "u32", TAG)
+    most = _PARAMETER_BYTES[module.version >= (8, 1)]
+    if -(-taken // tag.alignment) * tag.alignment + tag.nbytes > most:
+        raise MemlaneError(
+            f"{kernel.title} has {taken:,} bytes of parameters, and tracing needs {tag.nbytes} more, beyond the {most:,} that a kernel may "
+            "have: pass less by value"
+        )
+    return replace(kernel, params=(*kernel.params, tag))
 
 
 def check_instrumentable(module: Module) -> None:

@@ -30,7 +30,7 @@ from memlane.instrument.runs import BESIDE
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import Scheme
 from memlane.instrument.staging import STAGE_RECORDS, declare_stage, find_stage, leave_stage
-from memlane.instrument.variables import POINTER, WINDOW
+from memlane.instrument.variables import POINTER, TAG, WINDOW
 
 _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
 _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
@@ -45,13 +45,13 @@ _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
-def enter(prefix: str, scheme: Scheme, kernel: int, space: str, staged: bool = False) -> str:
+def enter(prefix: str, scheme: Scheme, kernel: int, space: str, staged: bool = False, tagged: bool = False) -> str:
     """Before the first instruction of a kernel: take a slice and describe the warp in it.
 
     Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
     is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
     visible to the other lanes, which read `room` and `capacity`. `space`: where the buffer is told of; `staged`: records may go through a
-    stage.
+    stage; `tagged`: the launch has a number.
     """
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
@@ -77,7 +77,7 @@ and.b32 {r}chunk, {r}lane, {r}unknown;
 add.u32 {r}chunk, {r}chunk, 1;
 mov.u32 {r}number, 0;
 @!{r}first bra {label}told;
-{_take(r, label, kernel)}{label}told:
+{_take(r, label, kernel, tagged)}{label}told:
 shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
@@ -92,7 +92,7 @@ selp.b32 {r}ask, {_NEVER}, {r}ask, {r}first;
 """
 
 
-def _take(r: str, label: str, kernel: int) -> str:
+def _take(r: str, label: str, kernel: int, tagged: bool) -> str:
     """Lane 0 asks for a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
 
     It asks the counter with the number of the warp in the launch, modulo their number, and then those that follow.
@@ -124,7 +124,7 @@ cvt.u32.u64 {r}number, {r}taken;
 add.u32 {r}number, {r}number, 1;
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
-{_describe(r, kernel)}}}
+{_describe(r, kernel, tagged)}}}
 """
 
 
@@ -159,13 +159,14 @@ mad.lo.u32 {r}head, {r}head, {r}nz, {r}warp;
 """
 
 
-def _describe(r: str, kernel: int) -> str:
+def _describe(r: str, kernel: int, tagged: bool) -> str:
     """Fill the header of the slice."""
+    tag = f"ld.param.u32 {r}tag, [{TAG}];\nst.global.u32 [{r}slice+{_SLICE['tag']}], {r}tag;\n" if tagged else ""
     return f"""\
 {{
 .reg .b64 {r}grid, {r}cycles, {r}ns;
-.reg .b32 {r}sm;
-mov.u64 {r}grid, %gridid;
+.reg .b32 {r}sm{f", {r}tag" if tagged else ""};
+{tag}mov.u64 {r}grid, %gridid;
 st.global.v2.u64 [{r}slice+{_SLICE["gridid"]}], {{{r}grid, {r}block}};
 mov.u32 {r}sm, %smid;
 st.global.v4.u32 [{r}slice+{_SLICE["warp"]}], {{{r}warp, {r}sm, {kernel}, {r}lanes}};

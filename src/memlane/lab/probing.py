@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from memlane.instrument import POINTER, Decoded, buffer_layout, decode, entry, initial_header
@@ -20,7 +18,7 @@ class ProbedLaunch:
         self._address, self._owner = self._target.allocate(self._layout.nbytes)
         pointer, _ = self._target.symbol(probed.loaded, POINTER)
         self._target.write(pointer, entry(self._address, self._layout))
-        self.launch = replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch))
+        self.launch = probed.twin_of(launch)
 
     def reset(self) -> None:
         """Empty the buffer."""

@@ -112,6 +112,8 @@ class Observation:
     """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
     time: ModelledTime | None = None
     """What ruled the modelled duration, and the floors under it; None without the clock layer."""
+    grid: int = 0
+    """The number of the run on its target (`%gridid`), from 1."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def assemble_trace(
     """
     grids: list[Grid] = []
     for probed, decodings in collected.items():
-        grids += grids_of([record for record in records if record.probed is probed], decodings, probed.traced.kernels)
+        grids += grids_of([record for record in records if record.probed is probed], decodings)
     grids.sort(key=lambda grid: grid.began)
     table = _SiteTable.of(grids)
     parts = [

@@ -26,7 +26,7 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
     A trace is never lost for it: what cannot be read is unknown, with the reason.
     """
     times, target = times or Perturbation(), launch.kernel.target
-    twin = twin_of(launch, probed)
+    twin = probed.twin_of(launch)
     try:
         plain, with_probes = _footprint(launch), _footprint(twin)
     except Exception as error:  # Whatever it is, no trace is to be lost for it.
@@ -83,7 +83,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
             borrowed.callback(arena.close)
             arena.make_room(launch)
             probed.twin.copy_constants()
-            twins.append((twin_of(launch, probed), arena))
+            twins.append((probed.twin_of(launch), arena))
         warm_up = 0 if target.modelled else 1
         for turn in range(warm_up + rounds):
             for (one, buffer), samples in zip(twins, times, strict=True):
@@ -95,11 +95,6 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
                     samples += time
         before.restore()
     return times
-
-
-def twin_of(launch: Launch, probed: ProbedModule) -> Launch:
-    """The launch with the kernel that has probes."""
-    return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch))
 
 
 def _footprint(launch: Launch) -> Footprint | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from functools import cached_property
 from memlane.errors import BadLaunch
 from memlane.instrument import STAGE_RECORDS, Chosen, Sampling, Traced, TraceOptions, stage_bytes, unstaged_bytes
 from memlane.instrument import trace as instrument
-from memlane.launch import Launch, LoadedModule
+from memlane.launch import Argument, Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
 from memlane.ptx import Function, Instruction, Label, Symbol, flatten_scopes
 from memlane.record import Staging
@@ -33,6 +34,14 @@ class ProbedModule:
     @property
     def loaded(self) -> LoadedModule:
         return self.twin.loaded
+
+    def twin_of(self, launch: Launch, tag: int = 0) -> Launch:
+        """The launch with the kernel that has probes; `tag`: the number that its warps are to name it by."""
+        kernel = self.loaded[launch.kernel.name]
+        arguments = launch.arguments
+        if len(kernel.function.params) > len(arguments):
+            arguments = (*arguments, Argument(struct.pack("<I", tag), "tag"))
+        return replace(launch, kernel=kernel, arguments=arguments, shared_bytes=self.shared_bytes(launch))
 
     def shared_bytes(self, launch: Launch) -> int:
         """The dynamic shared memory of the traced launch: that of the plain one, with the stages of its warps or the slot of a scheme that

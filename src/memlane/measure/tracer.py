@@ -62,7 +62,7 @@ class Tracer(Watching):
         memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
         """
         super().__init__(only_launch)
-        self.options = options or TraceOptions()
+        self.options = replace(options or TraceOptions(), tagged=True)
         self._counts = counts
         self._perturbation = perturbation
         self._tallies: dict[LoadedModule, Tally] = {}
@@ -89,7 +89,7 @@ class Tracer(Watching):
 
     def _with_probes(self, launch: Launch) -> Launch:
         probed, arena = self._prepare(launch.kernel.loaded)
-        record = LaunchRecord(launch, probed)
+        record = LaunchRecord(launch, probed, 1 + len(self._records))
         self._records.append(record)
         if self._counts and not launch.kernel.target.observes:
             record.counted = self._count(launch)
@@ -101,7 +101,7 @@ class Tracer(Watching):
         room = arena.make_room(launch, plan)
         probed.twin.copy_constants()
         layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
-        return replace(launch, kernel=probed.loaded[launch.kernel.name], shared_bytes=probed.shared_bytes(launch), layers=layers)
+        return replace(probed.twin_of(launch, record.tag), layers=layers)
 
     def _count(self, launch: Launch) -> Counts:
         """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""

@@ -72,7 +72,7 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
     observation = observed.observation()
     if observation.cycles is not None:
         device.clock.advance(observation.cycles)
-    return replace(observation, reports=reports)
+    return replace(observation, reports=reports, grid=number)
 
 
 def _report(launch: Launch, reports: tuple[Report, ...] | None) -> None:
