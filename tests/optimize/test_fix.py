@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 import memlane as ml
+from memlane.emulate.code.store import Sources
 from memlane.launch import Kernel
 from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
-from memlane.optimize import Fix, fix
+from memlane.optimize import Fix, fix, trials
 from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
 from memlane.optimize.lanes import examples
 from memlane.optimize.trials import Trials
@@ -299,3 +301,16 @@ def test_what_depends_on_the_order_of_threads_is_counted_in_the_order_of_the_ori
     assert counted == 3
     assert [one.same for one in found.tried] == [True, True]
     assert [one.wavefronts for one in found.tried] == [64, 64]
+
+
+def test_the_registers_of_a_layout_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(trials, "_ASSEMBLING", Sources("errors.py"))
+    assembled: list[object] = []
+    real = trials.assemble
+    monkeypatch.setattr(trials, "assemble", lambda module: assembled.append(module) or real(module))
+    first = trials._registers(kernel("turn"))
+    assert first == trials._registers(kernel("turn")) == real(kernel("turn").module).kernels["turn"].registers
+    assert len(assembled) == 1
+    trials._registers(kernel("wide"))
+    assert len(assembled) == 2

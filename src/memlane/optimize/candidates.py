@@ -118,9 +118,12 @@ def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[
     whole = [one for one in seen if one.is_of_all]
     if not any(map(_rows_apart, whole)):
         return []
+    # Where a loop was unrolled, many accesses lie alike.
+    alike = {(one.distances.tobytes(), one.nbytes): one for one in whole}
+    often = Counter((one.distances.tobytes(), one.nbytes) for one in whole)
 
     def taken(pad: int) -> int:
-        return sum(_wavefronts_padded(geometry, one, chip, pad) for one in whole)
+        return sum(many * _wavefronts_padded(geometry, alike[key], chip, pad) for key, many in often.items())
 
     most = chip.banks.banks * chip.banks.bank_bytes // geometry.element
     best = min(range(0, most, geometry.vector), key=taken)

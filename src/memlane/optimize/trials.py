@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from memlane.chip.occupancy import resident_blocks
-from memlane.compile import assemble, kernel_usage
+from memlane.compile import assemble, assembler_version, kernel_usage
+from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import CompileError, MissingDependency
+from memlane.instrument import site_table
 from memlane.launch import Kernel, Launch, Launcher, Layers, Observation, observed, observing
 from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
+from memlane.measure.observed import site_counts
 from memlane.optimize.candidates import Seen
 from memlane.optimize.lanes import Examples, examples
-from memlane.ptx import inline_calls
-from memlane.record import Counts
+from memlane.ptx import inline_calls, print_module
+from memlane.record import Counts, SiteCounts
 from memlane.rewrite import ArrayAccess, SharedArray, followed, shared_arrays
 from memlane.rewrite.arrays import static_bytes
 
@@ -27,6 +31,9 @@ ROUNDS = 15
 """Times that original and candidates run in turn on a GPU."""
 LAUNCHES = 3
 """Launches of each in a round; the shortest counts."""
+
+_ASSEMBLING = Sources("compile", "ptx", "errors.py", "source.py", "titles.py", "walks.py")
+"""What of memlane's own code decides how many registers a kernel takes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Measured:
 class _Timed:
     """What a launch did while its time was modelled."""
 
-    counts: Counts
+    seen: Observation
     same: bool
     """Whether it left the same bytes in memory as the original when that was counted."""
 
@@ -109,8 +116,7 @@ class Trials:
         """Those of the accesses to the array, and the least that would do. (In a kernel with the array laid out otherwise, its accesses are
         still the only ones whose address comes from where it begins.)"""
         mine = self._observed_as(kernel, array)
-        sites = [one for one in counts.sites if one.site.instruction in mine]
-        return sum(one.wavefronts or 0 for one in sites), sum(one.ideal_wavefronts or 0 for one in sites)
+        return _summed(one for one in counts.sites if one.site.instruction in mine)
 
     def seen(self, array: SharedArray, element: int) -> list[Seen]:
         """How the lanes of its accesses lay; nothing where that cannot be seen."""
@@ -134,24 +140,35 @@ class Trials:
     def measured(
         self, layout: Layout | None, array: SharedArray, launch: Launch, times: tuple[Sequence[float], Sequence[float]] | None
     ) -> Measured:
-        counts, same = (self.counts, True) if layout is None else self._did(launch)
-        wavefronts, ideal = self.wavefronts(counts, launch.kernel, array)
+        if layout is None:
+            same, (wavefronts, ideal) = True, self.wavefronts(self.counts, launch.kernel, array)
+        else:
+            same, (wavefronts, ideal) = self._did(launch, array)
         ours, theirs = times or ([0.0], [0.0])
         ruled = self.ruled.get(launch.kernel, "") if times else ""
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
         return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), ruled)
 
-    def _did(self, launch: Launch) -> tuple[Counts, bool]:
-        """The counts of a changed launch, and whether it leaves the same bytes as the original.
+    def _did(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
+        """Whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.
 
         What was counted while it was timed holds only where the order of threads, which differs when times are modelled, shows neither
         in the counts of the original nor in the bytes; else it is counted like the original.
         """
-        original, timed = self._timed.get(self.launch.kernel), self._timed.get(launch.kernel)
-        if original is not None and timed is not None and original.same and timed.same and original.counts.sites == self.counts.sites:
-            return timed.counts, True
-        counts = self._counted(launch)
-        return counts, self._is_same()
+        timed = self._timed.get(launch.kernel)
+        places = None if timed is None or not timed.same or not self._order_is_nothing else _places(self.launch.kernel, launch.kernel)
+        if timed is None or places is None:
+            counts = self._counted(launch)
+            return self._is_same(), self.wavefronts(counts, launch.kernel, array)
+        sites = site_table(self.launch.kernel.module).of_kernel[self.launch.kernel.name]
+        mine = self._observed_as(self.launch.kernel, array) & sites.keys()
+        return True, _summed(site_counts(timed.seen, {places[index]: sites[index] for index in mine}))
+
+    @cached_property
+    def _order_is_nothing(self) -> bool:
+        """Whether the original did the same when it was timed, in another order of threads, as when it was counted."""
+        timed = self._timed.get(self.launch.kernel)
+        return timed is not None and timed.same and counts_of(timed.seen).sites == self.counts.sites
 
     def _is_same(self) -> bool:
         return Snapshot(self.launch).holds_what(self._left)
@@ -168,7 +185,7 @@ class Trials:
                 if times[0].model is not None:
                     self.ruled[kernel] = times[0].model.ruled
                 if seen:
-                    self._timed[kernel] = _Timed(counts_of(seen[0]), self._is_same())
+                    self._timed[kernel] = _Timed(seen[0], self._is_same())
                 if number or self._target.modelled:  # the first round warms up
                     found[name].append(min(one.elapsed_ns for one in times))
         return found
@@ -181,15 +198,45 @@ class Trials:
         return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=seen.append)))
 
 
+def _summed(sites: Iterable[SiteCounts]) -> tuple[int, int]:
+    """The wavefronts, and the least that would do."""
+    found = [(one.wavefronts or 0, one.ideal_wavefronts or 0) for one in sites]
+    return sum(one for one, _ in found), sum(ideal for _, ideal in found)
+
+
+def _places(original: Kernel, changed: Kernel) -> dict[int, int] | None:
+    """By the index of each memory access of a kernel: its index where arrays are laid out otherwise. The accesses keep their order, and
+    only tables in constant memory are read besides; None where that is not so."""
+    before, after = (
+        [(index, one.name) for index, one in enumerate(kernel.function.instructions()) if set(one.form.addresses.values()) - {"const"}]
+        for kernel in (original, changed)
+    )
+    if [name for _, name in before] != [name for _, name in after]:
+        return None
+    return {old: new for (old, _), (new, _) in zip(before, after, strict=True)}
+
+
 def _needs(launch: Launch) -> Needs:
     """What the kernel of a launch needs: from the assembled code that runs, else from that which would."""
     kernel = launch.kernel
     static = static_bytes(kernel.module, kernel.function)
     try:
         cubin = kernel.target.assembled(kernel.loaded)
-        usage = kernel_usage(cubin) if cubin is not None else assemble(kernel.module).kernels
-        registers = usage[kernel.name].registers
+        registers = kernel_usage(cubin)[kernel.name].registers if cubin is not None else _registers(kernel)
     except (MissingDependency, CompileError, KeyError):
         return Needs(None, static + launch.shared_bytes, None)
     fits = resident_blocks(kernel.target.chip, launch.threads_per_block, registers, static + launch.shared_bytes)
     return Needs(registers, static + launch.shared_bytes, fits.blocks)
+
+
+def _registers(kernel: Kernel) -> int:
+    """The registers of each thread of a kernel as it would be assembled: from the store, or else assembled to be kept there."""
+    store = present_store()
+    if store is None or not _ASSEMBLING.digest:
+        return assemble(kernel.module).kernels[kernel.name].registers
+    key = digest("registers", _ASSEMBLING.digest, kernel.name, print_module(kernel.module), assembler_version())
+    entry = store.get(key)
+    if entry is None:
+        entry = Entry({"registers": assemble(kernel.module).kernels[kernel.name].registers}, b"")
+        keep(key, entry, _ASSEMBLING)
+    return int(entry.facts["registers"])

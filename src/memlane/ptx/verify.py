@@ -72,6 +72,9 @@ class _Scope:
 
     def register(self, name: str) -> tuple[str, int] | None:
         """Type and vector length of a register; of a component of a vector register those of the component."""
+        found = self.registers.get(name)
+        if found is not None:  # as nearly always: no component, declared in this block or found before
+            return found
         base, dot, _ = name.partition(".")
         scope: _Scope | None = self
         while scope is not None:
@@ -196,6 +199,11 @@ def guard_is_a_predicate(scope: _Scope, instruction: Instruction) -> Iterator[Co
 
 def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
     for operand in instruction.operands:
+        if isinstance(operand, Register):  # most are, and most of the time is spent here
+            name = operand.name.partition(".")[0]
+            if scope.register(name) is None:
+                yield f"the register `{name}` is not declared", name
+            continue
         registers = {register.name.partition(".")[0] for register in _registers(operand)}
         for name in names_in(operand):
             if name in registers:
