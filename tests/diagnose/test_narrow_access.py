@@ -51,3 +51,17 @@ def test_stores_cost_their_issue_at_least() -> None:
     (one,) = found(rows_of("st.global.u8", 1, cycles=180), "narrow-access")
     assert (one.cost_cycles, one.cost_measured) == (150, False)
     assert "store to 4 neighbours at once" in one.remedy
+
+
+def test_two_narrow_arrays_at_one_place_are_each_read_once() -> None:
+    """`y[i] = a * x[i] + y[i]` in halves: together they are loaded twice as often as one of them has elements."""
+    one, two = site(0, "ld.global.u16", nbytes=2), site(1, "ld.global.u16", nbytes=2, address_parameters=(0,))
+    each = {"sectors": 2, "ideal_sectors": 2}
+    both = trace(
+        [accesses(one, 700, (1, 1, 200)), accesses(two, 700, (1, 1, 200))],
+        [counted(one, 200, **each), counted(two, 200, **each)],
+        arguments=("f2[6400]", "f2[6400]", "64"),
+        lives=400 * 700,
+    )
+    (finding,) = found(both, "narrow-access")
+    assert finding.requests == 400

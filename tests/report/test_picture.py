@@ -89,6 +89,10 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
             example([4 + 128 * lane for lane in LANES], space="shared"),
             "32 lanes x 4 B take 32 wavefronts where 1 would do. Bank 1 alone is asked for 32 different words, one wavefront each.",
         ),
+        (
+            example([8 * lane for lane in LANES], space="shared"),
+            "32 lanes x 4 B take 2 wavefronts where 1 would do. 16 banks, the first of them bank 0, are asked for 2 different words each.",
+        ),
         (example([132 * lane for lane in LANES], space="shared"), "32 lanes x 4 B take 1 wavefront: the least that there can be."),
         (
             example([64 * lane for lane in LANES], mask=1 << 7),

@@ -106,6 +106,15 @@ class Evidence:
         return total_by_place(self.entries)
 
     @cached_property
+    def by_arrays(self) -> Mapping[tuple[Place, tuple[int, ...]], SiteCounts]:
+        """By place and by the parameters that its addresses come from: `y[i] = a * x[i] + y[i]` loads from two arrays at one place."""
+        found: dict[tuple[Place, tuple[int, ...]], SiteCounts] = {}
+        for entry in self.entries:
+            key = entry.site.place, entry.site.address_parameters
+            found[key] = found[key].plus(entry) if key in found else entry
+        return found
+
+    @cached_property
     def by_site(self) -> Mapping[int, SiteCounts]:
         """By the index of the instruction, over all launches."""
         found: dict[int, SiteCounts] = {}

@@ -14,7 +14,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
-from memlane.record import SiteCounts
+from memlane.record import Place, SiteCounts
 
 WIDTH = 4
 """Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
@@ -28,9 +28,11 @@ MIN_SHARE = 0.02
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    for entry in evidence.by_place.values():
-        if not _side_by_side(entry, evidence):
-            continue
+    narrow: dict[Place, SiteCounts] = {}
+    for (place, _), one in evidence.by_arrays.items():
+        if _side_by_side(one, evidence):
+            narrow[place] = narrow[place].plus(one) if place in narrow else one
+    for entry in narrow.values():
         site = entry.site
         fewer = 1 - site.nbytes / WIDTH
         found = _cost(evidence, entry, fewer)

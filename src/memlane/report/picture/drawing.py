@@ -87,25 +87,37 @@ class Drawing:
             if (self.rule.times or 1) > 1:
                 return f"Accesses of this kind go through the banks {self.rule.times} times."
             return "" if self.ideal == 1 else "No bank is asked for two rows at once."
-        bank, waves = self.fullest_bank
+        bank, waves = min(self.full_banks, default=0), self.most_waves
         if self.rule.same_word == "one by one":
             return f"{waves} lanes meet in bank {bank}, which serves them one by one."
         if (self.rule.times or 1) > 1:
             return f"Accesses of this kind go through the banks {self.rule.times} times; bank {bank} takes part in {waves} wavefronts."
-        return f"Bank {bank} alone is asked for {waves} different words, one wavefront each." if waves > 1 else ""
+        if waves <= 1:
+            return ""
+        if len(self.full_banks) > 1:
+            return f"{len(self.full_banks)} banks, the first of them bank {bank}, are asked for {waves} different words each."
+        return f"Bank {bank} alone is asked for {waves} different words, one wavefront each."
+
+    @property
+    def most_waves(self) -> int:
+        """The wavefronts in which the banks serve that serve in the most."""
+        return max(self._waves_of_banks.values(), default=0)
+
+    @property
+    def full_banks(self) -> tuple[int, ...]:
+        """The banks that serve in so many."""
+        return tuple(sorted(bank for bank, waves in self._waves_of_banks.items() if waves == self.most_waves))
 
     @cached_property
-    def fullest_bank(self) -> tuple[int, int]:
-        """The bank that serves in the most wavefronts, and how many these are."""
+    def _waves_of_banks(self) -> Counter[int]:
         rule = self.rule
-        counts = Counter(
+        return Counter(
             bank
             for wave in self.wavefronts
             for bank in {
                 byte // rule.bank_bytes % rule.banks for one in wave.touches for byte in (one.address, one.address + one.nbytes - 1)
             }
         )
-        return max(counts.items(), key=lambda item: (item[1], -item[0])) if counts else (0, 0)
 
 
 def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
