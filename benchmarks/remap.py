@@ -115,7 +115,12 @@ def moving(layout: ArrayLayout, element: int, *, back: bool = False, tile: Tile 
 
 def random_bytes(target: Target, nbytes: int) -> DeviceArray:
     words = np.random.default_rng(1).integers(0, 1 << 62, min(nbytes, 1 << 24) // 8, dtype=np.int64)
-    return target.array(np.resize(words, nbytes // 8))
+    array = target.empty(nbytes // 8, "i8")
+    whole = np.resize(words, min(nbytes // 8, 1 << 25))
+    for start in range(0, nbytes // 8, len(whole)):  # pieces, so that the host holds no array of several GiB
+        part = whole[: nbytes // 8 - start]
+        target.write(array.address + 8 * start, part)
+    return array
 
 
 def against_copy(
@@ -156,10 +161,11 @@ def transposing_peers(bench: Bench, side: int, element: int) -> dict[str, Callab
     runs: dict[str, Callable[[], object]] = {}
     if torch := bench.torch():
         kind = {4: torch.float32, 2: torch.float16, 1: torch.uint8}[element]
-        source, out = torch.zeros((side, side), dtype=kind, device="cuda"), torch.empty((side, side), dtype=kind, device="cuda")
+        source, out = (torch.empty((side, side), dtype=kind, device="cuda") for _ in range(2))
+        source.random_(0, 100)
         runs["PyTorch"] = lambda: out.copy_(source.t())
     if cupy := bench.cupy():
-        data = cupy.zeros((side, side), {4: "f4", 2: "f2", 1: "u1"}[element])
+        data = cupy.random.randint(0, 100, (side, side), "i4").astype({4: "f4", 2: "f2", 1: "u1"}[element])
         runs["CuPy"] = lambda: cupy.ascontiguousarray(data.T)
     return runs
 
@@ -177,10 +183,10 @@ def structures(bench: Bench) -> list[Row]:
             runs = {"copy": copy, "ours": bench.starter(work, {"given": given, "stored": stored})}
             if torch := bench.torch():
                 shape = (count, fields) if not back else (fields, count)
-                source, out = torch.zeros(shape, device="cuda"), torch.empty(shape[::-1], device="cuda")
+                source, out = torch.rand(shape, device="cuda"), torch.empty(shape[::-1], device="cuda")
                 runs["PyTorch"] = lambda out=out, source=source: out.copy_(source.t())  # type: ignore[misc]
             if cupy := bench.cupy():
-                data = cupy.zeros((count, fields) if not back else (fields, count), "f4")
+                data = cupy.random.rand(*((count, fields) if not back else (fields, count)), dtype="f4")
                 runs["CuPy"] = lambda data=data: cupy.ascontiguousarray(data.T)  # type: ignore[misc]
             way = "arrays to structures" if back else "structures to arrays"
             rows += against_copy(bench, f"{way} of {4 * fields} bytes, {nbytes / 2**30:.3g} GiB", nbytes, runs, None, share)
@@ -191,7 +197,7 @@ def structures(bench: Bench) -> list[Row]:
 def gathering(bench: Bench) -> list[Row]:
     table_rows, places = (1 << 10, 1 << 10) if bench.quick else (1 << 26, 1 << 24)
     target = bench.target
-    table, out = target.empty((table_rows, 16), "f4"), target.empty((places, 16), "f4")
+    table, out = random_bytes(target, 64 * table_rows), target.empty((places, 16), "f4")
     host = np.random.default_rng(2).integers(0, table_rows, places, dtype=np.int32)
     indices, wrong = target.array(host), target.array(np.array([places], "u8"))
     b = PlanBuilder()
@@ -204,7 +210,7 @@ def gathering(bench: Bench) -> list[Row]:
     work = gather_of(*views, 0, table_rows, 64)
     runs = {"ours": bench.starter(work, {"out": out, "in": table, "indices": indices, "wrong": wrong})}
     if torch := bench.torch():
-        source, index = torch.empty((table_rows, 16), device="cuda"), torch.from_numpy(host).cuda()
+        source, index = torch.rand((table_rows, 16), device="cuda"), torch.from_numpy(host).cuda()
         into = torch.empty((places, 16), device="cuda")
         runs["PyTorch"] = lambda: torch.index_select(source, 0, index, out=into)
     times = bench.compared(runs)

@@ -123,6 +123,11 @@ def reduction(
     _run("reduction", chosen, quick, out, only, lambda to, request: reductions.run_with(to, request, settings), said)
 
 
+def remap(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
+    """Measure what laying an array out anew costs on its way to the device, and what four kernels gain by it."""
+    _run("remap", targets.target(target or None), quick, out, only)
+
+
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
     """Measure what shifts and other layouts of shared memory gain, over patterns, widths and warps, and what their addresses cost."""
     _run("shift", targets.target(target or None), quick, out, only)

@@ -9,11 +9,12 @@ measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
 from memlane.lab.bandwidth import BANDWIDTH
 from memlane.lab.latency import LATENCY
 from memlane.lab.reduction import REDUCTION
+from memlane.lab.remap import REMAP
 from memlane.lab.result import Machine, Result, Row, Table, machine
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift import SHIFT
 from memlane.lab.volume import VOLUME
 
-LABS = {lab.name: lab for lab in (BANDWIDTH, LATENCY, REDUCTION, SHIFT, VOLUME)}
+LABS = {lab.name: lab for lab in (BANDWIDTH, LATENCY, REDUCTION, REMAP, SHIFT, VOLUME)}
 
 __all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

@@ -1,0 +1,194 @@
+"""The four cases: their arrays, their kernels with and without the remap, and what NumPy says they have to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.compile import cuda
+from memlane.launch import DeviceArray, LoadedModule, Target
+from memlane.layout import ArrayLayout, array_layout
+from memlane.ptx import Module
+
+Array = npt.NDArray[Any]
+KMEANS, STRIPS, SPARSE, PARTICLES = "k-means", "Needleman-Wunsch", "sparse product", "particles"
+SOURCE = Path(__file__).with_name("kernels.cu")
+FEATURES, CLUSTERS, PENALTY = 34, 5, 10
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch of a case; arrays are named."""
+
+    kernel: str
+    grid: int
+    block: int
+    arguments: tuple[str | int | float, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compute a case: a module, and its launches in order."""
+
+    module: Module
+    calls: tuple[Call, ...]
+    preparation: tuple[Call, ...] = ()
+    """Launches that are needed once for each upload, as a remap is."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of one size. `host` are the arrays that are uploaded, `made` those that the device makes, by shape and type."""
+
+    name: str
+    size: int
+    host: Mapping[str, Array]
+    made: Mapping[str, tuple[tuple[int, ...], str]]
+    remapped: str
+    """The name of the array that the remap lays out anew."""
+    layout: str
+    """Its layout; `gather` for the vector of the sparse product, whose indices are `columns`."""
+    without: Way
+    with_remap: Way
+    by_hand: Way | None
+    results: Mapping[str, Array] = field(default_factory=dict)
+    """What arrays hold at the end, row-major."""
+    result_layouts: Mapping[str, ArrayLayout] = field(default_factory=dict)
+    """Of results that lie otherwise where the remap was made."""
+    tolerance: float = 0.0
+
+
+@lru_cache(maxsize=32)
+def compiled(case: int, layout: ArrayLayout | None, gathered: bool = False, work: int = 1) -> Module:
+    """Return the kernels of a case for a layout of its array."""
+    place = layout.cuda_source("place") if layout is not None else ""
+    defines = (f"CASE={case}", f"GATHERED={int(gathered)}", f"WORK={work}")
+    return cuda(f"{place}\n{SOURCE.read_text(encoding='utf-8')}", name="kernels.cu", define=defines, arch="sm_75")
+
+
+def kmeans(count: int, work: int = 1) -> Case:
+    draw = np.random.default_rng(count)
+    points = draw.integers(0, 64, (count, FEATURES)).astype("f4")  # small whole numbers: any order of summation gives the same
+    centres = draw.integers(0, 64, (CLUSTERS, FEATURES)).astype("f4")
+    distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
+    plain, turned = array_layout("row-major", points.shape), array_layout("column-major", points.shape)
+    threads = 256
+    grid = -(-count // (threads * work))
+    call = Call("assign", grid, threads, ("points", "centres", "members", count, FEATURES, CLUSTERS))
+    inverted = Call("assign", grid, threads, ("turned", "centres", "members", count, FEATURES, CLUSTERS))
+    preparation = Call("invert_mapping", -(-count // threads), threads, ("points", "turned", count, FEATURES))
+    return Case(
+        KMEANS,
+        count,
+        {"points": points, "centres": centres},
+        {"members": ((count,), "i4"), "turned": ((FEATURES, count), "f4")},
+        "points",
+        "column-major",
+        Way(compiled(1, plain, work=work), (call,)),
+        Way(compiled(1, turned, work=work), (call,)),
+        Way(compiled(1, turned, work=work), (inverted,), (preparation,)),
+        {"members": distances.argmin(axis=0).astype("i4")},
+    )
+
+
+def strips(side: int) -> Case:
+    similarity = np.random.default_rng(side).integers(-4, 12, (side, side), dtype=np.int32)
+    plain, diagonal = (array_layout(layout, similarity.shape) for layout in ("row-major", "diagonal"))
+    threads = 256
+    calls = tuple(
+        Call("diagonal", -(-_elements(number, side) // threads), threads, ("similarity", "score", number, side, PENALTY))
+        for number in range(2 * side - 1)
+    )
+    across = side // 16
+    blocks = tuple(
+        Call("tiles", _elements(number, across), 16, ("similarity", "score", number, side, PENALTY)) for number in range(2 * across - 1)
+    )
+    return Case(
+        STRIPS,
+        side,
+        {"similarity": similarity},
+        {"score": ((side, side), "i4")},
+        "similarity",
+        "diagonal",
+        Way(compiled(2, plain), calls),
+        Way(compiled(2, diagonal), calls),
+        Way(compiled(2, plain), blocks),
+        {"score": aligned(similarity)},
+        {"score": diagonal},
+    )
+
+
+def _elements(number: int, side: int) -> int:
+    """Return how many elements an anti-diagonal of a square has."""
+    return min(number, 2 * side - 2 - number) + 1
+
+
+def aligned(similarity: Array) -> Array:
+    """Return the table of scores of Needleman and Wunsch, a row at a time: the running maximum says what comes from the left."""
+    side = len(similarity)
+    before = -PENALTY * np.arange(side + 1)
+    table = np.empty((side, side), np.int32)
+    steps = PENALTY * np.arange(side + 1)
+    for i in range(side):
+        best = np.maximum(before[:-1] + similarity[i], before[1:] - PENALTY)
+        row = np.concatenate(([-(i + 1) * PENALTY], best)) + steps
+        before = np.maximum.accumulate(row) - steps
+        table[i] = before[1:]
+    return table
+
+
+def sparse(rows: int) -> Case:
+    draw = np.random.default_rng(rows)
+    lengths = draw.integers(8, 64, rows)
+    begins = np.concatenate(([0], np.cumsum(lengths))).astype("i4")
+    columns = draw.integers(0, rows, begins[-1]).astype("i4")
+    values, x = (draw.integers(1, 5, count).astype("f4") for count in (begins[-1], rows))
+    threads = 128
+    call = Call("product", -(-rows * 32 // threads), threads, ("begins", "columns", "values", "x", "y", rows))
+    return Case(
+        SPARSE,
+        rows,
+        {"begins": begins, "columns": columns, "values": values, "x": x},
+        {"y": ((rows,), "f4")},
+        "x",
+        "gather",
+        Way(compiled(3, None), (call,)),
+        Way(compiled(3, None, gathered=True), (call,)),
+        None,
+        {"y": np.add.reduceat(values * x[columns], begins[:-1])},
+    )
+
+
+def particles(count: int) -> Case:
+    draw = np.random.default_rng(count)
+    given = draw.integers(1, 9, (count, 7)).astype("f4")
+    plain, turned = array_layout("row-major", given.shape), array_layout("column-major", given.shape)
+    call = Call("move", -(-count // 256), 256, ("particles", "energy", "reached", count, 0.5))
+    return Case(
+        PARTICLES,
+        count,
+        {"particles": given},
+        {"energy": ((count,), "f4"), "reached": ((3, count), "f4")},
+        "particles",
+        "column-major",
+        Way(compiled(4, plain), (call,)),
+        Way(compiled(4, turned), (call,)),
+        None,
+        {"energy": 0.5 * given[:, 6] * (given[:, 3:6] ** 2).sum(axis=1), "reached": (given[:, :3] + np.float32(0.5) * given[:, 3:6]).T},
+    )
+
+
+MAKE: Mapping[str, Callable[[int], Case]] = {KMEANS: kmeans, STRIPS: strips, SPARSE: sparse, PARTICLES: particles}
+
+
+def loaded(target: Target, way: Way) -> LoadedModule:
+    return target.load(way.module)
+
+
+Memory = dict[str, DeviceArray]

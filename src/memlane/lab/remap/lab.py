@@ -1,0 +1,208 @@
+"""The lab: four cases, each without a remap, with one behind the copy and with one that overlaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, inf
+
+from memlane.errors import MemlaneError
+from memlane.lab.figures import Bars, Figure, Lines
+from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS
+from memlane.lab.remap.measure import BEHIND, CHUNKS, OVERLAPPED, Bench, Outcome, runs_for
+from memlane.lab.result import Result, Row, Table, failure, reached_on
+from memlane.lab.seam import Lab, Request
+from memlane.launch import Target
+
+SOURCES = ["src/memlane/lab/remap", "src/memlane/remap", "src/memlane/transfer", "src/memlane/layout"]
+SIZES = {
+    KMEANS: (65536, 131072, 262144),
+    STRIPS: (1024, 2048, 4096, 8192),
+    SPARSE: (65536, 262144, 1048576),
+    PARTICLES: (65536, 1048576, 8388608),
+}
+MODELLED = {KMEANS: (65536,), STRIPS: (256,), SPARSE: (16384,), PARTICLES: (65536,)}
+QUICK = {KMEANS: (2048,), STRIPS: (16,), SPARSE: (256,), PARTICLES: (2048,)}
+PUBLISHED = {KMEANS: (3.11, 5.8, 30.6), STRIPS: (1.424, 16.1, 14.0), SPARSE: (4.1, 10.2, 15.6)}
+"""Of the paper, on a GTX 480: speed-up of the kernel, overhead of the transfer in %, gain of the whole in %."""
+WHY = {
+    KMEANS: "the paper gives bytes and no features: ours has 34 and 5 clusters, and L1 keeps the rows of few points",
+    STRIPS: "42.4 % as 1.42 times is taken; ours launches a kernel for each diagonal, whose launches both ways share",
+    SPARSE: "ours has a warp for each row, whose matrix is contiguous both ways, so that only the vector gains",
+}
+"""Why a figure may differ from the paper's."""
+
+
+def run(target: Target, request: Request) -> Result:
+    """Measure the cases that are wanted."""
+    sizes = QUICK if request.quick else MODELLED if target.modelled else SIZES
+    chunks = CHUNKS[:2] if request.quick else CHUNKS
+    bench = Bench(target, 1 if target.modelled else 7)
+    found: list[Outcome] = []
+    failed: list[Row] = []
+    for name in request.chosen(tuple(MAKE)):
+        for size in sizes[name]:
+            request.tell(f"{name}, {size:,}")
+            try:
+                found.append(bench.outcome(MAKE[name](size), sweep=chunks if size == sizes[name][-1] else ()))
+            except MemlaneError as error:
+                failed.append(failure(f"{name}, {size:,}", error))
+    rows = [row for outcome in found for row in _rows(outcome)]
+    return Result("remap", (*reached_on("h200", target, rows), *failed), tables(found), figures(found))
+
+
+REMAP = Lab("remap", "What laying an array out anew costs on its way to the device, and what its kernels gain.", tuple(MAKE), run)
+
+
+def break_even(outcome: Outcome) -> float:
+    """Return after how many runs of the kernel an overlapped remap has paid; infinity where it never does."""
+    gain = outcome.kernels["without"] - outcome.kernels["with"]
+    cost = outcome.remapped[OVERLAPPED] - outcome.transfer
+    return inf if gain <= 0 else max(1.0, ceil(max(0.0, cost) / gain))
+
+
+def totals(outcome: Outcome, runs: int) -> tuple[float, float, float]:
+    """Return the time of an upload and so many runs: without, with the remap behind the copy, with the one that overlaps."""
+    without = outcome.transfer + runs * outcome.kernels["without"]
+    kernels = runs * outcome.kernels["with"]
+    return without, outcome.remapped[BEHIND] + kernels, outcome.remapped[OVERLAPPED] + kernels
+
+
+def _title(outcome: Outcome) -> str:
+    return f"{outcome.case.name}, {outcome.case.size:,}"
+
+
+def tables(found: Sequence[Outcome]) -> dict[str, Table]:
+    made: dict[str, Table] = {}
+    if found:
+        made["remap"] = Table(
+            (
+                *(
+                    "case",
+                    "runs",
+                    "transfer us",
+                    "behind us",
+                    "overlapped us",
+                    "overhead %",
+                    "kernel us",
+                    "with remap us",
+                    "kernel speed-up",
+                ),
+                *("by hand us", "total speed-up", "pays after runs", "chosen"),
+            ),
+            tuple(_line(outcome) for outcome in found),
+            spare=("by hand us", "behind us"),
+        )
+        made["counts"] = Table(
+            ("case", "sectors without", "sectors with", "ratio"),
+            tuple(
+                (_title(one), one.sectors["without"], one.sectors["with"], round(one.sectors["without"] / one.sectors["with"], 2))
+                for one in found
+            ),
+        )
+    swept = [one for one in found if one.sweep]
+    if swept:
+        lines = [
+            (_title(one), chunks, round(one.sweep[chunks, True] / 1e3, 2), round(one.sweep[chunks, False] / 1e3, 2))
+            for one in swept
+            for chunks in sorted({chunks for chunks, _ in one.sweep})
+        ]
+        made["chunks"] = Table(("case", "chunks", "overlapped us", "one after another us"), tuple(lines), printed=False)
+    published = [_published(outcome) for outcome in found if outcome.case.name in PUBLISHED]
+    if published:
+        head = ("case", "kernel", "paper", "transfer %", "paper %", "total %", "paper total %", "why they may differ")
+        made["paper"] = Table(head, tuple(published), spare=("why they may differ",))
+    return made
+
+
+def _line(outcome: Outcome) -> tuple[str | float | None, ...]:
+    runs = runs_for(outcome.case, outcome)
+    without, _, overlapped = totals(outcome, runs)
+    pays = break_even(outcome)
+    by_hand = outcome.kernels.get("by hand")
+    return (
+        _title(outcome),
+        runs,
+        round(outcome.transfer / 1e3, 2),
+        round(outcome.remapped[BEHIND] / 1e3, 2),
+        round(outcome.remapped[OVERLAPPED] / 1e3, 2),
+        round(100 * (outcome.remapped[OVERLAPPED] / outcome.transfer - 1), 2),
+        round(outcome.kernels["without"] / 1e3, 2),
+        round(outcome.kernels["with"] / 1e3, 2),
+        round(outcome.kernels["without"] / outcome.kernels["with"], 3),
+        None if by_hand is None else round((by_hand + outcome.preparation / runs) / 1e3, 2),
+        round(without / overlapped, 3),
+        "never" if pays == inf else int(pays),
+        "remap" if overlapped < without else "no remap",
+    )
+
+
+def _published(outcome: Outcome) -> tuple[str | float | None, ...]:
+    kernel, transfer, total = PUBLISHED[outcome.case.name]
+    without, _, overlapped = totals(outcome, runs_for(outcome.case, outcome))
+    return (
+        _title(outcome),
+        round(outcome.kernels["without"] / outcome.kernels["with"], 2),
+        kernel,
+        round(100 * (outcome.remapped[OVERLAPPED] / outcome.transfer - 1), 1),
+        transfer,
+        round(100 * (without / overlapped - 1), 1),
+        total,
+        WHY[outcome.case.name],
+    )
+
+
+def _rows(outcome: Outcome) -> list[Row]:
+    case, runs = _title(outcome), runs_for(outcome.case, outcome)
+    without, behind, overlapped = totals(outcome, runs)
+    kernels = {f"kernel {name} us": value / 1e3 for name, value in outcome.kernels.items()}
+    sectors = {f"sectors {name}": float(value) for name, value in outcome.sectors.items()}
+    shown = [
+        Row(
+            case,
+            "speed-up of the kernel",
+            outcome.kernels["without"] / outcome.kernels["with"],
+            "",
+            better="higher",
+            peer=kernels | sectors,
+        ),
+        Row(case, "overhead of the transfer, behind the copy", 100 * (outcome.remapped[BEHIND] / outcome.transfer - 1), "%"),
+        Row(case, "overhead of the transfer, overlapped", 100 * (outcome.remapped[OVERLAPPED] / outcome.transfer - 1), "%"),
+        Row(case, f"speed-up of the whole, {runs} runs", without / overlapped, "", better="higher", peer={"behind": without / behind}),
+    ]
+    pays = break_even(outcome)
+    shown.append(Row(case, "runs after which it pays", None if pays == inf else pays, "runs", note="never" if pays == inf else ""))
+    if outcome.preparation or "by hand" in outcome.kernels:
+        took = outcome.transfer + outcome.preparation + runs * outcome.kernels["by hand"]
+        shown.append(Row(case, "the whole by hand over the remap", took / overlapped, "", better="higher"))
+    if outcome.predicted is not None:
+        off = outcome.predicted / outcome.alone
+        shown.append(Row(case, "error of the prediction", abs(off - 1), "", 0.10, peer={"over measured": off}))
+    if outcome.sweep and outcome.case.layout != "gather":
+        best = min(value for (_, overlap), value in outcome.sweep.items() if overlap)
+        shown.append(Row(case, "chosen chunks over the best", outcome.remapped[OVERLAPPED] / best, "", 1.03))
+    if (16, True) in outcome.sweep:
+        shown.append(Row(case, "16 chunks, one after another over overlapped", outcome.sweep[16, False] / outcome.sweep[16, True], ""))
+    return [replace(row, value=None if row.value is None else round(row.value, 5)) for row in shown]
+
+
+def figures(found: Sequence[Outcome]) -> dict[str, Figure]:
+    made: dict[str, Figure] = {}
+    for name in MAKE:
+        own = [outcome for outcome in found if outcome.case.name == name]
+        if own:
+            labels = tuple(f"{outcome.case.size:,}" for outcome in own)
+            three = [tuple(value / 1e3 for value in totals(outcome, runs_for(outcome.case, outcome))) for outcome in own]
+            series = {way: [one[at] for one in three] for at, way in enumerate(("no remap", BEHIND, OVERLAPPED))}
+            made[name.lower().replace(" ", "-")] = Bars(f"{name}: upload and kernels", "us", labels, series)
+    swept = {
+        f"{_title(one)}, {'overlapped' if overlap else 'one after another'}": [
+            (float(chunks), one.sweep[chunks, overlap] / 1e3) for chunks in sorted({chunks for chunks, _ in one.sweep})
+        ]
+        for one in found
+        if one.sweep
+        for overlap in (True, False)
+    }
+    if swept:
+        made["chunks"] = Lines("Upload with a remap by the number of chunks", "chunks", "us", swept, doubling=True)
+    return made

@@ -1,0 +1,145 @@
+"""What a case takes: its transfers without a remap, with one behind the copy and with one that overlaps, and its kernels on each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memlane.errors import LaunchError
+from memlane.lab.remap.cases import SPARSE, Call, Case, Memory, Way
+from memlane.launch import DeviceArray, Target
+from memlane.measure import count
+from memlane.plan import PlanBuilder, View
+from memlane.targets import BoundPlan
+from memlane.transfer import LaidOutArray, Transfer, gather, upload
+
+CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+BEHIND, OVERLAPPED = "behind the copy", "overlapped"
+
+
+@dataclass
+class Outcome:
+    """The times of a case, in ns, and its counts."""
+
+    case: Case
+    transfer: float = 0.0
+    """Everything uploaded as it is."""
+    remapped: dict[str, float] = field(default_factory=dict)
+    """By `BEHIND` and `OVERLAPPED`: everything uploaded, one array laid out anew."""
+    predicted: float | None = None
+    """What was predicted for the overlapped upload of the array that is laid out anew, and what it took alone."""
+    alone: float = 0.0
+    chosen: int = 0
+    """The number of chunks that `auto` took."""
+    kernels: dict[str, float] = field(default_factory=dict)
+    """By way: `without`, `with`, `by hand`; of one run."""
+    preparation: float = 0.0
+    """Of the way by hand, once for each upload."""
+    sectors: dict[str, int] = field(default_factory=dict)
+    sweep: dict[tuple[int, bool], float] = field(default_factory=dict)
+    """By chunks and overlap."""
+
+
+class Bench:
+    def __init__(self, target: Target, rounds: int) -> None:
+        self.target, self.rounds = target, rounds
+
+    def outcome(self, case: Case, sweep: Sequence[int]) -> Outcome:
+        found = Outcome(case)
+        plain = self._uploaded(case)
+        found.transfer = sum(self._took(array.transfer) for array in plain.values())
+        moved = [name for name in case.host if name == case.remapped or (case.layout == "gather" and name == "columns")]
+        others = sum(self._took(array.transfer) for name, array in plain.items() if name not in moved)
+        memory: Memory = {name: self.target.zeros(*kind) for name, kind in case.made.items()}
+        found.kernels["without"], _ = self._run(case, case.without, {**plain, **memory}, remapped=False)
+        found.sectors["without"] = self._sectors(case.without, {**plain, **memory})
+        if case.by_hand is not None:
+            found.kernels["by hand"], found.preparation = self._run(case, case.by_hand, {**plain, **memory}, remapped=False)
+        behind = self._laid_out(case, chunks=1, overlap=False)
+        found.remapped[BEHIND] = others + self._took(behind.transfer)
+        array = self._laid_out(case)
+        found.alone = self._took(array.transfer)
+        found.remapped[OVERLAPPED] = others + found.alone
+        assert array.transfer is not None
+        found.chosen = array.transfer.chunks
+        found.predicted = None if array.transfer.predicted is None else array.transfer.predicted.elapsed_ns
+        there = {**plain, **memory, case.remapped: array}
+        found.kernels["with"], _ = self._run(case, case.with_remap, there, remapped=True)
+        found.sectors["with"] = self._sectors(case.with_remap, there)
+        for chunks in sweep:
+            for overlap in (True, False):
+                one = self._laid_out(case, chunks=chunks, overlap=overlap)
+                found.sweep[chunks, overlap] = others + self._took(one.transfer)
+        return found
+
+    def _uploaded(self, case: Case) -> dict[str, LaidOutArray]:
+        return {name: upload(self.target, self._pinned(host), chunks=1) for name, host in case.host.items()}
+
+    def _pinned(self, host: np.ndarray) -> np.ndarray:
+        pinned = self.target.pinned(host.shape, host.dtype)
+        pinned[...] = host
+        return pinned
+
+    def _laid_out(self, case: Case, chunks: int | None = None, overlap: bool = True) -> LaidOutArray:
+        host = self._pinned(case.host[case.remapped])
+        if case.layout == "gather":
+            columns = self._pinned(case.host["columns"])
+            return gather(self.target, host, columns, chunks=chunks or 16, overlap=overlap)
+        return upload(self.target, host, layout=case.layout, chunks=chunks or "auto", overlap=overlap)
+
+    def _took(self, transfer: Transfer | None) -> float:
+        assert transfer is not None
+        times = [transfer.time().elapsed_ns for _ in range(self.rounds)]
+        return statistics.median(times)
+
+    def _run(self, case: Case, way: Way, memory: Memory, remapped: bool) -> tuple[float, float]:
+        """Run a way and return the times of its kernels and of its preparation. LaunchError where NumPy says otherwise."""
+        preparation = self._elapsed(way, way.preparation, memory) if way.preparation else 0.0
+        elapsed = self._elapsed(way, way.calls, memory)
+        for name, expected in case.results.items():
+            found = memory[name].numpy()
+            layout = case.result_layouts.get(name) if remapped else None
+            if layout is not None:
+                found = found.ravel()[layout.table]
+            if not np.array_equal(found, expected):
+                raise LaunchError(f"{case.name} of {case.size}: {name} differs from what NumPy gives")
+        return elapsed, preparation
+
+    def _elapsed(self, way: Way, calls: Sequence[Call], memory: Memory) -> float:
+        """Return the time of some launches, one after another."""
+        module = self.target.load(way.module)
+        b = PlanBuilder()
+        views = {name: b.array(name, array.shape, array.dtype) for name, array in memory.items()}
+        for call in calls:
+            arguments = [views[one] if isinstance(one, str) else one for one in call.arguments]
+            b.launch(module[call.kernel].ref, call.grid, call.block, *arguments)
+        used = {view.buffer.name for step in b.plan().steps for view in _views(step)}
+        bindings: dict[str, DeviceArray] = {name: memory[name] for name in used}
+        bound = BoundPlan(b.plan(), bindings, targets=[self.target], modules=[module])
+        if self.target.modelled:
+            return bound.time().elapsed_ns
+        graph = bound.graph()
+        graph.replay()
+        graph.wait()
+        times = [self.target.elapsed_ns(graph.replay) for _ in range(self.rounds)]
+        return statistics.median(times)
+
+    def _sectors(self, way: Way, memory: Memory) -> int:
+        """Return the sectors of the launch in the middle, which is as wide as any."""
+        call = way.calls[len(way.calls) // 2]
+        kernel = self.target.load(way.module)[call.kernel]
+        arguments = [memory[one] if isinstance(one, str) else one for one in call.arguments]
+        return count(kernel[call.grid, call.block], *arguments).total().sectors
+
+
+def _views(step: object) -> list[View]:
+    return [one for one in step.action.arguments if isinstance(one, View)]  # type: ignore[attr-defined]
+
+
+def runs_for(case: Case, outcome: Outcome) -> int:
+    """Return how often the kernel runs for each upload, so that its time is to the transfer's as the paper's figures imply."""
+    ratio = {"k-means": 0.66, "Needleman-Wunsch": 1.6, SPARSE: 0.38}.get(case.name, 0.66)
+    return max(1, round(ratio * outcome.transfer / outcome.kernels["without"]))
