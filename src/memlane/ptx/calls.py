@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from memlane.ptx.ir import Function, Instruction, Module, Special, Symbol
 from memlane.ptx.lexer import NAME
+from memlane.ptx.once import once_for_module
 from memlane.ptx.registers import names_in
 from memlane.walks import reachable
 
@@ -16,6 +17,7 @@ def called_name(call: Instruction) -> str | None:
     return operand.name if isinstance(operand, Symbol) else None
 
 
+@once_for_module
 def addressed_functions(module: Module) -> tuple[Function, ...]:
     """The device functions whose address is taken, by an instruction or by the initial value of a variable: those that a call through a
     pointer may reach. In the order of the module."""
@@ -30,9 +32,15 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
     return tuple(function for name, function in module.functions.items() if name in names and not function.is_entry)
 
 
+@once_for_module
+def _call_graph(module: Module) -> Mapping[str, tuple[str, ...]]:
+    """By function those that its own instructions may call."""
+    return {name: callees(module, function) for name, function in module.functions.items()}
+
+
 def called_functions(module: Module, function: Function) -> tuple[Function, ...]:
     """The functions with a body that `function` calls, directly or through others, in the order of the module."""
-    found = reachable(_callees(module, function), lambda name: _callees(module, module.functions[name]))
+    found = reachable(callees(module, function), _call_graph(module).__getitem__)
     return tuple(one for name, one in module.functions.items() if name in found)
 
 
@@ -42,10 +50,9 @@ def special_registers(module: Module, function: Function) -> frozenset[str]:
     return frozenset(operand.name for one in instructions for operand in one.operands if isinstance(operand, Special))
 
 
-def _callees(module: Module, function: Function) -> Iterator[str]:
-    names = {called_name(call) for call in function.instructions() if call.form.effect == "call"}
-    for name in names:
-        if name is None:
-            yield from (one.name for one in addressed_functions(module))
-        elif name in module.functions:
-            yield name
+def callees(module: Module, function: Function) -> tuple[str, ...]:
+    """Return the functions of the module that the instructions of `function` may call themselves."""
+    names = dict.fromkeys(called_name(call) for call in function.instructions() if call.form.effect == "call")
+    found = [name for name in names if name in module.functions]
+    by_pointer = [one.name for one in addressed_functions(module)] if None in names else []
+    return tuple(dict.fromkeys([*filter(None, found), *by_pointer]))

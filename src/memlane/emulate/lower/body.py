@@ -8,8 +8,9 @@ first then brings lanes together again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from memlane.emulate.lower.calls import Call, Return
@@ -31,6 +32,7 @@ from memlane.ptx import (
     values_read,
     values_written,
 )
+from memlane.walks import positions
 
 
 @dataclass(frozen=True)
@@ -208,28 +210,71 @@ def reads(instruction: Instruction) -> tuple[str, ...]:
     return found if instruction.guard is None else (*found, *values_written(instruction))
 
 
-def live_out(places: Sequence[Place]) -> list[set[str]]:
-    """For each place, the registers whose values somebody may still need when it ends."""
-    needed: list[set[str]] = []
-    killed: list[set[str]] = []
-    for place in places:
-        uses: set[str] = set()
-        defines: set[str] = set()
-        for step in place.steps:
-            uses.update(name for name in reads(step.instruction) if name not in defines)
-            defines.update(values_written(step.instruction))
-        needed.append(uses)
-        killed.append(defines)
-    live_in = [set(uses) for uses in needed]
-    out: list[set[str]] = [set() for _ in places]
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(range(len(places))):
-            after: set[str] = set().union(*(live_in[s] for s in (*places[number].successors, *places[number].returns)))
-            if len(after) != len(out[number]):
-                out[number] = after
-                before = needed[number] | (after - killed[number])
-                changed |= len(before) != len(live_in[number])
-                live_in[number] = before
-    return out
+class LiveOut:
+    """Which registers hold values that somebody may still need when a place ends.
+
+    Sets of registers are the bits of integers: many registers may be needed behind many places.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        local = [_local(place) for place in places]
+        self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self._named = [self._bits_of({*used, *written}) for used, written in local]
+        self._out = self._solve(places, [self._bits_of(used) for used, _ in local], [self._bits_of(written) for _, written in local])
+
+    def _solve(self, places: Sequence[Place], needed: Sequence[int], killed: Sequence[int]) -> list[int]:
+        before: list[list[int]] = [[] for _ in places]
+        for number, place in enumerate(places):
+            for target in {*place.successors, *place.returns}:
+                before[target].append(number)
+        live_in, out = list(needed), [0] * len(places)
+        # The highest first: called functions lie below those who call them, and take up what is needed behind all of their calls at once.
+        work = [-number for number in range(len(places))]
+        heapify(work)
+        waiting = set(range(len(places)))
+        while work:
+            number = -heappop(work)
+            waiting.discard(number)
+            live_in[number] |= out[number] & ~killed[number]
+            for earlier in before[number]:
+                after = out[earlier] | live_in[number]
+                if after != out[earlier]:
+                    out[earlier] = after
+                    if earlier not in waiting:
+                        waiting.add(earlier)
+                        heappush(work, -earlier)
+        return out
+
+    def behind(self, place: int) -> frozenset[str]:
+        """Return the registers that are needed behind a place."""
+        return self._names_of(self._out[place])
+
+    def named_in(self, place: int) -> frozenset[str]:
+        """Return those of the registers that are needed behind a place that the place reads or writes."""
+        return self._names_of(self._out[place] & self._named[place])
+
+    def anywhere(self) -> frozenset[str]:
+        """Return the registers that are needed behind some place."""
+        found = 0
+        for bits in self._out:
+            found |= bits
+        return self._names_of(found)
+
+    def _bits_of(self, names: Iterable[str]) -> int:
+        found = 0
+        for number in {self._numbers[name] for name in names if name in self._numbers}:
+            found |= 1 << number
+        return found
+
+    def _names_of(self, bits: int) -> frozenset[str]:
+        return frozenset(self._names[number] for number in positions(bits))
+
+
+def _local(place: Place) -> tuple[dict[str, None], set[str]]:
+    """Return the registers whose values a place needs from others, and those that it writes."""
+    used, written = dict[str, None](), set[str]()
+    for step in place.steps:
+        used.update((name, None) for name in reads(step.instruction) if name not in written)
+        written.update(values_written(step.instruction))
+    return used, written

@@ -18,7 +18,7 @@ from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
-from memlane.emulate.lower.body import Place, Step
+from memlane.emulate.lower.body import LiveOut, Place, Step
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather
 from memlane.emulate.runtime.cluster import leave_cluster
@@ -28,7 +28,7 @@ from memlane.emulate.runtime.fragments import defer, enter, park, pick
 class Flow:
     """The control flow of one kernel while its code is written."""
 
-    def __init__(self, k: Lowering, places: Sequence[Place], needed: Sequence[set[str]]) -> None:
+    def __init__(self, k: Lowering, places: Sequence[Place], needed: LiveOut) -> None:
         self._k, self._places, self._needed = k, places, needed
         self._place = places[0]
         function: ir.Function = k.e.function
@@ -79,7 +79,7 @@ class Flow:
 
     def save(self) -> None:
         """Store the registers that are needed later."""
-        self._k.save(self._needed[self._place.number])
+        self._k.save(self._needed.named_in(self._place.number))
         self._tally(self._place.number, self._k.mask)
 
     def count_executions(self, step: Step) -> None:

@@ -14,7 +14,7 @@ from memlane.emulate.code.jit import Code, fingerprint, translated, writing
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
-from memlane.emulate.lower.body import Body, Step, live_out
+from memlane.emulate.lower.body import Body, LiveOut, Step
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link, linked_instructions
 from memlane.emulate.lower.lowering import Lowering, assign_registers
@@ -103,9 +103,9 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
-    needed = live_out(body.places)
+    needed = LiveOut(body.places)
     read = frozenset(name for place in body.places for one in place.steps for name in registers_read(one.instruction))
-    registers = assign_registers(body.registers, set().union(*needed), read, layers)
+    registers = assign_registers(body.registers, needed.anywhere(), read, layers)
     program = Program()
     step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
@@ -130,7 +130,7 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
     )
 
 
-def _write_places(k: Lowering, body: Body, needed: list[set[str]]) -> Flow:
+def _write_places(k: Lowering, body: Body, needed: LiveOut) -> Flow:
     flow = k.flow = Flow(k, body.places, needed)
     if k.layers.check:
         k.products = Products.of((step.index, step.instruction) for place in body.places for step in place.steps)

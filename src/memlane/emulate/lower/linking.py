@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from memlane.emulate.lower.body import Body, Place, Step, flatten, live_out
+from memlane.emulate.lower.body import Body, LiveOut, Place, Step, flatten
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
 from memlane.emulate.lower.parameters import Parameters
-from memlane.emulate.lower.part import Part, called_from, fits
+from memlane.emulate.lower.part import Part, fits
 from memlane.emulate.lower.variables import function_addresses, lay_out_locals
 from memlane.emulate.lower.wiring import of_this_activation, wired_call, with_registers
 from memlane.errors import PtxTypeError, UnsupportedPtx
@@ -37,7 +37,9 @@ from memlane.ptx import (
     instruction,
     rename_instruction,
 )
+from memlane.ptx.calls import callees
 from memlane.ptx.parameters import Unit, items_of, parameter_accesses
+from memlane.walks import Reachability, post_order, reachable
 
 
 def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_memory: bool) -> tuple[Body, tuple[Instruction, ...]]:
@@ -134,10 +136,10 @@ class _Linker:
         return [target for target in found if fits(part, call, target.function)]
 
     def _find_circles(self) -> None:
-        reach = {name: called_from(name, self._parts) for name in self._parts}
+        paths = Reachability(self._parts, lambda name: self._parts[name].callees)
         for name, part in self._parts.items():
-            if name in reach[name]:
-                part.recursive = frozenset(other for other in reach[name] if name in reach[other])
+            if paths.comes_back(name):
+                part.recursive = paths.component(name)
                 part.frame, part.frame_bytes = lay_out_locals(part.body.variables)
 
     # -- instructions --------------------------------------------------------------------------------------------------------------
@@ -161,12 +163,14 @@ class _Linker:
             return places
         # What a function that may be entered again needs behind a call lies on the stack meanwhile.
         alone = [replace(place, steps=tuple(of_this_activation(step) for step in place.steps)) for place in places]
-        needed = {place.steps[-1].index: live for place, live in zip(alone, live_out(alone), strict=True) if _call_at_the_end(place)}
+        live = LiveOut(alone)
+        needed = {place.steps[-1].index: live.behind(number) for number, place in enumerate(alone) if _call_at_the_end(place)}
         return [
-            replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, set())) for step in place.steps)) for place in places
+            replace(place, steps=tuple(self._saving(part, step, needed.get(step.index, frozenset())) for step in place.steps))
+            for place in places
         ]
 
-    def _saving(self, part: Part, step: Step, needed: set[str]) -> Step:
+    def _saving(self, part: Part, step: Step, needed: frozenset[str]) -> Step:
         link = step.link
         if not isinstance(link, Call) or part.recursive.isdisjoint(target.name for target in link.targets):
             return step
@@ -282,7 +286,7 @@ class _Linker:
 
     def _merged(self, wired: dict[str, list[Place]]) -> tuple[Place, ...]:
         """All places under one numbering, callees before callers. A warp begins at place 0, which leads to the kernel."""
-        order = list(self._callees_first(self._kernel.name, set()))
+        order = post_order([self._kernel.name], lambda name: sorted(self._parts[name].callees))
         number = 1
         for name in order:
             self._parts[name].first_place = number
@@ -316,13 +320,6 @@ class _Linker:
                 successors = (*successors, *otherwise)
         return Place(base + place.number, steps, successors, place.polls)
 
-    def _callees_first(self, name: str, seen: set[str]) -> Iterator[str]:
-        seen.add(name)
-        for callee in sorted(self._parts[name].callees):
-            if callee not in seen:
-                yield from self._callees_first(callee, seen)
-        yield name
-
 
 def _remedy(name: str) -> str:
     """What to do about a function that is declared only."""
@@ -355,7 +352,11 @@ def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | N
             for one in function.instructions()
         )
 
-    found = {one.name for one in functions if any(polls(inner) for inner in (one, *called_functions(module, one)))}
+    callers: dict[str, list[str]] = {one.name: [] for one in functions}
+    for one in functions:
+        for callee in callees(module, one):
+            callers[callee].append(one.name)
+    found = reachable([one.name for one in functions if polls(one)], callers.__getitem__)
     by_pointer = not found.isdisjoint(one.name for one in addressed_functions(module))
     return frozenset({*found, None} if by_pointer else found)
 

@@ -44,7 +44,7 @@ class RegisterFile:
     """The registers that some instruction reads."""
 
 
-def assign_registers(types: dict[str, str], needed: set[str], read: frozenset[str], layers: Compiled) -> RegisterFile:
+def assign_registers(types: dict[str, str], needed: frozenset[str], read: frozenset[str], layers: Compiled) -> RegisterFile:
     """Give each register that outlives a place its bytes, wide ones first, so that all are aligned."""
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
@@ -135,7 +135,7 @@ class Lowering:
         value = self.register(guard.register)
         return self.e.not_(value) if guard.negated else value
 
-    def save(self, needed: set[str]) -> None:
+    def save(self, needed: frozenset[str]) -> None:
         """Store the registers that changed and are still needed, for the lanes that ran."""
         e = self.e
         if self.scoreboard is not None:

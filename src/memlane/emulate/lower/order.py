@@ -31,7 +31,8 @@ def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int
     part begins with its node first reached. (Tarjan's algorithm without recursion.)"""
     order: dict[int, int] = {head: 0}
     low = {head: 0}
-    stack, on_stack = [head], {head}
+    stack, on_stack = [head], {head: 0}
+    """The nodes whose part is not complete, and at which place of the stack each lies."""
     path: list[tuple[int, Iterator[int]]] = [(head, iter(successors[head]))]
     while path:
         node, rest = path[-1]
@@ -40,8 +41,8 @@ def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int
                 continue
             if target not in order:
                 order[target] = low[target] = len(order)
+                on_stack[target] = len(stack)
                 stack.append(target)
-                on_stack.add(target)
                 path.append((target, iter(successors[target])))
                 break
             if target in on_stack:
@@ -52,7 +53,9 @@ def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int
                 parent = path[-1][0]
                 low[parent] = min(low[parent], low[node])
             if low[node] == order[node]:
-                part = stack[stack.index(node) :]
-                del stack[len(stack) - len(part) :]
-                on_stack.difference_update(part)
+                place = on_stack[node]
+                part = stack[place:]
+                del stack[place:]
+                for one in part:
+                    del on_stack[one]
                 yield part

@@ -22,8 +22,11 @@ class Parameters:
         self._units: dict[Name, tuple[Unit, ...]] = {}
 
     def _first(self, name: Name) -> Name:
+        path = []
         while name in self._bound:
+            path.append(name)
             name = self._bound[name]
+        self._bound.update(dict.fromkeys(path, name))  # So many calls of one function do not become a long way.
         return name
 
     def bind(self, one: Name, other: Name) -> None:

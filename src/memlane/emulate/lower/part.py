@@ -5,7 +5,6 @@ from __future__ import annotations
 from memlane.emulate.lower.body import Body
 from memlane.ptx import CARRY, Function, Instruction, Symbol
 from memlane.ptx.parameters import items_of
-from memlane.walks import reachable
 
 
 class Part:
@@ -50,8 +49,3 @@ def fits(part: Part, call: Instruction, function: Function) -> bool:
             if isinstance(actual, Symbol) and (actual.name not in part.parameters or part.parameters[actual.name].nbytes != formal.nbytes):
                 return False
     return True
-
-
-def called_from(name: str, parts: dict[str, Part]) -> set[str]:
-    """The functions that one calls, directly or not."""
-    return reachable(parts[name].callees, lambda other: parts[other].callees)
