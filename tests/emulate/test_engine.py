@@ -15,7 +15,7 @@ from memlane.chip import Links, load
 from memlane.emulate import Emulator
 from memlane.errors import BadAccess, ChipError
 from memlane.launch import module_digest, observing
-from memlane.measure import Tracer
+from memlane.measure import Counter, Tracer
 from memlane.model import predicted
 from memlane.plan import Copy, KernelRef, Launch, Plan, PlanBuilder, Timeline, executions, planned, races
 from memlane.ptx import parse
@@ -182,9 +182,16 @@ def test_kernels_that_read_no_clock_are_run_without_one() -> None:
     out = b.array("out", 2, "u8", 0)
     b.launch(QUIET, 1, 1, out, reads=[], writes=[out])
     bound = BoundPlan(b.plan(), targets=[target], modules=[STAMP])
-    bound.run()
+    with observing(counter := Counter()):  # nor does one who only counts need it
+        bound.run()
+    (counts,) = counter.finish()
+    assert sum(site.requests for site in counts.sites) == 1
     assert target.clock.now_ns == 0
-    assert bound.time().elapsed_ns > 500
+    line = bound.time()
+    assert line.elapsed_ns > 500
+    with observing(counter := Counter()):
+        assert bound.time() == line
+    assert len(counter.finish()) == 1
     assert target.clock.now_ns > 500
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from memlane.emulate.emulator import Emulator
 from memlane.emulate.layers import reads_clock
-from memlane.launch import Launch, Layers, Observation, Target, watched
+from memlane.launch import Launch, Layers, Observation, Target, adds_clock_reads
 from memlane.model import Resources, advance, fixed_work, launches_of, unknown
 from memlane.plan import Execution, Timeline
 
@@ -17,14 +17,14 @@ Clocked = Callable[[Launch], Launch]
 
 
 def needs_clock(order: Sequence[Execution], devices: Sequence[Target], launches: Iterable[Launch]) -> bool:
-    """Return whether a plan has to be executed along its clock: because a kernel reads one, or may once observers have changed it.
+    """Return whether a plan has to be executed along its clock: because a kernel reads one, or will once an observer has changed it.
 
     Where a chip file lacks a number that this takes, kernels read the time of their device alone.
     """
     if not all(isinstance(device, Emulator) for device in devices):
         return False
     kernels = {id(launch.kernel.function): launch.kernel for launch in launches}
-    if not watched() and not any(reads_clock(kernel.module, kernel.function) for kernel in kernels.values()):
+    if not adds_clock_reads() and not any(reads_clock(kernel.module, kernel.function) for kernel in kernels.values()):
         return False
     return not unknown(order, [device.chip for device in devices])
 

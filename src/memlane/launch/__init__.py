@@ -23,7 +23,7 @@ from memlane.launch.observation import (
     Layers,
     Observation,
 )
-from memlane.launch.observe import Observer, StepObserver, observed, observing, show_step, unobserved, watched
+from memlane.launch.observe import Observer, StepObserver, adds_clock_reads, observed, observing, show_step, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
@@ -84,6 +84,7 @@ __all__ = [
     "Texture",
     "Tiling",
     "Timer",
+    "adds_clock_reads",
     "chained",
     "cluster_of",
     "find_kernel",

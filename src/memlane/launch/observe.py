@@ -89,6 +89,11 @@ def watched() -> bool:
     return bool(_watching())
 
 
+def adds_clock_reads() -> bool:
+    """Whether an observer would put kernels that read a clock in the place of others: it says so by an attribute `adds_clock_reads`."""
+    return any(getattr(observer, "adds_clock_reads", False) for observer in _watching())
+
+
 def observed(launch: Launch) -> Launch:
     """The launch as the observers want it, and checked where that is wished (`memlane.checks`), whether or not someone observes."""
     with _turn:

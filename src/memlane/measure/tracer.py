@@ -38,6 +38,8 @@ class Tracer(Watching):
     The traced launches compute what the plain ones would. One tracer serves one target.
     """
 
+    adds_clock_reads = True
+
     def __init__(
         self,
         options: TraceOptions | None = None,

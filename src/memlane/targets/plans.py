@@ -39,7 +39,7 @@ from memlane.plan import (
 )
 from memlane.ptx import Module
 from memlane.targets.binding import Memory, Modules, bound_memory, declared
-from memlane.targets.bound_actions import BoundAction, BoundActions
+from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
 
 
@@ -141,12 +141,7 @@ class BoundPlan:
 
     def _run_on_clock(self, ends: _Ends) -> Timeline:
         """Execute the steps on emulated devices, each when its modelled time has come."""
-
-        def execute(execution: Execution, clocked: Clocked) -> None:
-            actions = self._actions.of(execution)
-            self._start(execution, [(clocked(action) if isinstance(action, BoundLaunch) else action, target) for action, target in actions])
-
-        return Engine(self.targets).run(self.order, execute, lambda execution: ends.is_over(execution, self._actions.value))
+        return Engine(self.targets).run(self.order, self._start, lambda execution: ends.is_over(execution, self._actions.value))
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
 
@@ -183,17 +178,18 @@ class BoundPlan:
                 continue
             for target in self.targets if not self.targets[0].modelled else ():
                 target.sync()  # steps of other devices, which this one may wait for
-            self._start(execution, self._actions.of(execution))
+            self._start(execution)
         for target in self.targets:
             target.sync()
         return ends.turns
 
-    def _start(self, execution: Execution, actions: Sequence[tuple[BoundAction, Target | None]]) -> None:
-        """Start what one execution does: one action, or launches that run together."""
-        actions = [(self._actions.shown(execution, action, target), target) for action, target in actions]
+    def _start(self, execution: Execution, clocked: Clocked = lambda launch: launch) -> None:
+        """Start what one execution does: one action, or launches that run together; they go through `clocked` behind the observers."""
+        actions = [(self._actions.shown(execution, action, target), target) for action, target in self._actions.of(execution)]
         launches = [action for action, _ in actions if isinstance(action, BoundLaunch)]
         if len(launches) == 1 and launches[0].layers.check:
             launches = [replace(launches[0], layers=replace(launches[0].layers, declared=declared(execution, self.memory)))]
+        launches = [clocked(launch) for launch in launches]
         if len(launches) > 1:
             launches[0].kernel.target.launch_together(launches)
             return
