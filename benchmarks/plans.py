@@ -197,7 +197,7 @@ def replays(bench: Bench) -> list[Row]:
         return [Row("replay of 100 steps", "over the bare graph", None, "", 1.05, note="needs a GPU")]
     gpu, graph = bench.target, bound.graph()
     bare = graph.built.graph  # type: ignore[attr-defined]
-    stream = gpu._stream(gpu.default_stream)
+    stream = gpu.streams.queue(None).stream
 
     def took(start: Callable[[], object]) -> float:
         gpu.sync()

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import load
-from memlane.launch import BoundStep, Kernel, Launch, LaunchTime, LoadedModule, StepGraph, Stream, Target
+from memlane.errors import DeviceError
+from memlane.launch import BoundCall, BoundCopy, BoundStep, Kernel, Launch, LaunchTime, LoadedModule, StepGraph, Stream, Target, same_kinds
 from memlane.ptx import Module
 
 PTX = """
@@ -29,11 +30,24 @@ PTX = """
 
 
 @dataclass
+class Owner:
+    """Gives memory back when nothing holds it any more."""
+
+    memory: dict[int, bytearray]
+    address: int
+
+    def __del__(self) -> None:
+        del self.memory[self.address]
+
+
+@dataclass
 class FakeTarget(Target):
     name: str = "fake"
     launches: list[Launch] = field(default_factory=list)
     graphs: list[tuple[BoundStep, ...]] = field(default_factory=list)
-    memory: dict[int, bytes] = field(default_factory=dict)
+    memory: dict[int, bytearray] = field(default_factory=dict)
+    allocations_left: int = -1
+    """After so many there is no memory left; a negative number never ends."""
     foreign: dict[int, tuple[int, int, str]] = field(default_factory=dict)
     """By the `id` of an object: what `device_pointer` answers for it."""
     modelled: bool = True
@@ -50,17 +64,27 @@ class FakeTarget(Target):
         return self is other
 
     def allocate(self, nbytes: int) -> tuple[int, object]:
+        if self.allocations_left == 0:
+            raise DeviceError(f"{self.name} has no {nbytes} bytes of memory left")
+        self.allocations_left -= 1
         address = self._next
         self._next += -(-nbytes // 256) * 256
-        self.memory[address] = bytes(nbytes)
-        return address, f"owner of {address}"
+        self.memory[address] = bytearray(nbytes)
+        return address, Owner(self.memory, address)
 
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        host[...] = np.frombuffer(self.memory[address], host.dtype, host.size).reshape(host.shape)
+        held, offset = self._lying(address)
+        host[...] = np.frombuffer(held, host.dtype, host.size, offset).reshape(host.shape)
 
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
         assert host.flags.c_contiguous
-        self.memory[address] = host.tobytes()
+        held, offset = self._lying(address)
+        held[offset : offset + host.nbytes] = host.tobytes()
+
+    def _lying(self, address: int) -> tuple[bytearray, int]:
+        """The allocation in which an address lies, and how far inside."""
+        begin = max(start for start in self.memory if start <= address)
+        return self.memory[begin], address - begin
 
     def load_module(self, module: Module) -> object:
         return f"handle of {module.name}"
@@ -83,7 +107,7 @@ class FakeTarget(Target):
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
         self.graphs.append(tuple(steps))
-        return _FakeGraph()
+        return _FakeGraph(self, tuple(steps))
 
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
         return 1
@@ -95,12 +119,28 @@ class FakeTarget(Target):
         return self.foreign.get(id(value))
 
 
+@dataclass
 class _FakeGraph:
+    """Makes copies and calls, and remembers launches."""
+
+    target: FakeTarget
+    steps: tuple[BoundStep, ...]
+
     def replay(self, stream: Stream | None = None) -> None:
-        pass
+        for step in self.steps:
+            if isinstance(step.action, BoundCopy):
+                self.target.copy(step.action)
+            elif isinstance(step.action, BoundCall):
+                step.action.call()
+            else:
+                self.target.launch(step.action)
 
     def wait(self) -> None:
         pass
+
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        assert same_kinds(self.steps, steps)
+        self.steps = tuple(steps)
 
     def times_ns(self) -> list[tuple[float, float]]:
         return []

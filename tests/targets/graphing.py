@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.launch import BoundCall, BoundCopy, BoundStep, End, Launch, Stream
+from memlane.launch import BoundCall, BoundCopy, BoundStep, End, Launch, Stream, same_kinds
 
 
 class GraphingEmulator(Emulator):
@@ -36,7 +36,7 @@ class GraphingEmulator(Emulator):
         return ShuffledGraph(self, tuple(steps))
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShuffledGraph:
     target: GraphingEmulator
     steps: tuple[BoundStep, ...]
@@ -67,6 +67,10 @@ class ShuffledGraph:
 
     def wait(self) -> None:
         pass
+
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        assert same_kinds(self.steps, steps)
+        self.steps = tuple(steps)
 
     def times_ns(self) -> list[tuple[float, float]]:
         return [(float(number), number + 1.0) for number in range(len(self.steps))]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,13 +14,15 @@ from cuda.bindings import driver
 from memlane.chip import nearest
 from memlane.driver.calls import done
 from memlane.driver.cluster import allow_cluster, asked_cluster, launch_in_clusters
-from memlane.driver.failure import error_name, failure
+from memlane.driver.context import Context, Current
+from memlane.driver.failure import error_name
 from memlane.driver.foreign import device_memory
-from memlane.driver.graph import DeviceGraph, Worker, build, is_pinned, pinned_array, single
+from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch
 from memlane.driver.probe import driver_version, probe
+from memlane.driver.streams import DEFAULT, Queue, Streams
 from memlane.driver.tensor_map import encode
 from memlane.driver.texture import Image, bind_linear, bind_surface, bind_texture, copy_image
 from memlane.errors import BadLaunch, DeviceError
@@ -31,12 +30,14 @@ from memlane.launch import (
     BoundStep,
     Copies,
     Dim3,
+    Event,
     Kernel,
     Launch,
     LaunchTime,
     Layers,
     LoadedModule,
     Memory,
+    Place,
     Prepared,
     Sampling,
     Stream,
@@ -44,16 +45,9 @@ from memlane.launch import (
     Texels,
     Tiling,
     chained,
+    whole_copy,
 )
 from memlane.ptx import Module
-
-
-@dataclass(frozen=True, eq=False)
-class _Queue:
-    """What a `Stream` of a device holds."""
-
-    device: Device
-    stream: core.Stream
 
 
 class Device(Target):
@@ -75,78 +69,69 @@ class Device(Target):
         those of the emulator bit for bit. Raises DeviceError if there is no such device."""
         self.name = f"cuda:{index}"
         self.fmad = fmad
-        self._running: dict[str, None] = {}
-        self._foreign: deque[tuple[core.Event, tuple[object, ...]]] = deque()
-        self._stream_numbers = itertools.count(1)
-        self._peers: set[Target] = set()
-        self._open(index)
-        self.default_stream = Stream(0, _Queue(self, core.LEGACY_DEFAULT_STREAM))
-
-    def _open(self, index: int) -> None:
+        self._peers: set[Memory] = set()
         found = probe()
         if not found.devices:
             raise DeviceError(f"no {self.name}: {found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU")
         if not 0 <= index < len(found.devices):
             listed = ", ".join(f"cuda:{number} ({product})" for number, product in enumerate(found.devices))
             raise DeviceError(f"no {self.name} on this machine; it has {listed}")
-        with self._refusals("to open"):
-            before = done(driver.cuCtxGetCurrent())
-            self._device = core.Device(index)
-            self._device.set_current()
-            self._context = done(driver.cuCtxGetCurrent())
-            if int(before):
-                done(driver.cuCtxSetCurrent(before))
+        self.context = Context(self.name, index)
+        self._device = self.context.device
         capability = self._device.compute_capability
         self.compute_capability = (int(capability.major), int(capability.minor))
         self.chip = nearest(self.compute_capability, _attributes(self._device), found.devices[index])
         self.driver = driver_version(found)
+        self.streams = Streams(self.context)
+        self.default_stream = self.streams.default
 
-    # -- guards --------------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _refusals(self, doing: str) -> Iterator[None]:
-        """Turn the driver's errors into memlane's."""
-        try:
-            yield
-        except Exception as error:  # cuda.core and cuda.bindings have classes of their own for the driver's errors; their text names them
-            name = error_name(str(error))
-            if name is None:
-                raise
-            raise failure(self.name, name, doing, tuple(self._running), str(error)) from error
-
-    @contextmanager
-    def _current(self, doing: str) -> Iterator[None]:
-        """With the device's context current, whichever other libraries have left there, and errors translated."""
-        with self._refusals(doing):
-            done(driver.cuCtxPushCurrent(self._context))
-            try:
-                yield
-            finally:
-                driver.cuCtxPopCurrent()
+    def _current(self, doing: str) -> Current:
+        return self.context.current(doing)
 
     # -- memory --------------------------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> tuple[int, object]:
         with self._current(f"{nbytes} bytes of memory"):
-            buffer = self._device.allocate(max(1, nbytes), stream=core.LEGACY_DEFAULT_STREAM)
+            buffer = self._device.allocate(max(1, nbytes), stream=DEFAULT)
         return int(buffer.handle), buffer
 
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        self.sync()
-        if host.nbytes:
-            with self._current(f"a copy of {host.nbytes} bytes to the host"):
-                done(driver.cuMemcpyDtoH(host.ctypes.data, address, host.nbytes))
+        with self._behind_all(f"a copy of {host.nbytes} bytes to the host"):
+            if host.nbytes:
+                done(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
+            self.streams.wait_for_default()
 
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
-        self.sync()
-        if host.nbytes:
-            with self._current(f"a copy of {host.nbytes} bytes to the device"):
-                done(driver.cuMemcpyHtoD(address, host.ctypes.data, host.nbytes))
+        with self._behind_all(f"a copy of {host.nbytes} bytes to the device"):
+            if host.nbytes:
+                done(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
+            self.streams.wait_for_default()
 
     def clear(self, address: int, nbytes: int) -> None:
         if nbytes:
-            with self._current(f"to clear {nbytes} bytes"):
-                done(driver.cuMemsetD8Async(address, 0, nbytes, core.LEGACY_DEFAULT_STREAM.handle))
+            with self._behind_all(f"to clear {nbytes} bytes"):
+                done(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
+
+    def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
+        copy = whole_copy(destination, source)
+        for place in (destination, source):
+            if isinstance(place, np.ndarray) and not self.is_pinned(place):
+                raise BadLaunch(f"{self.name} copies beside the host from and to pinned memory only: make the array with target.pinned")
+            if not isinstance(place, np.ndarray) and not isinstance(place.target, Device):
+                raise BadLaunch(f"{self.name} does not reach memory of {place.target.name_beside(self)}: copy it through the host")
+        queue = self.streams.queue(stream)
+        with self._current(f"a copy of {source.nbytes} bytes"):
+            self.streams.order(queue)
+            start_copy(copy, queue.stream.handle)
+        self.streams.keep(stream, (destination, source))
+        return self.record(stream)
+
+    @contextmanager
+    def _behind_all(self, doing: str) -> Iterator[None]:
+        """With the context current, and the default stream behind all work that memlane has put on other streams."""
+        with self._current(doing):
+            self.streams.join()
+            yield
 
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         with self._current(f"a {type(value).__name__} as an argument"):
@@ -156,7 +141,7 @@ class Device(Target):
 
     def allocate_image(self, texels: Texels, writable: bool) -> Image:
         with self._current(f"a {texels}"):
-            return Image(texels, writable, self._context)
+            return Image(texels, writable, self.context.handle)
 
     def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
         self._copy_image(image, texels, host, to_host=True)
@@ -166,25 +151,25 @@ class Device(Target):
 
     def _copy_image(self, image: object, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
         assert isinstance(image, Image)
-        self.sync()
-        with self._current(f"a copy of a {texels}"):
+        with self._behind_all(f"a copy of a {texels}"):
+            self.streams.wait_for_default()
             copy_image(image, texels, host, to_host)
 
     def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
         assert isinstance(image, Image)
         with self._current(f"a texture over a {texels}"):
-            bound = bind_texture(texels, sampling, image, self._context)
+            bound = bind_texture(texels, sampling, image, self.context.handle)
         return bound.handle, bound
 
     def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
         with self._current(f"a texture over a {texels}"):
-            bound = bind_linear(texels, read, address, self._context)
+            bound = bind_linear(texels, read, address, self.context.handle)
         return bound.handle, bound
 
     def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
         assert isinstance(image, Image)
         with self._current(f"a surface over a {texels}"):
-            bound = bind_surface(image, self._context)
+            bound = bind_surface(image, self.context.handle)
         return bound.handle, bound
 
     def encode_tensor_map(self, tiling: Tiling) -> bytes:
@@ -236,10 +221,13 @@ class Device(Target):
 
     def launch(self, launch: Launch) -> None:
         with self._current(f"the launch of {launch.kernel.title}"):
-            stream = self._stream(launch.stream)
+            queue = self.streams.queue(launch.stream)
             kernel = self._ready(launch)
+            if self.streams.apart or queue.is_apart:
+                self.streams.order(queue)
+            stream = queue.stream
             parameters = Parameters([argument.data for argument in launch.arguments])
-            self._running[launch.kernel.title] = None
+            self.context.running[launch.kernel.title] = None
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
             if cluster := asked_cluster(launch):
                 launch_in_clusters(launch, cluster, kernel.function, stream.handle, parameters.address)
@@ -247,17 +235,17 @@ class Device(Target):
                 done(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
             else:
                 done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
-            self._keep(launch, stream)
+            self._keep(launch, queue)
 
     def prepared(self, launch: Launch) -> Prepared:
         with self._current(f"the launch of {launch.kernel.title}"):
-            return DeviceLaunch(launch, single(launch, self._ready(launch)), int(core.LEGACY_DEFAULT_STREAM.handle), self._running)
+            return DeviceLaunch(launch, single(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
 
     def elapsed_ns(self, run: Callable[[], object]) -> float:
         options = core.EventOptions(timing_enabled=True)
         with self._current("the time of some launches"):
             begin, end = self._device.create_event(options), self._device.create_event(options)
-            stream, first, last = core.LEGACY_DEFAULT_STREAM.handle, begin.handle, end.handle
+            stream, first, last = DEFAULT.handle, begin.handle, end.handle
             driver.cuEventRecord(first, stream)
             run()
             done(driver.cuEventRecord(last, stream))
@@ -287,10 +275,13 @@ class Device(Target):
             return is_pinned(int(host.ctypes.data))
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceGraph:
+        return DeviceGraph(self, steps, timed)
+
+    def build_graph(self, steps: Sequence[BoundStep], timed: bool) -> BuiltGraph:
+        """Build the CUDA graph of steps of this device and its peers."""
         devices = {id(self): self, **{id(step.target): step.target for step in steps if isinstance(step.target, Device)}}
-        workers = {key: Worker(one._device, one._context, one._current, one._ready) for key, one in devices.items()}
-        built = build(steps, lambda target: workers[id(target)], workers[id(self)], timed)
-        return DeviceGraph(tuple(steps), built, self._start_steps, tuple(one.sync for one in devices.values()))
+        workers = {key: Worker(one._device, one.context.handle, one._current, one._ready, one.streams) for key, one in devices.items()}
+        return build(steps, lambda target: workers[id(target)], workers[id(self)], timed)
 
     def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
         """In a CUDA graph with events, so that times hold the GPU's gaps between launches (a microsecond or so) and not the host's.
@@ -303,21 +294,31 @@ class Device(Target):
         graph.replay()
         return tuple(LaunchTime(end - start) for start, end in graph.times_ns())
 
-    def _start_steps(self, steps: Sequence[BoundStep], graph: core.graph.Graph, stream: Stream | None) -> None:
+    def start_graph(self, steps: Sequence[BoundStep], built: BuiltGraph, stream: Stream | None) -> None:
+        """Start a graph of this device; asynchronous."""
         with self._current(f"a graph of {len(steps)} steps"):
-            self._running.update({step.action.kernel.title: None for step in steps if isinstance(step.action, Launch)})
-            graph.launch(self._stream(stream or self.default_stream))
+            self.context.running.update(built.titles)
+            self.streams.start(built.graph, stream, built.others)
 
     def stream(self) -> Stream:
-        with self._current("a stream"):
-            stream = self._device.create_stream(options=core.StreamOptions(nonblocking=False))
-        return Stream(next(self._stream_numbers), _Queue(self, stream))
+        return self.streams.new()
+
+    def adopt_stream(self, value: object) -> Stream:
+        return self.streams.adopt(value)
+
+    def record(self, stream: Stream | None = None) -> Event:
+        return self.streams.record(stream)
+
+    def wait_for(self, event: object, stream: Stream | None = None) -> None:
+        self.streams.wait_for(event, stream)
 
     def sync(self) -> None:
         with self._current("to wait for its work"):
             done(driver.cuCtxSynchronize())
-        self._running.clear()
-        self._foreign.clear()
+        self.context.running.clear()
+        self.streams.kept.clear()
+        self.streams.apart.clear()
+        self.streams.others.clear()
 
     def _ready(self, launch: Launch) -> DeviceKernel:
         """The kernel of a launch, once it is known that the device can do what the launch asks for."""
@@ -328,20 +329,16 @@ class Device(Target):
         allow_cluster(launch, kernel.function)
         return kernel
 
-    def _stream(self, stream: Stream) -> core.Stream:
-        if isinstance(stream.handle, _Queue) and stream.handle.device is self:
-            return stream.handle.stream
-        if stream.number == 0 and stream.handle is None:
-            return core.LEGACY_DEFAULT_STREAM
-        raise BadLaunch(f"stream {stream.number} was not made by this {self.name}; make one with target.stream()")
-
-    def _keep(self, launch: Launch, stream: core.Stream) -> None:
-        """Hold arrays of other libraries until the launch is over: how soon their owners use the memory again is not ours to say."""
-        while self._foreign and self._foreign[0][0].is_done:
-            self._foreign.popleft()
-        owners = tuple(a.owner for a in launch.arguments if a.owner is not None and not isinstance(a.owner, core.Buffer))
+    def _keep(self, launch: Launch, queue: Queue) -> None:
+        """Hold arrays until the launch is over where nothing else does: those of other libraries, as how soon their owners use the memory
+        again is not ours to say, and all of a launch on a stream that the release of our memory is not ordered with."""
+        if self.streams.kept:
+            self.streams.release()
+        owners = [one.owner for one in launch.arguments if one.owner is not None]
+        if not queue.is_apart:
+            owners = [owner for owner in owners if not isinstance(owner, core.Buffer)]
         if owners:
-            self._foreign.append((stream.record(), owners))
+            self.streams.kept.append((queue.stream.record(), owners))
 
 
 def _attributes(device: core.Device) -> dict[str, int]:

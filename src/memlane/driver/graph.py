@@ -6,12 +6,14 @@ its device, and each device an event of its own at the start: times of two devic
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +21,14 @@ from cuda.bindings import driver
 from cuda.core import Device, Event, EventOptions, LegacyPinnedMemoryResource
 from cuda.core.graph import Graph, GraphDefinition
 
-from memlane.driver.calls import done
+from memlane.driver.calls import CallError, done
 from memlane.driver.cluster import asked_cluster, put_in_clusters
+from memlane.driver.context import Context
 from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
-from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, Rows, Stream
+from memlane.driver.streams import Streams
+from memlane.errors import BadLaunch, MemlaneError
+from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, Rows, Stream, same_kinds
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -37,6 +42,7 @@ class Worker:
     current: Callable[[str], AbstractContextManager[None]]
     """Makes the context current in a `with` block, and turns the driver's errors into ours."""
     kernel_of: Callable[[Launch], DeviceKernel]
+    streams: Streams
 
 
 @dataclass
@@ -44,11 +50,37 @@ class BuiltGraph:
     """An executable graph, and what has to live as long."""
 
     graph: Graph
-    kept: list[object] = field(default_factory=list)
+    definition: GraphDefinition
+    """Whose nodes name those of the executable graph."""
+    nodes: list[list[Any]]
+    """Of each step those that do its work."""
+    workers: list[Worker]
+    """Of each step."""
+    others: list[Streams]
+    """Those of further devices that it works on."""
+    functions: dict[int, object] = field(default_factory=dict)
+    """By step: the host function that the driver calls."""
+    titles: dict[str, None] = field(default_factory=dict)
+    """Of the kernels in it."""
     raised: list[BaseException] = field(default_factory=list)
     """What host functions raised, in the order in which they did."""
     events: list[tuple[Event, Event, Event]] = field(default_factory=list)
     """Of each step in a timed graph: the start of its device, its own start and its end."""
+
+    def set_step(self, number: int, step: BoundStep) -> None:
+        """Let the executable graph do another step of the same kind in place of one. CallError where the driver cannot."""
+        action, worker, executable = step.action, self.workers[number], self.graph.handle
+        if isinstance(action, Launch):
+            node, _kept = _kernel_node(action, worker.kernel_of(action))
+            done(driver.cuGraphExecKernelNodeSetParams(executable, self.nodes[number][0], node))
+        elif isinstance(action, BoundCopy):
+            ends = action.destination.is_on_host, action.source.is_on_host
+            for node, rows in zip(self.nodes[number], action.rows(), strict=False):  # a copy of nothing has an empty node and no rows
+                done(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
+        else:
+            function, node = _call_node(action, self.raised)
+            done(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
+            self.functions[number] = function
 
 
 def build(steps: Sequence[BoundStep], worker_of: Callable[[object], Worker], first: Worker, timed: bool) -> BuiltGraph:
@@ -60,7 +92,7 @@ class _Builder:
     def __init__(self, worker_of: Callable[[object], Worker], first: Worker, timed: bool) -> None:
         self.worker_of, self.first, self.timed = worker_of, first, timed
         self.definition = GraphDefinition()
-        self.built: list[object] = []
+        self.functions: dict[int, object] = {}
         self.raised: list[BaseException] = []
         self.origins: dict[int, tuple[Event, Any]] = {}
 
@@ -71,22 +103,35 @@ class _Builder:
         if self.timed:
             with self.first.current("the start of a graph"):
                 root = [self._empty([])]
-        for step in steps:
+        nodes: list[list[Any]] = []
+        workers: list[Worker] = []
+        for number, step in enumerate(steps):
             worker = self.first if step.target is None else self.worker_of(step.target)
-            after = [node for number in step.waits for node in ends[number]] or root
+            workers.append(worker)
+            after = [node for earlier in step.waits for node in ends[earlier]] or root
             with worker.current("a step of a plan"):
                 if not self.timed:
-                    ends.append(list(self._nodes(step, worker, after)))
+                    nodes.append(list(self._nodes(number, step, worker, after)))
+                    ends.append(nodes[-1])
                     continue
                 origin, begun = self._origin(worker, *root)
                 start, start_node = self._record(worker, [*after, begun])
-                end, end_node = self._record(worker, list(self._nodes(step, worker, [start_node])))
+                nodes.append(list(self._nodes(number, step, worker, [start_node])))
+                end, end_node = self._record(worker, nodes[-1])
                 events.append((origin, start, end))
                 ends.append([end_node])
+        titles = {step.action.kernel.title: None for step in steps if isinstance(step.action, Launch)}
         with self.first.current(f"a graph of {len(steps)} steps"):
-            return BuiltGraph(self.definition.instantiate(), self.built, self.raised, events)
+            executable, others = self.definition.instantiate(), self._others(workers)
+        return BuiltGraph(
+            executable, self.definition, nodes, workers, others, self.functions, titles=titles, raised=self.raised, events=events
+        )
 
-    def _nodes(self, step: BoundStep, worker: Worker, after: list[Any]) -> Iterator[Any]:
+    def _others(self, workers: Sequence[Worker]) -> list[Streams]:
+        found = {id(worker.streams): worker.streams for worker in workers}
+        return [streams for streams in found.values() if streams is not self.first.streams]
+
+    def _nodes(self, number: int, step: BoundStep, worker: Worker, after: list[Any]) -> Iterator[Any]:
         """Add what a step consists of, all of it behind `after`."""
         action = step.action
         if isinstance(action, Launch):
@@ -96,41 +141,17 @@ class _Builder:
             nodes = [self._rows(rows, *ends, worker, after) for rows in action.rows()]
             yield from nodes or [self._empty(after)]
         else:
-            yield self._call(action, after)
+            yield self._call(number, action, after)
 
     def _empty(self, after: list[Any]) -> Any:
         return done(driver.cuGraphAddEmptyNode(self.definition.handle, after, len(after)))
 
     def _rows(self, rows: Rows, to_host: bool, of_host: bool, worker: Worker, after: list[Any]) -> Any:
-        node = driver.CUDA_MEMCPY3D()
-        kinds = driver.CUmemorytype
-        node.dstMemoryType = kinds.CU_MEMORYTYPE_HOST if to_host else kinds.CU_MEMORYTYPE_DEVICE
-        node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if of_host else kinds.CU_MEMORYTYPE_DEVICE
-        if to_host:
-            node.dstHost = rows.destination
-        else:
-            node.dstDevice = driver.CUdeviceptr(rows.destination)
-        if of_host:
-            node.srcHost = rows.source
-        else:
-            node.srcDevice = driver.CUdeviceptr(rows.source)
-        node.dstPitch, node.srcPitch = rows.destination_pitch, rows.source_pitch
-        node.WidthInBytes, node.Height, node.Depth = rows.width, rows.height, 1
+        node = _copy_node(rows, to_host, of_host)
         return done(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, worker.context))
 
-    def _call(self, call: BoundCall, after: list[Any]) -> Any:
-        """A node that calls a function of Python. It may not use the GPU; what it raises is kept for the next one who asks."""
-
-        def run(_: object) -> None:
-            try:
-                call.call()
-            except BaseException as error:  # nothing may escape into the driver; the next replay or wait raises it
-                self.raised.append(error)
-
-        function = _CALL(run)
-        self.built.append(function)
-        node = driver.CUDA_HOST_NODE_PARAMS()
-        node.fn = driver.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value)
+    def _call(self, number: int, call: BoundCall, after: list[Any]) -> Any:
+        self.functions[number], node = _call_node(call, self.raised)
         return done(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
 
     def _origin(self, worker: Worker, root: Any) -> tuple[Event, Any]:
@@ -145,8 +166,47 @@ class _Builder:
         return event, done(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
 
 
-def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel, after: list[Any]) -> Any:
-    """Add a launch to a graph, behind other nodes, and return its node. The context of its device must be current."""
+def _copy_node(rows: Rows, to_host: bool, of_host: bool) -> Any:
+    node = driver.CUDA_MEMCPY3D()
+    kinds = driver.CUmemorytype
+    node.dstMemoryType = kinds.CU_MEMORYTYPE_HOST if to_host else kinds.CU_MEMORYTYPE_DEVICE
+    node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if of_host else kinds.CU_MEMORYTYPE_DEVICE
+    if to_host:
+        node.dstHost = rows.destination
+    else:
+        node.dstDevice = driver.CUdeviceptr(rows.destination)
+    if of_host:
+        node.srcHost = rows.source
+    else:
+        node.srcDevice = driver.CUdeviceptr(rows.source)
+    node.dstPitch, node.srcPitch = rows.destination_pitch, rows.source_pitch
+    node.WidthInBytes, node.Height, node.Depth = rows.width, rows.height, 1
+    return node
+
+
+def start_copy(copy: BoundCopy, stream: Any) -> None:
+    """Put a copy on a stream. The context of its device must be current."""
+    for rows in copy.rows():
+        done(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
+
+
+def _call_node(call: BoundCall, raised: list[BaseException]) -> tuple[object, Any]:
+    """Return a function that the driver can call, and the node. It may not use the GPU; what it raises is kept until somebody waits."""
+
+    def run(_: object) -> None:
+        try:
+            call.call()
+        except BaseException as error:  # nothing may escape into the driver; the next replay or wait raises it
+            raised.append(error)
+
+    function = _CALL(run)
+    node = driver.CUDA_HOST_NODE_PARAMS()
+    node.fn = driver.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value)
+    return function, node
+
+
+def _kernel_node(launch: Launch, kernel: DeviceKernel) -> tuple[Any, object]:
+    """Return the node of a launch, and what it points to, which the call that takes it has to find alive."""
     parameters = Parameters([argument.data for argument in launch.arguments])
     node = driver.CUDA_KERNEL_NODE_PARAMS()
     node.func = kernel.function
@@ -154,6 +214,12 @@ def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel
     node.blockDimX, node.blockDimY, node.blockDimZ = launch.block
     node.sharedMemBytes = launch.shared_bytes
     node.kernelParams = parameters.address
+    return node, parameters
+
+
+def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel, after: list[Any]) -> Any:
+    """Add a launch to a graph, behind other nodes, and return its node. The context of its device must be current."""
+    node, _kept = _kernel_node(launch, kernel)
     added = done(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
     if launch.kernel.cooperative:
         value = driver.CUkernelNodeAttrValue()
@@ -171,33 +237,77 @@ def single(launch: Launch, kernel: DeviceKernel) -> Graph:
     return definition.instantiate()
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceGraph:
-    """Steps of a plan as a CUDA graph. It holds the steps, and so the arrays and modules that they use."""
+class Owner(Protocol):
+    """What a graph asks of the device that made it."""
 
-    steps: tuple[BoundStep, ...]
-    built: BuiltGraph
-    start: Callable[[Sequence[BoundStep], Graph, Stream | None], None]
-    waits: tuple[Callable[[], None], ...]
-    """One for each device that works in it."""
+    context: Context
+    streams: Streams
+
+    def start_graph(self, steps: Sequence[BoundStep], built: BuiltGraph, stream: Stream | None) -> None: ...
+    def build_graph(self, steps: Sequence[BoundStep], timed: bool) -> BuiltGraph: ...
+
+
+class DeviceGraph:
+    """Steps of a plan as a CUDA graph. It holds the steps, and so the arrays and modules that they use, until the last replay is done."""
+
+    def __init__(self, owner: Owner, steps: Sequence[BoundStep], timed: bool) -> None:
+        self.owner, self.steps, self._timed = owner, tuple(steps), timed
+        self.built = owner.build_graph(self.steps, timed)
+        self._last: Stream | None = None
+        self._is_under_way = False
 
     def replay(self, stream: Stream | None = None) -> None:
         """Start it on a stream of the device that made it, the default one if none is given. Two replays of one graph do not overlap."""
-        self.start(self.steps, self.built.graph, stream)
+        self.owner.start_graph(self.steps, self.built, stream)
+        self._last, self._is_under_way = stream, True
 
     def wait(self) -> None:
         """Wait for the replays so far. Raises what a host function raised first in them."""
-        for wait in self.waits:
-            wait()
+        if self._is_under_way:
+            self.owner.streams.wait_on(self._last)
+            self._is_under_way = False
         if self.built.raised:
             error = self.built.raised[0]
             self.built.raised.clear()
             raise error
 
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        """Let replays from now on do other steps of the same kinds. Where the driver cannot change a node, the graph is made anew."""
+        if not same_kinds(self.steps, steps):
+            raise BadLaunch("a graph can be updated with steps of the same kinds and order only: prepare another graph")
+        changed = [number for number, (before, after) in enumerate(zip(self.steps, steps, strict=True)) if before.action != after.action]
+        self._retire()
+        with self.owner.context.refusals(f"other memory for a graph of {len(steps)} steps"):
+            try:
+                if any(_has_pitch(steps[number]) for number in changed):
+                    raise CallError("the driver gives copies of rows no other place")
+                for number in changed:
+                    with self.built.workers[number].current("a step of a plan"):
+                        self.built.set_step(number, steps[number])
+            except (CallError, MemlaneError):
+                raised = self.built.raised
+                self.built = self.owner.build_graph(steps, self._timed)
+                self.built.raised[:0] = raised
+        self.steps = tuple(steps)
+
+    def _retire(self) -> None:
+        """Keep what replays under way use until they are done."""
+        if self._is_under_way:
+            self.owner.streams.keep(self._last, (self.steps, self.built, dict(self.built.functions)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_under_way", False) and not sys.is_finalizing():
+            with contextlib.suppress(MemlaneError):  # a context that has failed runs nothing any more
+                self._retire()
+
     def times_ns(self) -> list[tuple[float, float]]:
         """Wait, and return start and end of each step in the last replay, in ns from the start of its device; of a timed graph."""
         self.wait()
         return [(1e6 * (start - origin), 1e6 * (end - origin)) for origin, start, end in self.built.events]
+
+
+def _has_pitch(step: BoundStep) -> bool:
+    return isinstance(step.action, BoundCopy) and any(rows.height > 1 for rows in step.action.rows())
 
 
 class _Pinned:

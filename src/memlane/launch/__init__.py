@@ -1,12 +1,26 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: configuration, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked
+Order inside: configuration, events, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked
 <- observe, progress <- prepared, bound <- target.
 """
 
 from memlane.launch.arguments import Argument
-from memlane.launch.bound import BoundCall, BoundCopy, BoundStep, Copies, End, Graphs, Rows, StepGraph, chained
+from memlane.launch.bound import (
+    BoundCall,
+    BoundCopy,
+    BoundStep,
+    Copies,
+    End,
+    Graphs,
+    Place,
+    Rows,
+    StepGraph,
+    chained,
+    same_kinds,
+    whole_copy,
+)
 from memlane.launch.configuration import Dim3, Origin, Stream
+from memlane.launch.events import DoneEvent, Event, event_handle, stream_handle
 from memlane.launch.kernel import Kernel, KernelCall, Launch, Launcher, LaunchTime, LoadedModule, Loader, Timer, find_kernel, module_digest
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
@@ -52,7 +66,9 @@ __all__ = [
     "DeclaredBuffer",
     "DeviceArray",
     "Dim3",
+    "DoneEvent",
     "End",
+    "Event",
     "ExampleOf",
     "Graphs",
     "Images",
@@ -68,6 +84,7 @@ __all__ = [
     "Observation",
     "Observer",
     "Origin",
+    "Place",
     "PlainLaunch",
     "Prepared",
     "Report",
@@ -87,6 +104,7 @@ __all__ = [
     "adds_clock_reads",
     "chained",
     "cluster_of",
+    "event_handle",
     "find_kernel",
     "following",
     "following_stages",
@@ -94,10 +112,13 @@ __all__ = [
     "observed",
     "observing",
     "plain_name",
+    "same_kinds",
     "show_step",
     "stage",
+    "stream_handle",
     "tell_progress",
     "unobserved",
     "watched",
+    "whole_copy",
     "whole_target",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch.configuration import Origin, Stream
+from memlane.launch.events import DoneEvent, Event
 from memlane.launch.kernel import Launch, Launcher
-from memlane.launch.memory import Memory
+from memlane.launch.memory import DeviceArray, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class End:
     """In bytes; may be negative."""
     target: Memory | None = None
     """Whose memory it is; None is the host."""
+    owner: object = field(default=None, repr=False, compare=False)
+    """What keeps the memory alive."""
 
     @property
     def is_on_host(self) -> bool:
@@ -103,6 +106,33 @@ def _offsets(axes: list[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
             yield index * to_stride + to_offset, index * of_stride + of_offset
 
 
+Place = DeviceArray | npt.NDArray[Any]
+"""An array at one end of a copy."""
+
+
+def whole_copy(destination: Place, source: Place) -> BoundCopy:
+    """Return the copy of one array to another.
+
+    Raises BadLaunch if they differ in shape or element size, or the destination is read-only.
+    """
+    if destination.shape != source.shape or destination.dtype.itemsize != source.dtype.itemsize:
+        raise BadLaunch(f"cannot copy {_described(source)} to {_described(destination)}: both have one shape and one size of elements")
+    if isinstance(destination, np.ndarray) and not destination.flags.writeable:
+        raise BadLaunch(f"cannot copy to {_described(destination)}: the array is read-only")
+    return BoundCopy(_end(destination), _end(source), source.shape, source.dtype.itemsize)
+
+
+def _end(place: Place) -> End:
+    if isinstance(place, np.ndarray):
+        return End(int(place.ctypes.data), place.strides, owner=place)
+    itemsize, shape = place.dtype.itemsize, place.shape
+    return End(place.address, tuple(itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))), place.target, place)
+
+
+def _described(place: Place) -> str:
+    return f"{place.dtype}[{', '.join(map(str, place.shape))}]"
+
+
 class Copies(Memory):
     """Copies between the memory of a target, that of others, and the host's."""
 
@@ -113,6 +143,15 @@ class Copies(Memory):
         for destination, source in ((here, copy.source), (copy.destination, here)):
             for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
                 _move(rows, destination.target, source.target)
+
+    def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
+        """Copy the elements of one array to another of the same shape and element size, on a stream, and return an event behind the copy.
+
+        Each is an array of this target or a peer, or one of NumPy, which a GPU takes from `pinned` only. Both are kept until the copy is
+        done. Raises BadLaunch for arrays that do not fit together.
+        """
+        self.copy(whole_copy(destination, source))
+        return DoneEvent()
 
     def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
         """An array on the host with undefined contents that copies of this target need not stage: page-locked for a GPU."""
@@ -165,6 +204,17 @@ class BoundStep:
     """Which step of a plan it is, where somebody observes."""
 
 
+def same_kinds(before: Sequence[BoundStep], after: Sequence[BoundStep]) -> bool:
+    """Return whether a graph of some steps can become one of others: as many, of the same kinds and shapes, with the same order."""
+
+    def kind(step: BoundStep) -> object:
+        action = step.action
+        shape = (action.shape, action.itemsize, action.destination.strides, action.source.strides) if isinstance(action, BoundCopy) else ()
+        return type(action), shape, step.target, step.waits, step.beside
+
+    return [kind(step) for step in before] == [kind(step) for step in after]
+
+
 def chained(launches: Iterable[Launch]) -> tuple[BoundStep, ...]:
     """Return steps that make launches one after another."""
     return tuple(BoundStep(one, one.kernel.target, (number - 1,) if number else ()) for number, one in enumerate(launches))
@@ -179,6 +229,13 @@ class StepGraph(Protocol):
 
     def wait(self) -> None:
         """Wait for the replays so far, and raise what host functions raised in them."""
+        ...
+
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        """Let replays from now on do the same with other memory, arguments and host functions. Replays under way go on as they were.
+
+        The steps must be as many, of the same kinds, with the same order between them.
+        """
         ...
 
     def times_ns(self) -> list[tuple[float, float]]:

@@ -13,6 +13,7 @@ from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import Argument, pack, pointer_parameters
 from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3
+from memlane.launch.events import DoneEvent, Event, stream_handle
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
 from memlane.launch.observation import NO_LAYERS, Layers
 from memlane.launch.tensor_map import TensorMaps
@@ -87,6 +88,33 @@ class Launcher(Timer):
     @abstractmethod
     def launch(self, launch: Launch) -> None:
         """Start one launch, as it is: observers have had their say."""
+
+    def adopt_stream(self, value: object) -> Stream:
+        """Return a stream of another library as one of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or the
+        handle of one as an int. Raises BadLaunch for what is none.
+
+        Its work and that of the target's default stream wait for each other, as with streams that `stream()` makes. The stream has to live
+        until the work is done.
+        """
+        handle = stream_handle(value, self.name)
+        return Stream(handle, value) if handle > 1 else self.default_stream
+
+    def stream_of(self, value: object = None) -> Stream:
+        """Return the stream that a user names: the default one for None, one of the target, or one of another library."""
+        if value is None:
+            return self.default_stream
+        return value if isinstance(value, Stream) else self.adopt_stream(value)
+
+    def record(self, stream: Stream | None = None) -> Event:
+        """Return an event behind all work that is on the stream now; on the default stream, if none is given."""
+        return DoneEvent()
+
+    def wait_for(self, event: object, stream: Stream | None = None) -> None:
+        """Let work that is put on the stream from now on wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
+        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is no event."""
+        if not isinstance(event, Event):
+            raise BadLaunch(f"{self.name} has no events of other libraries: wait on the host, with event.synchronize()")
+        event.wait()
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
@@ -328,8 +356,6 @@ class Kernel:
             raise BadLaunch(f"write {plain_name(self.title)}[grid, block], or [grid, block, stream, shared_bytes, cluster]")
         whole: tuple[object, ...] = (*given, None, None, None, None)
         grid, block, stream, shared_bytes, cluster = whole[:5]
-        if stream is not None and not isinstance(stream, Stream):
-            raise BadLaunch(f"the stream of {self.title} must come from target.stream(), got a {type(stream).__name__}")
         shared_bytes = convention.shared_bytes if shared_bytes is None else shared_bytes
         if not isinstance(shared_bytes, int) or shared_bytes < 0:
             raise BadLaunch(f"the dynamic shared memory of {self.title} must be a number of bytes, got {shared_bytes!r}")
@@ -337,7 +363,7 @@ class Kernel:
             raise BadLaunch(f"{self.title} needs {convention.shared_bytes} bytes of dynamic shared memory, got {shared_bytes}")
         threads = convention.block if block is None and convention.block else dim3("block", block)
         shape = None if cluster is None else dim3("cluster", cluster)
-        return KernelCall(self, dim3("grid", grid), threads, stream or self.target.default_stream, shared_bytes, shape)
+        return KernelCall(self, dim3("grid", grid), threads, self.target.stream_of(stream), shared_bytes, shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,6 @@ Order inside: names <- doctor.
 
 from memlane.targets.doctor import Condition, describe
 from memlane.targets.names import ENVIRONMENT, devices, override, target
-from memlane.targets.plans import BoundPlan, PlanRun, run
+from memlane.targets.plans import BoundPlan, PlanGraph, PlanRun, run
 
-__all__ = ["ENVIRONMENT", "BoundPlan", "Condition", "PlanRun", "describe", "devices", "override", "run", "target"]
+__all__ = ["ENVIRONMENT", "BoundPlan", "Condition", "PlanGraph", "PlanRun", "describe", "devices", "override", "run", "target"]

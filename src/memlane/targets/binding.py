@@ -43,6 +43,23 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
     return memory
 
 
+def rebound_memory(
+    order: Sequence[Execution], targets: Sequence[Target], before: Mapping[Buffer, Memory], bindings: Mapping[str, Memory]
+) -> dict[Buffer, Memory]:
+    """Return the memory of each buffer after some have been bound anew. Raises BadPlan for what does not fit what was there before."""
+    buffers = {buffer.name: buffer for buffer in before}
+    memory = dict(before)
+    for name, value in bindings.items():
+        if name not in buffers:
+            raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(buffers)) or 'none'}")
+        found, held = _checked(buffers[name], value, order, targets), before[buffers[name]]
+        if (found.shape, found.dtype) != (held.shape, held.dtype):
+            was, given = (f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in (held, found))
+            raise BadPlan(f"buffer {name!r} is bound to {was} and cannot be rebound to {given}: bind an array of the same shape and type")
+        memory[buffers[name]] = found
+    return memory
+
+
 def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and the type of memory that is made for a buffer: those of a view of all of it, or a row of what views have."""
     views = [view for step in all_steps(plan.steps) for view in _views(step.action) if view.buffer == buffer]

@@ -99,7 +99,7 @@ class BoundActions:
         if id(copy) not in self._stages:
             self._stages[id(copy)] = self.targets[0].pinned(copy.source.shape, f"V{copy.source.itemsize}")
         stage = self._stages[id(copy)]
-        end = End(int(stage.ctypes.data), stage.strides)
+        end = End(int(stage.ctypes.data), stage.strides, owner=stage)
         if of.home == "host":
             return _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
         return replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
@@ -150,8 +150,8 @@ class BoundActions:
     def _end(self, view: View) -> End:
         memory = self.memory[view.buffer]
         if isinstance(memory, DeviceArray):
-            return End(memory.address + view.offset, view.strides, memory.target)
-        return End(int(memory.ctypes.data) + view.offset, view.strides)
+            return End(memory.address + view.offset, view.strides, memory.target, memory)
+        return End(int(memory.ctypes.data) + view.offset, view.strides, owner=memory)
 
     def _host_view(self, view: View) -> npt.NDArray[Any]:
         """Return the elements of a view of memory on the host, where they lie."""

@@ -10,7 +10,7 @@ targets its steps run one after another in the order of `memlane.plan.executions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from memlane.emulate.engine import Clocked, Engine, needs_clock
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
+    Event,
     LoadedModule,
     StepGraph,
+    Stream,
     Target,
     watched,
 )
@@ -38,7 +40,7 @@ from memlane.plan import (
     segments,
 )
 from memlane.ptx import Module
-from memlane.targets.binding import Memory, Modules, bound_memory, declared
+from memlane.targets.binding import Memory, Modules, bound_memory, declared, rebound_memory
 from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
 
@@ -99,7 +101,9 @@ class BoundPlan:
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
-        turns = self._run_as_graphs() if self._takes_graphs else self._run_one_by_one()
+        return self.start().wait()
+
+    def _result(self, turns: Mapping[tuple[int, ...], int]) -> PlanRun:
         return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
 
     def run_observed(self, *, serial: bool = False) -> PlanRun:
@@ -113,7 +117,18 @@ class BoundPlan:
             graph, turns = self._graph(self.order), {}
             graph.replay()
             graph.wait()
-        return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
+        return self._result(turns)
+
+    def start(self, stream: object = None) -> StartedPlan:
+        """Start every step on a stream of the first target or of another library, and return what can be waited for or awaited.
+
+        On GPUs the host goes on at once, unless a repeat may end early, where the host has to look. On other targets the plan has run when
+        this returns.
+        """
+        place = self.targets[0].stream_of(stream)
+        graphs = self._segment_graphs() if self._takes_graphs else []
+        turns = self._start_graphs(graphs, place) if self._takes_graphs else self._run_one_by_one()
+        return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs])
 
     def time(self) -> Timeline:
         """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
@@ -201,37 +216,97 @@ class BoundPlan:
             else:
                 (target or self.targets[0]).copy(action)
 
-    def _run_as_graphs(self) -> dict[tuple[int, ...], int]:
+    def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
         if graphs is None or watched():  # observers want to see the launches, and what they make of them is not kept
             graphs = [(segment, self._graph(segment.order)) for segment in segments(self.plan, self.order)]
             self._graphs = self._graphs if watched() else graphs
+        return graphs
+
+    def _start_graphs(self, graphs: Sequence[tuple[Segment, StepGraph]], stream: Stream) -> dict[tuple[int, ...], int]:
         turns: dict[tuple[int, ...], int] = {}
         over: set[tuple[int, ...]] = set()
         for segment, graph in graphs:
             for _ in range(0 if segment.path in over else segment.times):
-                graph.replay()
+                graph.replay(stream)
                 if segment.until is not None:
                     graph.wait()
                     turns[segment.path] = turns.get(segment.path, 0) + segment.turns
                     if self._actions.value(segment.until):
                         over.add(segment.path)
                         break
-        for _, graph in graphs:
-            graph.wait()
         return turns
 
-    def graph(self) -> StepGraph:
+    def graph(self) -> PlanGraph:
         """Return the whole plan as one graph, to be started again and again; of a plan without repeats of many turns.
 
         Raises BadLaunch where the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` can do.
         """
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
             raise BadPlan("a plan with a repeat that may end early is no single graph: run it")
-        return self._graph(self.order)
+        return PlanGraph(self.plan, self.targets, self._actions, self._graph(self.order))
 
     def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
         return self.targets[0].graph_of_steps(self._actions.steps(order)[0], timed=timed)
+
+
+@dataclass(frozen=True, eq=False)
+class StartedPlan:
+    """A plan that is under way. `await bound.start()` gives its result without stopping the host."""
+
+    result: PlanRun
+    event: Event
+    _graphs: Sequence[StepGraph]
+
+    def done(self) -> bool:
+        """Return whether the plan has run, without waiting."""
+        return self.event.done()
+
+    def wait(self) -> PlanRun:
+        """Wait, and return what the plan left behind. Raises what went wrong, in kernels and in host functions."""
+        self.event.wait()
+        for graph in self._graphs:
+            graph.wait()
+        return self.result
+
+    def __await__(self) -> Generator[object, None, PlanRun]:
+        yield from self.event.__await__()
+        return self.wait()
+
+
+class PlanGraph:
+    """A bound plan that is prepared to be started many times: a CUDA graph on GPUs. It keeps the memory alive that it is bound to."""
+
+    def __init__(self, plan: Plan, targets: Sequence[Target], actions: BoundActions, prepared: StepGraph) -> None:
+        self.plan, self.targets, self.prepared = plan, targets, prepared
+        self._actions = actions
+
+    @property
+    def memory(self) -> dict[str, Memory]:
+        """What each buffer is bound to now, by name."""
+        return {buffer.name: memory for buffer, memory in self._actions.memory.items()}
+
+    def replay(self, stream: object = None) -> None:
+        """Start it on a stream of the first target or of another library, by default on the default stream; asynchronous on GPUs.
+
+        Two replays of one graph do not overlap.
+        """
+        self.prepared.replay(self.targets[0].stream_of(stream))
+
+    def wait(self) -> None:
+        """Wait for the replays so far, and raise what host functions raised in them."""
+        self.prepared.wait()
+
+    def rebind(self, bindings: Mapping[str, Memory]) -> None:
+        """Let replays from now on use other memory for some buffers, which has to have the shape and the type of what they had.
+
+        Replays under way go on with what they had, which is kept until they are done. The graph is not made anew, unless a copy of rows
+        with gaps between them gets another place, which no CUDA graph can take up. Raises BadPlan, which names the buffer.
+        """
+        memory = rebound_memory(self._actions.order, self.targets, self._actions.memory, bindings)
+        actions = self._actions.over(memory)
+        self.prepared.update(actions.steps(actions.order)[0])
+        self._actions = actions
 
 
 @dataclass

@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from memlane.launch import LoadedModule, StepGraph, Stream, Target, watched
+from memlane.launch import LoadedModule, Stream, Target, watched
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
 from memlane.remap.staging import copy, default_threads
 from memlane.remap.transfers import TransferPlan
-from memlane.targets import BoundPlan
+from memlane.targets import BoundPlan, PlanGraph
 from memlane.targets.binding import Memory
 
 _MOST_KEPT = 1 << 29
@@ -53,7 +53,7 @@ class Transfer:
         self._modules = (*made.modules, *modules)
         self._finish = finish
         self._bound: BoundPlan | None = None
-        self._graph: StepGraph | None = None
+        self._graph: PlanGraph | None = None
         self._borrowed: list[npt.NDArray[Any]] = []
         self._repeats = False
 

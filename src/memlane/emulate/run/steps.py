@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from memlane.errors import BadLaunch
-from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Observation, Stream, Target
+from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Observation, Stream, Target, same_kinds
 
 
 def timed_launches(target: Target, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
@@ -31,7 +31,7 @@ def _timed(target: Target, launch: Launch) -> LaunchTime:
     return LaunchTime(observation.time.cycles * 1000 / target.chip.clock_mhz, observation.time)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class EmulatedGraph:
     """Bound steps to be executed again and again, in the order in which they stand. It holds them, and so the arrays that they use."""
 
@@ -42,7 +42,7 @@ class EmulatedGraph:
 
     def __post_init__(self) -> None:
         firsts = [position for position, step in enumerate(self.steps) if not step.beside]
-        object.__setattr__(self, "_groups", tuple(range(*pair) for pair in pairwise([*firsts, len(self.steps)])))
+        self._groups = tuple(range(*pair) for pair in pairwise([*firsts, len(self.steps)]))
 
     def replay(self, stream: Stream | None = None) -> None:
         """Execute all steps; they are over when it returns."""
@@ -67,6 +67,12 @@ class EmulatedGraph:
 
     def wait(self) -> None:
         """Do nothing: a replay is over when it returns."""
+
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        """Execute other steps of the same kinds from now on."""
+        if not same_kinds(self.steps, steps):
+            raise BadLaunch("a graph can be updated with steps of the same kinds and order only: prepare another graph")
+        self.steps = tuple(steps)
 
     def times_ns(self) -> list[tuple[float, float]]:
         """Raise BadLaunch: no replay is timed."""

@@ -1,0 +1,80 @@
+"""The context of a GPU: made current for each call, whichever other libraries have left there, with the driver's errors as memlane's."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from cuda import core
+from cuda.bindings import driver
+
+from memlane.driver.calls import done
+from memlane.driver.failure import error_name, failure
+
+
+class Refusals:
+    """Turns the driver's errors in a `with` block into memlane's."""
+
+    __slots__ = ("_context", "_doing")
+
+    def __init__(self, context: Context, doing: str) -> None:
+        self._context, self._doing = context, doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            self._context.translate(error, self._doing)
+
+
+class Current:
+    """Makes a context current in a `with` block, and turns the driver's errors into memlane's."""
+
+    __slots__ = ("_context", "_doing")
+
+    def __init__(self, context: Context, doing: str) -> None:
+        self._context, self._doing = context, doing
+
+    def __enter__(self) -> None:
+        (code,) = driver.cuCtxPushCurrent(self._context.handle)
+        if code:
+            with Refusals(self._context, self._doing):
+                done((code,))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        driver.cuCtxPopCurrent()
+        if isinstance(error, Exception):
+            self._context.translate(error, self._doing)
+
+
+class Context:
+    """The primary context of a device of this process, which CuPy, PyTorch and the CUDA runtime use too."""
+
+    def __init__(self, name: str, index: int) -> None:
+        """Open it. `name` is what messages call the device."""
+        self.name = name
+        self.running: dict[str, None] = {}
+        """Titles of the kernels that may still be at work."""
+        with Refusals(self, "to open"):
+            before = done(driver.cuCtxGetCurrent())
+            self.device = core.Device(index)
+            self.device.set_current()
+            self.handle: Any = done(driver.cuCtxGetCurrent())
+            if int(before):
+                done(driver.cuCtxSetCurrent(before))
+
+    def current(self, doing: str) -> Current:
+        """Return a `with` block in which the context is current. `doing` says in messages what the driver refused."""
+        return Current(self, doing)
+
+    def refusals(self, doing: str) -> Refusals:
+        """Return a `with` block in which the driver's errors become memlane's."""
+        return Refusals(self, doing)
+
+    def translate(self, error: Exception, doing: str) -> None:
+        """Raise memlane's error for one of the driver. `cuda.core` and `cuda.bindings` have classes of their own for these; their text
+        names them. Return for any other error."""
+        name = error_name(str(error))
+        if name is not None:
+            raise failure(self.name, name, doing, tuple(self.running), str(error)) from error

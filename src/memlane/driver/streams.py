@@ -1,0 +1,171 @@
+"""The streams and events of a GPU, its own and those of other libraries, and what has to live until their work is done.
+
+The default stream is CUDA's legacy default stream, and the streams that are made here are *blocking* ones: work on the default stream waits
+for all work launched before it, and all work launched after it waits for it. A non-blocking stream of another library is put into the
+same order by events, when memlane launches on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda import core
+from cuda.bindings import driver
+from cuda.core.graph import Graph
+
+from memlane.driver.calls import done
+from memlane.driver.context import Context
+from memlane.errors import BadLaunch
+from memlane.launch import Event, Stream, event_handle, stream_handle
+
+DEFAULT = core.LEGACY_DEFAULT_STREAM
+
+
+@dataclass(frozen=True, eq=False)
+class Queue:
+    """What a `Stream` of a device holds."""
+
+    context: Context
+    stream: core.Stream
+    is_apart: bool = False
+    """Whether CUDA does not order it with the default stream: a non-blocking stream of another library."""
+    owner: object = None
+
+
+class DeviceEvent(Event):
+    """An event of a GPU."""
+
+    def __init__(self, context: Context, event: core.Event) -> None:
+        self._context, self.event = context, event
+
+    @property
+    def handle(self) -> int:
+        """The handle of the event, for other libraries."""
+        return int(self.event.handle)
+
+    def done(self) -> bool:
+        with self._context.refusals("to look at its work"):
+            return bool(self.event.is_done)
+
+    def wait(self) -> None:
+        with self._context.refusals("to wait for its work"):
+            self.event.sync()
+
+
+class Streams:
+    """The streams of one device. Where a method says so, its context must be current."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.default = Stream(0, Queue(context, DEFAULT))
+        self.apart: dict[int, core.Stream] = {}
+        """By handle: streams on which work may be under way that CUDA does not order with the default stream."""
+        self.others: list[core.Event] = []
+        """Behind work of graphs that other devices have started here."""
+        self.kept: deque[tuple[core.Event, object]] = deque()
+        """What has to live until an event is done."""
+        self._counter = itertools.count(1)
+        self._numbers: dict[int, int] = {}
+        """By handle, the number of a stream of another library."""
+
+    def queue(self, stream: Stream | None) -> Queue:
+        """Return what a stream of this device holds, for None the default stream. Raises BadLaunch for one of another target."""
+        handle = self.default.handle if stream is None or (stream.number == 0 and stream.handle is None) else stream.handle
+        if isinstance(handle, Queue) and handle.context is self.context:
+            return handle
+        number = stream.number if stream is not None else 0
+        raise BadLaunch(f"stream {number} was not made by this {self.context.name}; make one with target.stream()")
+
+    def new(self) -> Stream:
+        """Return a new stream."""
+        with self.context.current("a stream"):
+            stream = self.context.device.create_stream(options=core.StreamOptions(nonblocking=False))
+        return Stream(next(self._counter), Queue(self.context, stream))
+
+    def adopt(self, value: object) -> Stream:
+        """Return a stream of another library as one of this device."""
+        handle = stream_handle(value, self.context.name)
+        if handle < 2:
+            return self.default
+        with self.context.current("a stream of another library"):
+            found = core.PER_THREAD_DEFAULT_STREAM if handle == 2 else core.Stream.from_handle(handle)
+            is_apart = handle != 2 and bool(found.is_nonblocking)
+        if handle not in self._numbers:
+            self._numbers[handle] = next(self._counter)
+        return Stream(self._numbers[handle], Queue(self.context, found, is_apart, value))
+
+    def join(self) -> None:
+        """Put what comes next on the default stream behind all work that memlane has put on other streams. The context must be current."""
+        for before in (*self.apart.values(), *self.others):
+            DEFAULT.wait(before)
+        self.apart.clear()
+        self.others.clear()
+
+    def order(self, queue: Queue) -> None:
+        """Put what comes next on a stream into its order with the default stream, where CUDA does not. The context must be current."""
+        if queue.is_apart:
+            queue.stream.wait(DEFAULT)
+            self.apart[int(queue.stream.handle)] = queue.stream
+        elif (self.apart or self.others) and queue.stream is DEFAULT:
+            self.join()
+
+    def start(self, graph: Graph, stream: Stream | None, others: Sequence[Streams]) -> None:
+        """Start a graph, on a stream of this device, that works on others too: behind their default streams, whose later work is behind
+        it. The context must be current."""
+        queue = self.queue(stream)
+        self.order(queue)
+        for other in others:
+            with other.context.current("an event"):
+                other.join()
+                event = DEFAULT.record()
+            queue.stream.wait(event)
+        graph.launch(queue.stream)
+        if others:
+            end = queue.stream.record()
+            for other in others:
+                other.others.append(end)
+
+    def wait_for_default(self) -> None:
+        """Wait for the default stream, and so for all streams that are ordered with it; streams that other libraries keep apart go on.
+
+        The context must be current.
+        """
+        done(driver.cuStreamSynchronize(DEFAULT.handle))
+        self.context.running.clear()
+        self.release()
+
+    def wait_on(self, stream: Stream | None) -> None:
+        """Wait for the work on a stream so far."""
+        queue = self.queue(stream)
+        with self.context.current("to wait for its work"):
+            done(driver.cuStreamSynchronize(queue.stream.handle))
+
+    def record(self, stream: Stream | None) -> DeviceEvent:
+        """Return an event behind the work on a stream so far. A thread that waits for it sleeps."""
+        queue = self.queue(stream)
+        with self.context.current("an event"):
+            return DeviceEvent(self.context, queue.stream.record(options=core.EventOptions(blocking_sync=True)))
+
+    def wait_for(self, event: object, stream: Stream | None) -> None:
+        """Let later work on a stream wait for an event, of this device, another one, or another library."""
+        queue = self.queue(stream)
+        if isinstance(event, Event) and not isinstance(event, DeviceEvent):
+            event.wait()
+            return
+        handle = event_handle(event, self.context.name)
+        with self.context.current("to wait for an event"):
+            done(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
+
+    def keep(self, stream: Stream | None, kept: object) -> None:
+        """Hold something until the work on a stream so far is done."""
+        queue = self.queue(stream)
+        with self.context.current("an event"):
+            self.kept.append((queue.stream.record(), kept))
+
+    def release(self) -> None:
+        """Let go of what no work uses any more."""
+        while self.kept and self.kept[0][0].is_done:
+            self.kept.popleft()

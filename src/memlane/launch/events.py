@@ -1,0 +1,80 @@
+"""Events: when the work is done that was put on a stream before them."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+
+from memlane.errors import BadLaunch
+
+
+class Event(ABC):
+    """A point in the work of a stream. It is done when all work before it is.
+
+    event = target.record(stream)
+    event.done()                    # does not wait
+    event.wait()                    # stops this thread until then
+    await event                     # stops this task of asyncio only
+    """
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Return whether the work is done, without waiting. Raises what went wrong in it."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until the work is done. Raises what went wrong in it."""
+
+    def __await__(self) -> Generator[object, None, None]:
+        """Wait in a thread of the event loop's executor, which sleeps until the work is done."""
+        if not self.done():
+            yield from asyncio.to_thread(self.wait).__await__()
+
+
+class DoneEvent(Event):
+    """An event of a target whose work is done when a call returns."""
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+_LEAST_ADDRESS = 4096
+"""Handles are addresses; 0 to 2 are the default streams."""
+
+
+def stream_handle(value: object, target: str) -> int:
+    """Return the handle of a stream of another library; 0 or 1 is the legacy default stream, 2 that of the calling thread.
+
+    Raises BadLaunch for what is no stream; `target` is the name of the target that shall take it.
+    """
+    found = _handle(value, "__cuda_stream__", ("cuda_stream", "ptr"))
+    if found is None or (found > 2 and found < _LEAST_ADDRESS) or found < 0:
+        given = f"the number {value}" if isinstance(value, int) else f"a {type(value).__name__}"
+        raise BadLaunch(f"{given} is no stream for {target}: pass one of target.stream(), an object with __cuda_stream__, or its handle")
+    return found
+
+
+def event_handle(value: object, target: str) -> int:
+    """Return the handle of an event of another library. Raises BadLaunch for what is none."""
+    found = _handle(value, "__cuda_event__", ("cuda_event", "ptr", "handle"))
+    if found is None or found < _LEAST_ADDRESS:
+        given = f"the number {value}" if isinstance(value, int) else f"a {type(value).__name__}"
+        raise BadLaunch(f"{given} is no event for {target}: pass one of target.record(), of PyTorch, CuPy or cuda.core, or its handle")
+    return found
+
+
+def _handle(value: object, protocol: str, names: tuple[str, ...]) -> int | None:
+    """Return the handle that an int is, or that an object gives: by the method of a protocol, behind its version, or as an attribute."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = getattr(value, protocol, None)
+    if found is not None:
+        return int((found() if callable(found) else found)[1])
+    for name in names:
+        if (held := getattr(value, name, None)) is not None:
+            return int(held)
+    return None

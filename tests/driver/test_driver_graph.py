@@ -1,0 +1,197 @@
+"""What a GPU's driver is asked for when graphs are rebound and streams of others are used, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import struct
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cuda.core")
+
+from memlane.driver.graph import DeviceGraph
+from memlane.errors import DeviceError
+from memlane.launch import DeviceArray
+from memlane.plan import PlanBuilder
+from memlane.ptx import parse
+from memlane.targets import BoundPlan, PlanGraph
+from tests.driver.stubbed import StubbedDevice
+
+COPY = parse("""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copy(.param .u64 to, .param .u64 of, .param .u32 more) { ret; }
+""")
+FOREIGN, BLOCKING = 1 << 20, (1 << 20) + 1
+"""Handles of streams of another library: one that is not ordered with the default stream, and one that is."""
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> StubbedDevice:
+    return StubbedDevice(monkeypatch)
+
+
+def bound(stub: StubbedDevice, old: DeviceArray, new: DeviceArray, out: Any) -> PlanGraph:
+    """A launch, a copy to the host, and a host function."""
+    b, kernels = PlanBuilder(), stub.load(COPY)
+    a, c, back = b.array("old", 64, "u4", 0), b.array("new", 64, "u4", 0), b.array("back", 64, "u4", "pinned")
+    b.launch(kernels["copy"], 2, 32, c, a, 5, reads=[a], writes=[c])
+    done = b.copy(back, c)
+    b.call("builtins:len", back, after=[done], reads=[back], writes=())
+    memory = {"old": old, "new": new, "back": out}
+    return BoundPlan(b.plan(), memory, targets=[stub.device], modules=[kernels]).graph()
+
+
+def arguments_of(node: Any, sizes: tuple[int, ...]) -> list[int]:
+    pointers = ctypes.cast(int(node.kernelParams), ctypes.POINTER(ctypes.c_void_p))
+    return [int.from_bytes(ctypes.string_at(pointers[number], size), "little") for number, size in enumerate(sizes)]
+
+
+def test_a_graph_is_rebound_in_place(stub: StubbedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node each of a kernel, a copy and a host function gets other parameters; nothing is instantiated."""
+    one, other = (stub.device.empty(64, "u4") for _ in range(2))
+    graph = bound(stub, one, other, np.zeros(64, "u4"))
+    added = [name for name, _ in stub.driver.calls if name.startswith("cuGraphAdd")]
+    assert added == ["cuGraphAddKernelNode", "cuGraphAddMemcpyNode", "cuGraphAddHostNode"]
+    seen = []
+    monkeypatch.setattr(
+        type(stub.driver),
+        "cuGraphExecKernelNodeSetParams",
+        lambda self, executable, node, given: (
+            seen.append((executable, node, arguments_of(given, (8, 8, 4)))) or (self.CUresult.CUDA_SUCCESS,)
+        ),
+        raising=False,
+    )
+    out = np.zeros(64, "u4")
+    graph.rebind({"old": other, "new": one, "back": out})
+    assert seen == [(1, 100, [one.address, other.address, 5])]
+    [(executable, node, copied, context)] = stub.driver.named("cuGraphExecMemcpyNodeSetParams")
+    assert (executable, node, context) == (1, 101, 9)
+    assert (int(copied.srcDevice), int(copied.dstHost), copied.WidthInBytes, copied.Height) == (one.address, out.ctypes.data, 256, 1)
+    assert [args[:2] for args in stub.driver.named("cuGraphExecHostNodeSetParams")] == [(1, 102)]
+    graph.replay()
+    assert stub.notes == ["graph 1 on 1"]
+
+
+def test_what_did_not_change_is_left_alone(stub: StubbedDevice) -> None:
+    one, other = (stub.device.empty(64, "u4") for _ in range(2))
+    graph = bound(stub, one, other, np.zeros(64, "u4"))
+    graph.rebind({"old": stub.device.empty(64, "u4")})
+    assert len(stub.driver.named("cuGraphExecKernelNodeSetParams")) == 1
+    assert stub.driver.named("cuGraphExecMemcpyNodeSetParams") == []
+
+
+@pytest.mark.parametrize("refused", ["cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams"])
+def test_a_node_that_the_driver_cannot_change_makes_a_new_graph(stub: StubbedDevice, refused: str) -> None:
+    graph = bound(stub, stub.device.empty(64, "u4"), stub.device.empty(64, "u4"), np.zeros(64, "u4"))
+    stub.driver.refused.add(refused)
+    graph.rebind({"new": stub.device.empty(64, "u4")})
+    graph.replay()
+    assert stub.notes == ["graph 2 on 1"]
+
+
+def test_copies_with_gaps_make_a_new_graph(stub: StubbedDevice) -> None:
+    b = PlanBuilder()
+    wide, tall = b.array("wide", (8, 16), "u4", 0), b.array("tall", (8, 8), "u4", 0)
+    b.copy(tall, wide[:, :8])
+    first = {"wide": stub.device.empty((8, 16), "u4"), "tall": stub.device.empty((8, 8), "u4")}
+    graph = BoundPlan(b.plan(), first, targets=[stub.device]).graph()
+    graph.rebind({"wide": stub.device.empty((8, 16), "u4")})
+    graph.replay()
+    assert stub.notes == ["graph 2 on 1"]
+    assert stub.driver.named("cuGraphExecMemcpyNodeSetParams") == []
+
+
+def test_memory_stays_until_the_replay_is_done_that_uses_it(stub: StubbedDevice) -> None:
+    """Whether the graph is bound to other memory, or dropped."""
+    pinned = [np.zeros(64, "u4") for _ in range(2)]
+    watched = [weakref.ref(one) for one in pinned]
+    graph: PlanGraph | None = bound(stub, stub.device.empty(64, "u4"), stub.device.empty(64, "u4"), pinned.pop(0))
+    assert graph is not None
+    graph.replay()
+    graph.rebind({"back": pinned.pop()})
+    graph.replay()
+    del graph
+    gc.collect()
+    assert [one() is not None for one in watched] == [True, True]
+    assert [kept[0].sync() for kept in stub.device.streams.kept] == [None, None]
+    stub.device.streams.release()
+    gc.collect()
+    assert [one() is None for one in watched] == [True, True]
+
+
+def test_a_graph_that_was_waited_for_leaves_nothing_behind(stub: StubbedDevice) -> None:
+    graph = bound(stub, stub.device.empty(64, "u4"), stub.device.empty(64, "u4"), np.zeros(64, "u4"))
+    assert isinstance(graph.prepared, DeviceGraph)
+    graph.replay()
+    graph.wait()
+    del graph
+    gc.collect()
+    assert not stub.device.streams.kept
+
+
+def test_a_launch_on_a_stream_that_is_kept_apart_is_put_into_order(stub: StubbedDevice) -> None:
+    """It comes behind the default stream, whose later work comes behind it; its memory stays until then."""
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32, FOREIGN](array, array, 1)
+    assert stub.notes == [f"{FOREIGN} waits for 1", f"event on {FOREIGN}"]
+    [(function, *shape, stream, _, _)] = stub.driver.named("cuLaunchKernel")
+    assert (function, shape, stream) == (1000, [1, 1, 1, 32, 1, 1, 0], FOREIGN)
+    owner = weakref.ref(array.owner)
+    del array
+    gc.collect()
+    assert owner() is not None
+    other = stub.device.empty(64, "u4")
+    kernel[1, 32](other, other, 1)
+    kernel[1, 32](other, other, 1)
+    assert stub.notes[2:] == [f"1 waits for {FOREIGN}"]
+    assert [kept[0].sync() for kept in stub.device.streams.kept] == [None]
+    kernel[1, 32](other, other, 1)
+    gc.collect()
+    assert owner() is None
+
+
+def test_reading_waits_for_the_default_stream_and_not_for_the_context(stub: StubbedDevice) -> None:
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32, FOREIGN](array, array, 1)
+    stub.driver.calls.clear()
+    array.numpy()
+    assert stub.notes[-1] == f"1 waits for {FOREIGN}"
+    names = [name for name, _ in stub.driver.calls]
+    assert names == ["cuCtxPushCurrent", "cuMemcpyDtoHAsync", "cuStreamSynchronize", "cuCtxPopCurrent"]
+
+
+def test_streams_that_cuda_orders_need_no_events(stub: StubbedDevice) -> None:
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32, BLOCKING](array, array, 1)
+    kernel[1, 32, 0](array, array, 1)
+    assert [args[8] for args in stub.driver.named("cuLaunchKernel")] == [BLOCKING, 1]
+    assert stub.notes == []
+
+
+def test_a_refusal_of_the_driver_is_an_error_with_what_was_refused(stub: StubbedDevice) -> None:
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    stub.driver.refused.add("cuLaunchKernel")
+    with pytest.raises(DeviceError, match=r"^cuda:0 refused the launch of copy: CUDA_ERROR_INVALID_VALUE"):
+        kernel[1, 32](array, array, 1)
+    stub.driver.refused = {"cuCtxPushCurrent"}
+    with pytest.raises(DeviceError, match=r"^cuda:0 refused the launch of copy: CUDA_ERROR_INVALID_VALUE"):
+        kernel[1, 32](array, array, 1)
+
+
+def test_arguments_reach_the_driver_as_they_are(stub: StubbedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    array, seen = stub.device.empty(64, "u4"), []
+
+    def launch(self: object, function: int, *rest: Any) -> tuple[Any, ...]:
+        pointers = ctypes.cast(rest[8], ctypes.POINTER(ctypes.c_void_p))
+        seen.append([ctypes.string_at(pointers[number], size) for number, size in enumerate((8, 8, 4))])
+        return (stub.driver.CUresult.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(type(stub.driver), "cuLaunchKernel", launch, raising=False)
+    stub.load(COPY)["copy"][1, 32](array, array, 77)
+    assert seen == [[struct.pack("<Q", array.address)] * 2 + [struct.pack("<I", 77)]]
