@@ -165,7 +165,7 @@ def test_turns_of_a_repeat_follow_each_other_on_the_timer(until: bool) -> None:
 
 
 def test_without_numbers_of_links_kernels_read_the_time_of_their_device() -> None:
-    target = Emulator(load("gtx480"))
+    target = Emulator(replace(load("gtx480"), links=Links()))
     b = PlanBuilder()
     out = stamped(b, "out", 0, 1)
     stamped(b, "next", 0, 1, after=[out])

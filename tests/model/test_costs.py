@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from memlane.chip import Chip, Links, load
+from memlane.chip import Bandwidth, Chip, Links, load
 from memlane.errors import BadPlan, ChipError
-from memlane.model import predicted
+from memlane.model import predicted, roofline_ns
 from memlane.plan import KernelRef, Launch, Plan, PlanBuilder
 
 LINKS = Links(host_gb_per_s=50, host_us=2, pageable_gb_per_s=20, peer_gb_per_s=400, peer_us=3, device_us=1, launch_us=0.5)
@@ -83,7 +83,7 @@ def test_launches_together_take_as_long_as_the_longest(chip: Chip) -> None:
 
 def test_a_number_that_a_chip_file_lacks_is_named() -> None:
     with pytest.raises(ChipError, match=r"^the chip file of gtx480 has no \[links\] host_us, which a prediction"):
-        predicted(one_copy(0, "pinned"), [load("gtx480")], ten_us)
+        predicted(one_copy(0, "pinned"), [replace(load("gtx480"), links=Links())], ten_us)
     with pytest.raises(ChipError, match=r"copy 1,048,576 B of -> to cannot be predicted$"):
         predicted(one_copy("host", "pinned"), [load("h200")], ten_us)
 
@@ -91,3 +91,16 @@ def test_a_number_that_a_chip_file_lacks_is_named() -> None:
 def test_a_chip_that_was_not_given_is_named(chip: Chip) -> None:
     with pytest.raises(BadPlan, match=r"^the plan uses device 1, but chips were given for devices 0 to 0 only$"):
         predicted(one_copy(0, 1), [chip], ten_us)
+
+
+def test_a_kernel_takes_what_its_bytes_or_its_operations_take() -> None:
+    h200 = load("h200")
+    # Reads and writes at their rates together are what copies inside the device were measured to reach.
+    assert h200.copy_gb_per_s is not None
+    assert roofline_ns(h200, dram_read=1e9, dram_written=1e9) == pytest.approx(2e9 / h200.copy_gb_per_s, rel=0.01)
+    assert roofline_ns(h200, l2_read=141 * 32 * 1980) == pytest.approx(1000)
+    # 132 multiprocessors with 128 fused multiply-adds a clock: 66.9 Tflop/s at 1980 MHz, as the data sheet says.
+    assert roofline_ns(h200, flops=66.9e12) == pytest.approx(1e9, rel=0.001)
+    assert roofline_ns(h200, dram_read=4560, flops=1e9) == pytest.approx(roofline_ns(h200, flops=1e9))
+    bare = replace(h200, bandwidth=Bandwidth())
+    assert roofline_ns(bare, dram_read=4800, l2_read=1e12) == 1

@@ -1,6 +1,6 @@
 """Times of plans before they run: what launches and copies take on given chips, and one clock over all devices."""
 
-from memlane.model.costs import copy_work, fixed_work, launches_of, predicted, unknown
+from memlane.model.costs import copy_work, fixed_work, launches_of, predicted, roofline_ns, unknown
 from memlane.model.engine import Resources, Work, advance, simulate
 
-__all__ = ["Resources", "Work", "advance", "copy_work", "fixed_work", "launches_of", "predicted", "simulate", "unknown"]
+__all__ = ["Resources", "Work", "advance", "copy_work", "fixed_work", "launches_of", "predicted", "roofline_ns", "simulate", "unknown"]

@@ -56,6 +56,18 @@ def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
     return Work(1e3 * max(_known(chips[device], "launch_us") for device in devices), tuple(("device", device) for device in devices))
 
 
+def roofline_ns(chip: Chip, *, dram_read: float = 0, dram_written: float = 0, l2_read: float = 0, flops: float = 0) -> float:
+    """Return the least time of a kernel that keeps the whole chip busy, in ns: a first guess where nobody has measured it.
+
+    It is the greatest of what its bytes from and to DRAM, its bytes from L2, and its operations on 32-bit floats (a fused multiply-add is
+    two) take at the rates of the chip file. Rates of L2 that a file lacks count as endless.
+    """
+    rates = chip.bandwidth
+    dram = dram_read / (rates.dram_read or chip.dram_gb_per_s) + dram_written / (rates.dram_write or chip.dram_gb_per_s)
+    l2 = 1e3 * l2_read / (rates.l2_read * chip.sector_bytes * chip.clock_mhz) if rates.l2_read else 0.0
+    return max(dram, l2, 1e3 * flops / (2 * chip.throughput.fma * chip.sm_count * chip.clock_mhz))
+
+
 def unknown(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
     """Return which number the chip files lack that the time of a plan needs, as a sentence; empty if they have all."""
     try:
