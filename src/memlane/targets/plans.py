@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memlane.emulate.engine import Clocked, Engine, needs_clock
+from memlane.emulate.run.steps import EmulatedGraph
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
@@ -244,10 +245,11 @@ class BoundPlan:
         """
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
             raise BadPlan("a plan with a repeat that may end early is no single graph: run it")
-        return PlanGraph(self.plan, self.targets, self._actions, self._graph(self.order))
+        steps, places = self._actions.steps(self.order)
+        return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
-    def _graph(self, order: Sequence[Execution], timed: bool = False) -> StepGraph:
-        return self.targets[0].graph_of_steps(self._actions.steps(order)[0], timed=timed)
+    def _graph(self, order: Sequence[Execution]) -> StepGraph:
+        return self.targets[0].graph_of_steps(self._actions.steps(order)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,9 +279,14 @@ class StartedPlan:
 class PlanGraph:
     """A bound plan that is prepared to be started many times: a CUDA graph on GPUs. It keeps the memory alive that it is bound to."""
 
-    def __init__(self, plan: Plan, targets: Sequence[Target], actions: BoundActions, prepared: StepGraph) -> None:
+    def __init__(self, plan: Plan, targets: Sequence[Target], actions: BoundActions, prepared: StepGraph, places: Sequence[range]) -> None:
+        """`places`: by execution the positions of its steps in `prepared`."""
         self.plan, self.targets, self.prepared = plan, targets, prepared
-        self._actions = actions
+        self._actions, self._places = actions, places
+        launches = (
+            [step.action for step in prepared.steps if isinstance(step.action, BoundLaunch)] if isinstance(prepared, EmulatedGraph) else []
+        )
+        self._on_clock = bool(launches) and needs_clock(actions.order, targets, launches)
 
     @property
     def memory(self) -> dict[str, Memory]:
@@ -291,6 +298,10 @@ class PlanGraph:
 
         Two replays of one graph do not overlap.
         """
+        if self._on_clock and isinstance(self.prepared, EmulatedGraph):  # its kernels look at the clock of the plan
+            prepared = self.prepared
+            Engine(self.targets).run(self._actions.order, lambda one, clocked: prepared.execute(self._places[one.number], clocked))
+            return
         self.prepared.replay(self.targets[0].stream_of(stream))
 
     def wait(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -47,23 +47,21 @@ class EmulatedGraph:
     def replay(self, stream: Stream | None = None) -> None:
         """Execute all steps; they are over when it returns."""
         for group in self._groups:
-            steps = self.steps[group.start : group.stop]
-            launches = [step.action for step in steps if isinstance(step.action, Launch)]
-            if len(launches) > 1:
-                self.target.launch_together(launches)
-                continue
-            for step in steps:
-                self._run(step)
+            self.execute(group)
 
-    def _run(self, step: BoundStep) -> None:
-        action = step.action
-        if isinstance(action, Launch):
-            action.kernel.target.launch(action)
-        elif isinstance(action, BoundCopy):
-            self.target.copy(action)
-        else:
-            assert isinstance(action, BoundCall)
-            action.call()
+    def execute(self, positions: range, through: Callable[[Launch], Launch] = lambda launch: launch) -> None:
+        """Execute some steps that follow each other: one or more, or launches that run at the same time. Launches go through a function."""
+        steps = self.steps[positions.start : positions.stop]
+        launches = [through(step.action) for step in steps if isinstance(step.action, Launch)]
+        if len(launches) > 1:
+            self.target.launch_together(launches)
+        elif launches:
+            launches[0].kernel.target.launch(launches[0])
+        for step in steps:
+            if isinstance(step.action, BoundCopy):
+                self.target.copy(step.action)
+            elif isinstance(step.action, BoundCall):
+                step.action.call()
 
     def wait(self) -> None:
         """Do nothing: a replay is over when it returns."""
