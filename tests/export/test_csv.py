@@ -19,7 +19,7 @@ from tests.synthetic import SOURCE, transpose
 
 HEADER = (
     "launch kernel file line op space site bytes_per_lane block sm warp active_mask execution "
-    "start_cycles end_cycles completeness sectors wavefronts exposed_cycles"
+    "start_cycles end_cycles completeness sectors wavefronts exposed_cycles device"
 )
 TIMES = " start_ns end_ns"
 

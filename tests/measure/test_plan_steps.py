@@ -137,3 +137,45 @@ def test_plans_without_observers_carry_no_origins() -> None:
     plan = bound()
     plan.run()
     assert all(launch.origin is None for launch in plan._actions.launches)
+
+
+def test_a_trace_of_a_plan_holds_all_its_devices() -> None:
+    trace = ml.trace(bound())
+    names = [target.name for target in devices("emulator:h200", 2)]
+    assert sorted((one.path, one.turns, one.device) for one in trace.launches) == sorted(
+        ((0, device), (turn,), names[device]) for turn in range(3) for device in range(2)
+    )
+    assert sorted(trace.devices) == names
+    rows = trace.table.to_pylist()
+    assert {(row["launch"], row["device"]) for row in rows} == {(one.id, one.device) for one in trace.launches}
+    assert len(rows) == 2 * len(trace.launches)
+    # Which is told by the transactions: those of the second device touch every other word.
+    assert {(row["device"], row["sectors"]) for row in rows if row["op"] == "ld.global.u32"} == {(names[0], 4), (names[1], 8)}
+    assert [(one.path, one.turns, one.nbytes, one.source, one.destination) for one in trace.copies] == [
+        *(((0, 2), (turn,), 32, names[0], names[1]) for turn in range(3)),
+        ((1,), (), 16 * N, names[0], "host"),
+    ]
+
+
+def test_a_traced_plan_leaves_the_memory_that_it_leaves_by_itself() -> None:
+    traced, ran = bound(), bound()
+    ml.trace(traced)
+    ran.run()
+    for buffer, memory in ran.memory.items():
+        np.testing.assert_array_equal(np.asarray(traced.memory[buffer]), np.asarray(memory))
+
+
+def test_equal_launches_on_many_queues_have_their_own_records() -> None:
+    """Each reads elsewhere; only the number that the host gave it tells it from the others."""
+    add = devices("emulator:h200", 1)[0].load(MODULE)["add"]
+    b = PlanBuilder()
+    to, of = b.array("to", 8 * N, "u4"), b.array("of", 8 * N, "u4")
+    for queue in range(6):
+        part = slice(queue * N, (queue + 1) * N)
+        b.launch(add, 1, 32, to[part], of[part], 1 + queue % 2, queue=queue, reads=[of[part]], writes=[to[part]])
+    target = devices("emulator:h200", 1)[0]
+    memory = {"to": target.zeros(8 * N, "u4"), "of": target.zeros(8 * N, "u4")}
+    trace = ml.trace(BoundPlan(b.plan(), memory, targets=[target], modules=[MODULE]))
+    loads = [row for row in trace.table.to_pylist() if row["op"] == "ld.global.u32"]
+    found = {(trace.launches[row["launch"]].path[0], row["sectors"]) for row in loads}
+    assert found == {(queue, 4 if queue % 2 == 0 else 8) for queue in range(6)}

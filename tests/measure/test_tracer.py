@@ -120,7 +120,9 @@ def test_one_trace_holds_one_target(kernels: LoadedModule, data: DeviceArray, mo
     other = Emulator(load("a100"))
     with observing(Tracer()):
         kernels["add"][1, 32](data, 1)
-        with pytest.raises(MemlaneError, match=r"one trace holds one target, and launches went to emulator:h200 and to emulator:a100"):
+        with pytest.raises(
+            MemlaneError, match=r"one trace holds devices of one kind, and launches went to emulator:h200 and to emulator:a100"
+        ):
             other.load(module)["add"][1, 32](other.zeros(32, "u4"), 1)
 
 

@@ -52,6 +52,7 @@ def test_a_site_lends_its_facts_to_its_rows() -> None:
             "sectors": None,
             "wavefronts": 2,
             "exposed": 4_000_000_000,
+            "device": "t",
         }
     ]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memlane.errors import RecordError
-from memlane.record import ACCESS_SCHEMA, Trace, load, save
+from memlane.record import ACCESS_SCHEMA, CopyInfo, Trace, load, save
 from tests.synthetic import transpose
 
 
@@ -62,7 +62,7 @@ def test_a_stranger_reads_rows_and_header(saved: Path) -> None:
     assert table.num_rows == transpose().table.num_rows
     assert set(table["op"].to_pylist()) == {"ld.global.f32", "st.global.f32", "st.shared.f32", "ld.shared.f32"}
     metadata = pq.read_metadata(saved).metadata
-    assert metadata[b"memlane_format"] == b"2"
+    assert metadata[b"memlane_format"] == b"3"
     header = json.loads(zlib.decompress(base64.b64decode(metadata[b"memlane_header"])))
     assert header["chip"] == "NVIDIA H200"
     assert header["sites"][1]["op"] == "st.global.f32"
@@ -157,19 +157,64 @@ def rewrite(path: Path, **metadata: str | None) -> None:
 
 
 def test_a_file_of_the_first_format(saved: Path) -> None:
-    """It has all columns but one, which nobody knew of."""
+    """It has all columns but two, which nobody knew of."""
     metadata = pq.read_metadata(saved).metadata
     old = {key: metadata[key] for key in (b"memlane_header", b"memlane_warps")} | {b"memlane_format": b"1"}
-    pq.write_table(pq.read_table(saved).drop_columns(["exposed"]).replace_schema_metadata(old), saved)
+    pq.write_table(pq.read_table(saved).drop_columns(["exposed", "device"]).replace_schema_metadata(old), saved)
     before, after = transpose().table, load(saved).table
     assert after.schema.equals(ACCESS_SCHEMA)
     assert after["exposed"].null_count == after.num_rows == before.num_rows
     assert after.drop_columns(["exposed"]).equals(before.drop_columns(["exposed"]))
 
 
+def test_a_file_of_the_second_format() -> None:
+    """As memlane wrote it: it holds one device, which the rows and launches are of now."""
+    trace = load(Path(__file__).parent / "files" / "format_2.parquet")
+    assert trace.table.schema.equals(ACCESS_SCHEMA)
+    assert trace.table["device"].unique().to_pylist() == ["emulator:h200"]
+    assert [launch.device for launch in trace.launches] == ["emulator:h200"]
+    assert (trace.devices, trace.copies) == (("emulator:h200",), ())
+    assert (trace.table.num_rows, trace.launches[0].counts[1].sectors) == (16, 128)
+    assert {site.line for site in trace.sites} == set(trace.table["line"].to_pylist())
+
+
+def two_devices() -> Trace:
+    """The launches of one trace on two devices."""
+    one = transpose()
+    names = pa.DictionaryArray.from_arrays(one.table["launch"].cast(pa.int32()).combine_chunks(), pa.array(["cuda:0", "cuda:1"]))
+    launches = tuple(replace(launch, device=f"cuda:{launch.id}", path=(launch.id, 3), turns=(2,)) for launch in one.launches)
+    place = ACCESS_SCHEMA.get_field_index("device")
+    copies = (CopyInfo((1,), (), "cuda:0", 4096, "cuda:0", "host"),)
+    table = one.table.set_column(place, ACCESS_SCHEMA.field("device"), names)
+    return replace(one, table=table, launches=launches, target="cuda:0", copies=copies)
+
+
+def test_several_devices_and_the_copies_of_a_plan_come_back(tmp_path: Path) -> None:
+    trace = two_devices()
+    trace.save(tmp_path / "t.parquet")
+    after = load(tmp_path / "t.parquet")
+    assert after.table.equals(trace.table)
+    assert (after.launches, after.copies, after.devices) == (trace.launches, trace.copies, ("cuda:0", "cuda:1"))
+    assert "(cuda:0, cuda:1)" in str(after)
+    launch = after.table["launch"].to_numpy()
+    apart = after.sms_apart(launch, after.table["sm"].to_numpy())
+    assert {after.sm_name(number) for number in apart[launch == 1].tolist()} == {
+        f"cuda:1 SM {sm}" for sm in after.table["sm"].to_numpy()[launch == 1].tolist()
+    }
+    assert not set(apart[launch == 0].tolist()) & set(apart[launch == 1].tolist())
+
+
+def test_a_row_of_another_device_than_its_launch(tmp_path: Path) -> None:
+    trace = two_devices()
+    wrong = replace(trace, launches=tuple(replace(launch, device="cuda:0") for launch in trace.launches))
+    wrong.save(tmp_path / "t.parquet")
+    with pytest.raises(RecordError, match=r"row \d+ has device cuda:1, but its launch 1 has cuda:0"):
+        load(tmp_path / "t.parquet")
+
+
 def test_a_newer_format(saved: Path) -> None:
-    rewrite(saved, memlane_format="3", memlane_header="whatever")
-    with pytest.raises(RecordError, match="has record format 3, this memlane reads up to 2; install a newer memlane"):
+    rewrite(saved, memlane_format="4", memlane_header="whatever")
+    with pytest.raises(RecordError, match="has record format 4, this memlane reads up to 3; install a newer memlane"):
         load(saved)
 
 

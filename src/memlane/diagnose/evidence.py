@@ -300,6 +300,7 @@ def check(trace: Trace, name: str) -> None:
 def _columns(trace: Trace) -> dict[str, npt.NDArray[Any]]:
     table = trace.table
     found = {name: table[name].to_numpy() for name in ("site", "launch", "block", "warp", "sm", "active_mask", "execution", "start", "end")}
+    found["sm"] = trace.sms_apart(found["launch"], found["sm"])
     windows = np.array([trace.windows.get(one.scheme, 0.0) for one in trace.sites] or [0.0])
     site = found["site"].astype(np.int64)
     cycles = (found["end"] - found["start"]).astype(np.float64)
@@ -325,6 +326,8 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
     names = ("site", "launch", "block", "warp", "sm", "lanes", "execution")
     whole = {name: columns[name][mine].astype(np.int64) for name in names}
     rows = Rows(**whole, cycles=columns["cycles"][mine], weight=columns["weight"][mine], complete=columns["complete"][mine])
+    lives = trace.warps[np.isin(trace.warps["launch"], [launch.id for launch in launches])]
+    lives["sm"] = trace.sms_apart(lives["launch"], lives["sm"])
     return Evidence(
         kernel=kernel,
         chip_name=trace.chip,
@@ -333,7 +336,7 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
         branches=tuple(branch for launch in launches for branch in launch.branches),
         launches=launches,
         rows=rows,
-        lives=trace.warps[np.isin(trace.warps["launch"], [launch.id for launch in launches])],
+        lives=lives,
         sites=trace.sites,
         sources=trace.sources,
         modelled=trace.modelled,

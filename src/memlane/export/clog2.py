@@ -1,9 +1,10 @@
 """CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
 
-Version 02.44, big-endian. A rank is an SM, a thread a warp slot. There is one state for each operation and space, and one for the life of a
-warp; the text of a state gives source line, block, cycles and file, that of a life the warp, block, cycles and kernel. A reader takes the
-first end of a state on a thread for the end of the first that began there, so accesses of a warp that overlap get threads of their own,
-numbered behind the slots. The format is defined by https://github.com/pmodels/mpe, `src/logging`.
+Version 02.44, big-endian. A rank is an SM, a thread a warp slot; SMs of a second device are numbered behind those of the first. There is
+one state for each operation and space, and one for the life of a warp on each device; the text of a state gives source line, block, cycles
+and file, that of a life the warp, block, cycles and kernel. A reader takes the first end of a state on a thread for the end of the first
+that began there, so accesses of a warp that overlap get threads of their own, numbered behind the slots. The format is defined by
+https://github.com/pmodels/mpe, `src/logging`.
 """
 
 from __future__ import annotations
@@ -63,11 +64,15 @@ _Fill = Callable[[npt.NDArray[Any], npt.NDArray[np.int64]], npt.NDArray[Any]]
 def write(trace: Trace, stream: BinaryIO) -> None:
     """Write `trace` as CLOG-2. RecordError if it has no common time axis, or more kinds of access than the format can number."""
     drawn = tracks(trace)
-    states = [*_operations(trace), LIFE]
+    lives = [LIFE] if len(trace.devices) == 1 else [f"{LIFE} of {name}" for name in trace.devices]
+    states = [*_operations(trace), *lives]
     if len(states) > MOST_STATES:
-        raise RecordError(f"CLOG-2 numbers at most {MOST_STATES} kinds of access, and this trace has {len(states) - 1}; trace fewer sites")
-    ranks = int(drawn.lives.sm.max()) + 1 if len(drawn.lives.sm) else 1
-    head = list(_blocks([*(_state(number, name) for number, name in enumerate(states)), *(_communicator(rank) for rank in range(ranks))]))
+        raise RecordError(
+            f"CLOG-2 numbers at most {MOST_STATES} kinds of access, and this trace has {len(states) - len(lives)}; trace fewer sites"
+        )
+    ranks = int(drawn.lives.place.max()) + 1 if len(drawn.lives.place) else 1
+    defined = [_state(number, name, name in lives) for number, name in enumerate(states)]
+    head = list(_blocks([*defined, *(_communicator(rank) for rank in range(ranks))]))
     events = 2 * (len(drawn.life) + len(drawn.lives.sm))
     blocks = len(head) + -(-events // EVENTS_A_BLOCK) + 1
     stream.write(_preamble(ranks, _threads(drawn), len(states), PREAMBLE_BYTES + blocks * BLOCK_BYTES))
@@ -122,7 +127,7 @@ def _accesses(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
 
     def fill(part: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         where, life = site[row], drawn.life[row]
-        part["rank"], part["thread"] = drawn.lives.sm[life], drawn.lives.slot[life] + drawn.lives.slots * drawn.lane[row]
+        part["rank"], part["thread"] = drawn.lives.place[life], drawn.lives.slot[life] + drawn.lives.slots * drawn.lane[row]
         part["etype"], part["number"], part["source"] = starts[where], lines[where], files[where]
         part["block"], part["cycles"] = block[row], cycles[row]
         return part
@@ -134,10 +139,12 @@ def _lives(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
     lives = drawn.lives
     cycles = trace.warps["end_cycles"] - trace.warps["begin_cycles"]
     kernels = _short([kernel_label(launch.kernel) for launch in trace.launches])
+    first = len(states) - len(trace.devices)
+    state_of_launch = np.array([first + trace.devices.index(launch.device or trace.target) for launch in trace.launches], np.int64)
 
     def fill(part: npt.NDArray[Any], life: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        part["rank"], part["thread"] = lives.sm[life], lives.slot[life]
-        part["etype"], part["source"] = FIRST_EVENT + 2 * states.index(LIFE), kernels[lives.launch[life]]
+        part["rank"], part["thread"] = lives.place[life], lives.slot[life]
+        part["etype"], part["source"] = FIRST_EVENT + 2 * state_of_launch[lives.launch[life]], kernels[lives.launch[life]]
         part["number"], part["block"], part["cycles"] = lives.warp[life], lives.block[life], cycles[life]
         return part
 
@@ -152,14 +159,14 @@ def _short(names: list[str]) -> npt.NDArray[np.bytes_]:
 # -- records -------------------------------------------------------------------------------------------------------------------
 
 
-def _state(number: int, name: str) -> npt.NDArray[Any]:
+def _state(number: int, name: str, is_life: bool) -> npt.NDArray[Any]:
     """The definition of a state."""
     made = np.zeros(1, STATE)
     made["rectype"], made["state"] = STATE_DEFINITION, FIRST_STATE + number
     made["start"], made["final"] = FIRST_EVENT + 2 * number, FIRST_EVENT + 2 * number + 1
-    made["color"] = (LIFE_COLOR if name == LIFE else COLORS[number % len(COLORS)]).encode()
+    made["color"] = (LIFE_COLOR if is_life else COLORS[number % len(COLORS)]).encode()
     made["name"] = name.encode("ascii", "replace")[: STATE["name"].itemsize - 1]
-    made["format"] = LIFE_TEXT if name == LIFE else TEXT
+    made["format"] = LIFE_TEXT if is_life else TEXT
     return made
 
 

@@ -77,9 +77,18 @@ class _Named:
     @classmethod
     def define(cls, package: Any, definitions: Any, trace: Trace, shown: Lines) -> _Named:
         root = definitions.system_tree_node("memlane", class_name="machine", parent=None)
-        gpu = definitions.system_tree_node(trace.chip, class_name="GPU", parent=root)
+        several = len(trace.devices) > 1
+        gpus = [
+            definitions.system_tree_node(f"{trace.chip} {name}" if several else trace.chip, class_name="GPU", parent=root)
+            for name in trace.devices
+        ]
         group_kind, kind = package.LocationGroupType.ACCELERATOR, package.LocationType.ACCELERATOR_STREAM
-        groups = {sm: definitions.location_group(f"SM {sm}", location_group_type=group_kind, system_tree_parent=gpu) for sm in shown.sms}
+        groups = {
+            sm: definitions.location_group(
+                trace.sm_name(sm), location_group_type=group_kind, system_tree_parent=gpus[trace.device_of_sm(sm)]
+            )
+            for sm in shown.sms
+        }
         shared = {"paradigm": package.Paradigm.CUDA}
         sites = [
             definitions.regions.create(

@@ -93,7 +93,7 @@ def _head(proto: Any, trace: Trace, layout: _Layout) -> bytes:
         first.interned_data.event_names.add(iid=1 + len(trace.sites) + launch.id, name=kernel_label(launch.kernel))
     explicit = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
     for sm in layout.sms:
-        _track(made, layout.sm_track(sm), f"SM {sm}", 0, sm, child_ordering=explicit)
+        _track(made, layout.sm_track(sm), trace.sm_name(sm), 0, sm, child_ordering=explicit)
         for which, (name, unit) in enumerate((("accesses in flight", "accesses"), ("sectors asked for", "sectors/ns"))):
             counter = _track(made, layout.counter_track(sm, which), name, layout.sm_track(sm), which)
             counter.counter.unit_name = unit
@@ -200,7 +200,7 @@ def _counters(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> bytes
     origin = _origin(drawn)
     edges = np.linspace(0, float(drawn.lives.end_ns.max()) - origin, BINS + 1)
     sectors = trace.table["sectors"].fill_null(0).to_numpy()
-    sm_of_row = drawn.lives.sm[drawn.life]
+    sm_of_row = drawn.lives.place[drawn.life]
     width = max(float(edges[1]), 1.0)
     for sm in layout.sms:
         mine = np.flatnonzero(sm_of_row == sm)

@@ -25,6 +25,8 @@ class Lives:
     """The traced warps: when each lived, and in which slot of its SM."""
 
     sm: Ints
+    place: Ints
+    """The SM by a number that differs between devices (`Trace.sms_apart`), by which viewers sort what they draw."""
     slot: Ints
     launch: Ints
     block: Ints
@@ -58,7 +60,7 @@ class Lines:
     """The lines of a time-line viewer: one for each slot of each SM, and below it one for each further lane that its warps need."""
 
     places: list[tuple[int, int, int]]
-    """SM, slot and lane of each."""
+    """SM (as `Lives.place`), slot and lane of each."""
     of_row: Ints
     """The line of each access, as an index into `places`."""
     of_life: Ints
@@ -73,7 +75,7 @@ def lines(drawn: Tracks) -> Lines:
     """The lines that the accesses and lives of `drawn` take."""
     lives, lanes = drawn.lives, drawn.lane
     wide, deep = lives.slots + 1, int(lanes.max()) + 1 if len(lanes) else 1
-    of_life = (lives.sm * wide + lives.slot) * deep
+    of_life = (lives.place * wide + lives.slot) * deep
     keys = np.concatenate((of_life, of_life[drawn.life] + lanes))
     distinct, index = np.unique(keys, return_inverse=True)
     places = [(key // deep // wide, key // deep % wide, key % deep) for key in distinct.tolist()]
@@ -99,10 +101,19 @@ def tracks(trace: Trace) -> Tracks:
         raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
     np.minimum.at(begins, life, start)
     np.maximum.at(ends, life, end)
-    slots = _slots(warps["sm"], begins, ends)
+    places = trace.sms_apart(warps["launch"], warps["sm"])
+    slots = _slots(places, begins, ends)
     named = {name: warps[name].astype(np.int64) for name in ("sm", "launch", "block", "warp")}
     order = _order(life, start)
-    return Tracks(Lives(slot=slots, begin_ns=begins, end_ns=ends, **named), life, _lanes(life, start, end, order), start, end, order, axis)
+    return Tracks(
+        Lives(place=places, slot=slots, begin_ns=begins, end_ns=ends, **named),
+        life,
+        _lanes(life, start, end, order),
+        start,
+        end,
+        order,
+        axis,
+    )
 
 
 def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -> Ints:

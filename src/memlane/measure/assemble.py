@@ -19,16 +19,20 @@ from memlane.measure.observed import branch_counts, counts_of_sites, summed_coun
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
-from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
+from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, CopyInfo, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 255
 """Of rows of accesses; the last is none."""
 
 
 def assemble_trace(
-    target: Launcher, scheme: str, records: Sequence[LaunchRecord], collected: Mapping[ProbedModule, Sequence[Decoded]]
+    target: Launcher,
+    scheme: str,
+    records: Sequence[LaunchRecord],
+    collected: Mapping[ProbedModule, Sequence[Decoded]],
+    copies: Sequence[CopyInfo] = (),
 ) -> Trace:
-    """The trace of all launches.
+    """The trace of all launches. `target`: the first of those that they ran on, which are of one kind; `copies`: those between them.
 
     Its launches are the runs on the device in the order in which they began: a graph that was started three times counts three times,
     one that was never started not at all.
@@ -55,6 +59,7 @@ def assemble_trace(
         skipped=_skipped(records),
         examples=_examples(grids, table),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},
+        copies=copies,
     )
 
 

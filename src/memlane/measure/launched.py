@@ -18,4 +18,7 @@ def launch_info(number: int, launch: Launch, scheme: str = "") -> LaunchInfo:
         arguments=tuple(argument.text for argument in launch.arguments),
         scheme=scheme,
         cluster=cluster_of(launch.kernel, launch.cluster),
+        device=launch.kernel.target.name,
+        path=() if launch.origin is None else launch.origin.path,
+        turns=() if launch.origin is None else launch.origin.turns,
     )

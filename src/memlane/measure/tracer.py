@@ -15,9 +15,11 @@ from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
+from memlane.measure.steps import observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.record import Counts, Trace
+from memlane.record import CopyInfo, Counts, Trace
+from memlane.targets import BoundPlan
 
 
 def gone(error: MemlaneError) -> MemlaneError:
@@ -35,7 +37,7 @@ class Tracer(Watching):
         ...                         # launches, on any streams, alone, in schedules and in graphs
     trace = tracer.finish()         # one Trace of all of them
 
-    The traced launches compute what the plain ones would. One tracer serves one target.
+    The traced launches compute what the plain ones would. One tracer serves one device, or several of one kind.
     """
 
     adds_clock_reads = True
@@ -75,16 +77,17 @@ class Tracer(Watching):
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
-        self._target: Launcher | None = None
+        self._targets: dict[Launcher, None] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch with probes in its kernel."""
         target = launch.kernel.target
-        if self._target is not None and target is not self._target:
+        first = next(iter(self._targets), target)
+        if (target.chip, target.modelled) != (first.chip, first.modelled):
             raise MemlaneError(
-                f"one trace holds one target, and launches went to {self._target.name} and to {target.name}; choose one with --target"
+                f"one trace holds devices of one kind, and launches went to {first.name} and to {target.name}; choose one with --target"
             )
-        self._target = target
+        self._targets[target] = None
         self.traced += 1
         with unobserved():
             return self._with_probes(launch)
@@ -132,19 +135,21 @@ class Tracer(Watching):
         A launch that broke off on the emulator (a trap, a bad access, threads that wait for ever) has its records until then, and
         `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too, and the error says so.
         """
-        if self._target is None:
+        if not self._targets:
             raise MemlaneError("nothing was launched through memlane while the tracer watched")
         try:
             with unobserved():
-                self._target.sync()
+                for target in self._targets:
+                    target.sync()
                 collected = {probed: arena.collect() for probed, arena in self._probed.values()}
         except (DeviceError, LaunchError) as error:
             raise gone(error) from error
-        return assemble_trace(self._target, self.options.scheme, self._records, collected)
+        copies = [CopyInfo(one.path, one.turns, one.device, one.nbytes or 0, one.source, one.destination) for one in self.steps.copies]
+        return assemble_trace(next(iter(self._targets)), self.options.scheme, self._records, collected, copies)
 
 
 def trace(
-    call: KernelCall,
+    call: KernelCall | BoundPlan,
     *args: object,
     scheme: str = "dependent",
     selection: Selection | None = None,
@@ -178,10 +183,16 @@ def trace(
     them, which costs a load or a fence for each.
 
     With `staging="shared"` records go into shared memory first, where a launch has some to spare without fewer blocks on a multiprocessor.
+
+    A bound plan (`ml.BoundPlan`) runs once, and the trace holds all its launches, on all its devices; each of `Trace.launches` says its
+    step (`path`), `turns` and `device`, and `Trace.copies` has the copies.
     """
     window = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks)
     options = TraceOptions(scheme, selection or Selection(), window, stores, staging)
     tracer = Tracer(options, records_per_warp=records_per_warp, counts=counts, perturbation=perturbation)
+    if isinstance(call, BoundPlan):
+        with observing_plan(call, tracer, serial=False):
+            return tracer.finish()
     launch = call.bind(*args)
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)

@@ -1,7 +1,7 @@
 """Access records, counts, and the file that holds them.
 
-Order inside: site <- counts, example, perturbation, sample, staging <- schema, plain <- header <- file <- trace <- build, summary. `output`
-writes any file whole or not at all.
+Order inside: site <- counts, example, perturbation, sample, staging <- schema <- contents, plain <- axis, header <- file <- trace <- build,
+summary. `output` writes any file whole or not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
@@ -12,7 +12,7 @@ from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
+from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import (
     BLOCK_VISIBLE,
     BY_EMULATOR,
@@ -52,6 +52,7 @@ __all__ = [
     "AccessExample",
     "BranchCounts",
     "Call",
+    "CopyInfo",
     "Counts",
     "Exactness",
     "Footprint",

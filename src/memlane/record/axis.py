@@ -9,13 +9,12 @@ offset of its own for each SM. The global timer advances in steps (32 ns on an H
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from memlane.record.trace import Trace
+from memlane.record.contents import TraceContents
 
 ENOUGH = 0.005
 """A frequency counts as told by the anchors if the steps of the global timer leave it uncertain by less than this fraction."""
@@ -65,7 +64,7 @@ class TimeAxis:
         return np.where(known, offsets[launch, where] + np.asarray(cycles, np.float64) * slope[launch], np.nan)
 
 
-def time_axis(trace: Trace) -> TimeAxis:
+def time_axis(trace: TraceContents) -> TimeAxis:
     """The time axis of `trace`. A launch too short to tell its frequency from its anchors is given the nominal clock of the chip."""
     warps = trace.warps
     origin = int(warps["begin_ns"].min()) if len(warps) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memlane.record.example import AccessExample
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, LaunchInfo
+from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 from memlane.record.trace import Trace
 
@@ -36,20 +37,22 @@ def build_trace(
     examples: Sequence[AccessExample] = (),
     clock_mhz: float = 0.0,
     driver: str = "",
+    copies: Sequence[CopyInfo] = (),
 ) -> Trace:
     """The trace of the records in `columns`, which may come in any order.
 
     `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors`, `wavefronts`,
     `execution` and `exposed` to integer arrays of one length, one element per access. `site` and `launch` are indices into `sites` and
     `launches`. A negative number of sectors, wavefronts or exposed cycles means unknown. Rows come out by launch, block, warp and
-    start, with `execution` counted in that order unless it is given.
+    start, with `execution` counted in that order unless it is given. A launch without a device ran on `target`.
     ValueError if columns and tables do not fit together.
     """
     _check(columns, sites, launches)
+    launches = [replace(launch, device=launch.device or target) for launch in launches]
     order = _order(columns)
     rows = {name: np.asarray(column)[order] for name, column in columns.items()}
     return Trace(
-        table=_table(rows, sites),
+        table=_table(rows, sites, launches),
         sites=tuple(sites),
         launches=tuple(launches),
         warps=np.zeros(0, WARP_DTYPE) if warps is None else warps.astype(WARP_DTYPE, copy=False),
@@ -62,6 +65,7 @@ def build_trace(
         examples=tuple(examples),
         clock_mhz=float(clock_mhz),
         driver=driver,
+        copies=tuple(copies),
         version=_version(),
     )
 
@@ -81,8 +85,8 @@ def _check(columns: Columns, sites: Sequence[Site], launches: Sequence[LaunchInf
             raise ValueError(f"{label} numbers from {used.min()} to {used.max()}, but there are {len(entries)} entries")
 
 
-def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
-    """Rows in `ACCESS_SCHEMA`; what depends on the site alone is taken from `sites`."""
+def _table(rows: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo]) -> pa.Table:
+    """Rows in `ACCESS_SCHEMA`; what depends on the site or the launch alone is taken from these."""
     site = np.asarray(rows["site"], np.intp)
     made: dict[str, Any] = {
         "kernel": _names([s.kernel for s in sites], site),
@@ -92,6 +96,7 @@ def _table(rows: Columns, sites: Sequence[Site]) -> pa.Table:
         "completeness": _names([s.completeness for s in sites], site),
         "line": np.array([s.line for s in sites], np.uint32)[site],
         "bytes": np.array([s.nbytes for s in sites], np.uint16)[site],
+        "device": _names([launch.device for launch in launches], np.asarray(rows["launch"], np.intp)),
         "active_mask": rows["mask"],
         "execution": rows["execution"] if "execution" in rows else _executions(rows),
         "sectors": _known(rows.get("sectors"), len(site), pa.uint16()),

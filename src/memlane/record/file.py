@@ -4,11 +4,12 @@ The rows are an ordinary Parquet table in `ACCESS_SCHEMA` (names dictionary-code
 DuckDB open without memlane. Everything else is in the key-value metadata of the file, each value plain ASCII, because several readers
 take metadata for text:
 
-    memlane_format   the format as a decimal number, now 2; files of format 1 lack the column `exposed`
+    memlane_format   the format as a decimal number, now 3; files of format 2 lack the column `device`,
+                     and those of format 1 the column `exposed` too
     memlane_header   base64 of zlib of UTF-8 JSON: {version, chip, target, driver, failed, modelled, clock_mhz, sites, launches,
-                     sources, windows, skipped, examples, warps};
-                     `sites`, `launches`, `skipped` and `examples` are lists of objects with the fields of `Site`, `LaunchInfo`,
-                     `Skipped` and `AccessExample`, `warps` is {rows, fields: [[name, dtype]]}
+                     sources, windows, skipped, examples, copies, warps};
+                     `sites`, `launches`, `skipped`, `examples` and `copies` are lists of objects with the fields of `Site`,
+                     `LaunchInfo`, `Skipped`, `AccessExample` and `CopyInfo`, `warps` is {rows, fields: [[name, dtype]]}
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
                      NumPy dtypes that `warps.fields` names
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +34,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memlane.errors import RecordError
+from memlane.record.contents import TraceContents
 from memlane.record.header import FORMAT, FORMAT_KEY, decode, encode, failure
 from memlane.record.output import replacing
 from memlane.record.schema import ACCESS_SCHEMA, LATER_COLUMNS
-
-if TYPE_CHECKING:
-    from memlane.record.trace import Trace
 
 _CLOCKS = ("start", "end")
 _OPTIONS: dict[str, Any] = {
@@ -71,7 +70,7 @@ def is_broken_off(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
+def save(trace: TraceContents, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write `trace` to `path`, whole or not at all. RecordError if the file exists and not `force`, or if it cannot be written."""
     metadata = encode(trace)
     with replacing(path, force) as stream, pq.ParquetWriter(stream, ACCESS_SCHEMA, **_OPTIONS) as writer:
@@ -89,7 +88,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             if not parquet.schema_arrow.equals(_schema_of(int(metadata[FORMAT_KEY]))):
                 raise _damaged(path, "its columns are not those of a memlane record")
             fields = decode(metadata)
-            table = _completed(parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None))
+            table = _completed(parquet.read().unify_dictionaries().combine_chunks().replace_schema_metadata(None), fields["target"])
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no such file") from None
     except (pa.ArrowMemoryError, MemoryError) as error:
@@ -108,11 +107,12 @@ def _schema_of(number: int) -> pa.Schema:
     return pa.schema([field for field in ACCESS_SCHEMA if field.name not in later])
 
 
-def _completed(table: pa.Table) -> pa.Table:
-    """The rows with the columns that came with later formats, null throughout."""
+def _completed(table: pa.Table, target: str) -> pa.Table:
+    """The rows with the columns that came with later formats: null throughout, but for the device, of which there was one."""
     for place, field in enumerate(ACCESS_SCHEMA):
         if field.name not in table.column_names:
-            table = table.add_column(place, field, pa.nulls(table.num_rows, field.type))
+            one = pa.DictionaryArray.from_arrays(np.zeros(table.num_rows, np.int32), pa.array([target]))
+            table = table.add_column(place, field, one if field.name == "device" else pa.nulls(table.num_rows, field.type))
     return table
 
 
@@ -139,11 +139,13 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
             except pa.ArrowInvalid as error:
                 raise _damaged(path, f"its column {column} cannot be read ({_said(error)})") from error
     for name in _OF_SITE:
-        _check_site_column(path, table, name, [getattr(site, name) for site in fields["sites"]])
+        _check_repeated(path, table, name, "site", [getattr(site, name) for site in fields["sites"]])
+    _check_repeated(path, table, "device", "launch", [launch.device for launch in fields["launches"]])
 
 
-def _check_site_column(path: str | os.PathLike[str], table: pa.Table, name: str, of_site: list[Any]) -> None:
-    """What a row says of its site must be what the site says: tables by line and tables by site would tell different stories."""
+def _check_repeated(path: str | os.PathLike[str], table: pa.Table, name: str, of: str, of_site: list[Any]) -> None:
+    """What a row says of its site, or of its launch, must be what that says: tables of the one and of the other would tell different
+    stories."""
     if not table.num_rows:
         return
     column = table[name].combine_chunks()
@@ -152,12 +154,12 @@ def _check_site_column(path: str | os.PathLike[str], table: pa.Table, name: str,
         said, wanted = column.indices.to_numpy(), np.array([codes.get(text, -1) for text in of_site], np.int64)
     else:
         said, wanted = column.to_numpy(), np.array([min(number, _MOST) for number in of_site], np.int64)
-    sites = table["site"].to_numpy()
+    sites = table[of].to_numpy()
     differs = said != wanted[sites]
     if differs.any():
         row = int(np.argmax(differs))
         told, site = table[name][row].as_py(), int(sites[row])
-        raise _damaged(path, f"row {row:,} has {name} {told}, but its site {site} has {of_site[site]}")
+        raise _damaged(path, f"row {row:,} has {name} {told}, but its {of} {site} has {of_site[site]}")
 
 
 def _damaged(path: str | os.PathLike[str], what: str) -> RecordError:

@@ -6,23 +6,21 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import ACCESS_KINDS, LANES
 from memlane.errors import RecordError
+from memlane.record.contents import TraceContents
 from memlane.record.example import AccessExample
 from memlane.record.plain import from_plain
-from memlane.record.schema import WARP_DTYPE, LaunchInfo
+from memlane.record.schema import WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 
-if TYPE_CHECKING:
-    from memlane.record.trace import Trace
-
-FORMAT = 2
+FORMAT = 3
 """Raised when a file of the new kind would be misread by an older memlane."""
 FORMAT_KEY = "memlane_format"
 HEADER_KEY = "memlane_header"
@@ -39,7 +37,7 @@ _LATEST = 1 << 62
 """Cycles or ns either way: differences of two times fit 64 bits. In ns since 1970 it is the year 2116."""
 
 
-def encode(trace: Trace) -> dict[str, str]:
+def encode(trace: TraceContents) -> dict[str, str]:
     """The metadata of the file of `trace`, by key. RecordError if it is beyond the limits.
 
     Source text that is no UTF-8 keeps a question mark for each byte that is none.
@@ -58,6 +56,7 @@ def encode(trace: Trace) -> dict[str, str]:
         "windows": dict(trace.windows),
         "skipped": [asdict(one) for one in trace.skipped],
         "examples": [asdict(one) for one in trace.examples],
+        "copies": [asdict(one) for one in trace.copies],
         "warps": {"rows": len(trace.warps), "fields": _WARP_FIELDS},
     }
     columns = b"".join(np.ascontiguousarray(trace.warps[name], dtype).tobytes() for name, dtype in _fields(WARP_DTYPE))
@@ -84,7 +83,8 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
         if len(warps) and (warps[name].max() > _LATEST or warps[name].min() < -_LATEST):
             raise ValueError(f"the {name} of a warp is no time: {warps[name].max()} or {warps[name].min()}")
     _check_examples(header)
-    return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps}
+    launches = tuple(replace(one, device=one.device or header.target) for one in header.launches)
+    return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps, "launches": launches}
 
 
 def failure(metadata: Mapping[str, str]) -> str:
@@ -119,6 +119,7 @@ class _Header:
     clock_mhz: float = 0.0
     driver: str = ""
     failed: str = ""
+    copies: tuple[CopyInfo, ...] = ()
 
 
 def _check_examples(header: _Header) -> None:

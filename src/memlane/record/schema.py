@@ -37,16 +37,18 @@ ACCESS_SCHEMA = pa.schema(
         pa.field("sectors", pa.uint16(), nullable=True),
         pa.field("wavefronts", pa.uint16(), nullable=True),
         pa.field("exposed", pa.uint32(), nullable=True),
+        pa.field("device", _NAME, nullable=False),
     ]
 )
 """One row per warp-level access. `launch`: index into `Trace.launches`. `bytes`: per lane. `block`: linear index in the grid (x fastest).
 `warp`: in its block. `execution`: n-th access of this warp at this site in this launch, from 0. `start`, `end`: cycles of the SM's clock,
 which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this very access; null where unknown or without meaning.
 `exposed`: of the cycles from start to end those that the first consumer of the value waited; 0 where nothing consumed it, null where that
-was not recorded. Where it is no more than an empty window, the value had come before its consumer, and the end is that of its use."""
+was not recorded. Where it is no more than an empty window, the value had come before its consumer, and the end is that of its use.
+`device`: the name of the target on which the launch ran."""
 
-LATER_COLUMNS = {2: ("exposed",)}
-"""Columns that came with a format of the record file: in files of an older one they are null throughout."""
+LATER_COLUMNS = {2: ("exposed",), 3: ("device",)}
+"""Columns that came with a format of the record file. In files of an older one `exposed` is null throughout; there was one device."""
 
 WARP_DTYPE = np.dtype(
     [
@@ -99,7 +101,29 @@ class LaunchInfo:
     """Blocks of a cluster; None for a launch without."""
     time: ModelledTime | None = None
     """How long the launch took with its probes by the emulator's clock, and what ruled that; None for one on a GPU."""
+    device: str = ""
+    """The name of the target that it ran on; empty in files of a memlane that knew one target for each file."""
+    path: tuple[int, ...] = ()
+    """Of a launch of a plan: the positions of its step, in the plan and in each repeat around it."""
+    turns: tuple[int, ...] = ()
+    """The turn of each repeat around the step, the outermost first."""
 
     @property
     def warps_per_block(self) -> int:
         return -(-math.prod(self.block) // LANES)
+
+
+@dataclass(frozen=True)
+class CopyInfo:
+    """One copy of a traced plan."""
+
+    path: tuple[int, ...]
+    """Positions of its step: in the plan, and in each repeat around it."""
+    turns: tuple[int, ...]
+    """The turn of each repeat around it, the outermost first."""
+    device: str
+    """Who did it: the name of a target, or `host`."""
+    nbytes: int
+    source: str
+    """Whose memory it read: the name of a target, or `host`."""
+    destination: str

@@ -128,6 +128,7 @@ def summary_document(trace: Trace) -> Document:
         "failed": trace.failed or None,
         "chip": trace.chip,
         "target": trace.target,
+        "devices": list(trace.devices),
         "modelled": trace.modelled,
         "version": trace.version,
         "driver": trace.driver,

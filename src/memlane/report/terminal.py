@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -149,7 +150,7 @@ def _footer(trace: Trace) -> list[Text]:
     windows = [f"{name} {number(trace.windows[name])}" for name in schemes if name in trace.windows]
     empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
     origin = f"modelled for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
-    notes = [f"Target {trace.target}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
+    notes = [f"{_targets(trace)}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
     notes += [
         f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}. Its records are those made until then."
         for launch in trace.launches
@@ -178,6 +179,15 @@ def _footer(trace: Trace) -> list[Text]:
     return [plain(note, "dim") for note in notes]
 
 
+def _targets(trace: Trace) -> str:
+    """Where it was taken; of several devices how many launches ran on each."""
+    if len(trace.devices) == 1:
+        return f"Target {trace.target}"
+    ran = Counter(launch.device for launch in trace.launches)
+    named = [f"{name} ({plural(ran[name], 'launch')})" for name in trace.devices]
+    return f"Targets {', '.join(named)}"
+
+
 def _tells_of_stalls(trace: Trace) -> bool:
     return bool(trace.table["exposed"].null_count < trace.table.num_rows)
 
@@ -185,7 +195,7 @@ def _tells_of_stalls(trace: Trace) -> bool:
 def _alignment(trace: Trace) -> list[str]:
     """How well the clocks of the SMs line up, where they were measured."""
     axis = time_axis(trace)
-    sms = len({clock.sm for clock in axis.clocks})
+    sms = len({(trace.launches[clock.launch].device, clock.sm) for clock in axis.clocks})
     if trace.modelled or sms < 2:
         return []
     how = "their frequency fitted" if all(axis.fitted) else "the nominal frequency, because a launch is too short to fit one"

@@ -49,7 +49,7 @@ def _where(trace: Trace, chip: Chip | None) -> Facts:
     product = f" ({chip.product})" if chip is not None and chip.product else ""
     rows = [
         ("chip", f"{trace.chip}{product}"),
-        ("target", trace.target),
+        ("target" if len(trace.devices) == 1 else "targets", ", ".join(trace.devices) if len(trace.devices) > 1 else trace.target),
         ("times", "modelled by the emulator's clock: no GPU was measured" if trace.modelled else "measured"),
         ("nominal clock", f"{trace.clock_mhz:,.0f} MHz" if trace.clock_mhz else "not known"),
         ("driver", trace.driver or ("none: emulated" if trace.modelled else "its version is not in the trace")),
@@ -59,7 +59,10 @@ def _where(trace: Trace, chip: Chip | None) -> Facts:
 
 
 def _what_ran(trace: Trace) -> Facts:
-    rows = [(f"launch {launch.id}", _launch(launch)) for launch in trace.launches[:MOST_LAUNCHES]]
+    several = len(trace.devices) > 1
+    rows = [
+        (f"launch {launch.id}{f' on {launch.device}' if several else ''}", _launch(launch)) for launch in trace.launches[:MOST_LAUNCHES]
+    ]
     if len(trace.launches) > MOST_LAUNCHES:
         rows.append(("and", f"{len(trace.launches) - MOST_LAUNCHES:,} launches more"))
     return Facts("What ran", tuple(rows))

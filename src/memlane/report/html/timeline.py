@@ -81,7 +81,7 @@ def _notes(trace: Trace, drawn: Tracks, shown: int) -> list[str]:
     notes = []
     if shown < len(trace.launches):
         notes.append(f"{shown:,} of {len(trace.launches):,} launches have a time line here, those with the most accesses.")
-    sms = len({clock.sm for clock in drawn.axis.clocks})
+    sms = len({(trace.launches[clock.launch].device, clock.sm) for clock in drawn.axis.clocks})
     if sms > 1:
         how = "" if all(drawn.axis.fitted) else "; the clock is the nominal one, because a launch is too short to fit it"
         notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:,.0f} ns{how}.")
@@ -130,10 +130,11 @@ def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, co
     _add_overview(f"{number}/", of, np.flatnonzero(of.launch == launch), sms, begin, span, columns)
     _add_means(f"{number}/", of, lives, sms, columns)
     info = trace.launches[launch]
+    on = f" on {info.device}" if len(trace.devices) > 1 else ""
     return LaunchLine(
         number=number,
         launch=info.id,
-        name=f"launch {info.id}: {kernel_label(info.kernel)}, grid {extents(info.grid)}, block {extents(info.block)}",
+        name=f"launch {info.id}{on}: {kernel_label(info.kernel)}, grid {extents(info.grid)}, block {extents(info.block)}",
         span_ns=span,
         tick_ns=tick,
         ghz=of.axis.frequency_ghz[launch],
