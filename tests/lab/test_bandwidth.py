@@ -27,6 +27,7 @@ LINKS = Links(
     to_host_gb_per_s=27,
     to_host_us=2.5,
     pageable_gb_per_s=9.5,
+    pageable_us=7.5,
     pageable_to_host_gb_per_s=6.25,
     peer_gb_per_s=222,
     peer_us=3.125,

@@ -246,6 +246,8 @@ class Links:
     to_host_us: Microseconds | None = None
     pageable_gb_per_s: Gigabytes | None = None
     """From ordinary memory of the host to the device."""
+    pageable_us: Microseconds | None = None
+    """A copy of few bytes between ordinary memory and the device, inside a graph, where that differs from pinned memory."""
     pageable_to_host_gb_per_s: Gigabytes | None = None
     """From the device to ordinary memory, where that differs."""
     peer_gb_per_s: Gigabytes | None = None

@@ -97,17 +97,23 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
     elif isinstance(to, int) or isinstance(of, int):
         device = to if isinstance(to, int) else of
         assert isinstance(device, int)
-        kind = "host" if "pinned" in (to, of) else "pageable"
-        links = chips[device].links
-        latency, rate = _known(chips[device], "host_us"), _known(chips[device], f"{kind}_gb_per_s")
-        if not isinstance(to, int):
-            latency = latency if links.to_host_us is None else links.to_host_us
-            own = links.to_host_gb_per_s if kind == "host" else links.pageable_to_host_gb_per_s
-            rate = rate if own is None else own
+        latency, rate = _host_link(chips[device], is_pinned="pinned" in (to, of), is_upload=isinstance(to, int))
         resources = (("to the device" if isinstance(to, int) else "to the host", device),)
     else:
         raise ChipError(f"no chip file says how fast memory of the host is copied to memory of the host: {copy} cannot be predicted")
     return Work(1e3 * latency + copy.source.nbytes / rate, resources)
+
+
+def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, float]:
+    """Return latency in us and rate in GB/s of copies between host and device: what is not known of one way is taken from the other."""
+    links = chip.links
+    latency, rate = _known(chip, "host_us"), _known(chip, "host_gb_per_s" if is_pinned else "pageable_gb_per_s")
+    if not is_pinned and links.pageable_us is not None:
+        latency = links.pageable_us
+    elif not is_upload and links.to_host_us is not None:
+        latency = links.to_host_us
+    other = None if is_upload else links.to_host_gb_per_s if is_pinned else links.pageable_to_host_gb_per_s
+    return latency, rate if other is None else other
 
 
 def _known(chip: Chip, entry: str) -> float:

@@ -283,9 +283,8 @@ class PlanGraph:
         """`places`: by execution the positions of its steps in `prepared`."""
         self.plan, self.targets, self.prepared = plan, targets, prepared
         self._actions, self._places = actions, places
-        launches = (
-            [step.action for step in prepared.steps if isinstance(step.action, BoundLaunch)] if isinstance(prepared, EmulatedGraph) else []
-        )
+        steps = prepared.steps if isinstance(prepared, EmulatedGraph) else ()
+        launches = [step.action for step in steps if isinstance(step.action, BoundLaunch)]
         self._on_clock = bool(launches) and needs_clock(actions.order, targets, launches)
 
     @property

@@ -42,7 +42,7 @@ _CASES = (
     Case("pinned to device", _copies((0, "pinned")), {RATE: "links.host_gb_per_s", TIME: "links.host_us"}),
     Case("device to pinned", _copies(("pinned", 0)), {RATE: "links.to_host_gb_per_s", TIME: "links.to_host_us"}),
     Case("pinned both ways", _copies((0, "pinned"), ("pinned", 0)), {}),
-    Case("ordinary memory to device", _copies((0, "host")), {RATE: "links.pageable_gb_per_s"}),
+    Case("ordinary memory to device", _copies((0, "host")), {RATE: "links.pageable_gb_per_s", TIME: "links.pageable_us"}),
     Case("device to ordinary memory", _copies(("host", 0)), {RATE: "links.pageable_to_host_gb_per_s"}),
     Case("inside the device", _copies((0, 0)), {RATE: "copy_gb_per_s", TIME: "links.device_us"}),
     Case("to a peer", _copies((1, 0)), {RATE: "links.peer_gb_per_s", TIME: "links.peer_us"}, 2),
@@ -61,6 +61,7 @@ CASES = tuple(case.name for case in _CASES)
 _LIKE = {
     "links.to_host_gb_per_s": "links.host_gb_per_s",
     "links.to_host_us": "links.host_us",
+    "links.pageable_us": "links.host_us",
     "links.pageable_to_host_gb_per_s": "links.pageable_gb_per_s",
 }
 """What a chip file means by an entry that it does not have."""
