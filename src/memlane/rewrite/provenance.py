@@ -83,13 +83,13 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
     visible = {name: one for one in arrays if one.function in ("", function.name) for name in one.names}
     flat = flatten_scopes(function)
     flow = ControlFlow(flat)
-    analysis = _Analysis(visible)
-    ends = _fixpoint(flow, analysis)
+    analysis = Analysis(visible)
+    ends = fixpoint(flow, analysis)
     numbers = {id(one): index for index, one in enumerate(flat.instructions())}
     accesses: list[ArrayAccess] = []
     problems: list[Problem] = []
     for block in flow.order:
-        state = _entry(flow, block, ends)
+        state = entry_state(flow, block, ends)
         for one in flow.blocks[block].instructions:
             index = numbers[id(one)]
             found, told = analysis.uses(one, state, index)
@@ -112,7 +112,7 @@ def _known(_: Module) -> dict[tuple[str, tuple[SharedArray, ...]], Provenance]:
     return {}
 
 
-def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:
+def fixpoint(flow: ControlFlow, analysis: Analysis) -> dict[int, State]:
     """The state at the end of each reachable block, of the registers that are still read behind it."""
     live = Liveness(flow)
     needed = {block: live.live_out(block) for block in flow.order}
@@ -123,7 +123,7 @@ def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:
             if block not in waiting:
                 continue
             waiting.discard(block)
-            state = _entry(flow, block, ends)
+            state = entry_state(flow, block, ends)
             for one in flow.blocks[block].instructions:
                 analysis.step(one, state)
             kept = {name: value for name, value in state.items() if name in needed[block]}
@@ -135,7 +135,7 @@ def _fixpoint(flow: ControlFlow, analysis: _Analysis) -> dict[int, State]:
     raise MemlaneError(f"what the registers of {flow.function.title} hold does not settle, so its arrays cannot be laid out anew")
 
 
-def _entry(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
+def entry_state(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
     """Where paths meet: a register that only some of them have written has the value that these gave it."""
     state: State = {}
     for before in flow.predecessors[block]:
@@ -144,7 +144,7 @@ def _entry(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
     return state
 
 
-class _Analysis:
+class Analysis:
     def __init__(self, visible: Mapping[str, SharedArray]) -> None:
         self._visible = visible
 

@@ -135,7 +135,7 @@ def _known(module: Module, function: Function, array: SharedArray) -> tuple[Arra
         if whole in problem.arrays:
             others = ", ".join(sorted(one.title for one in problem.arrays if one != whole))
             reason = problem.reason + (f" ({others})" if others else "")
-            raise _refusal(module, function, problem.index, f"{array.title} cannot be laid out otherwise: {reason}")
+            raise refusal(module, function, problem.index, f"{array.title} cannot be laid out otherwise: {reason}")
     return tuple(one for one in provenance.accesses if one.pointer.array == whole)
 
 
@@ -167,19 +167,19 @@ def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], 
         instruction = instructions[one.index]
         at = torn[one.nbytes]
         if at is not None:
-            raise _refusal(
+            raise refusal(
                 module, function, one.index,
                 f"{placement.layout} tears `{instruction.name}`, which accesses {one.nbytes} bytes of {array.title} at once: those from "
                 f"byte {at} would not lie side by side",
             )  # fmt: skip
         if array.is_dynamic and (array.first % one.nbytes or array.nbytes % one.nbytes):
-            raise _refusal(
+            raise refusal(
                 module, function, one.index,
                 f"`{instruction.name}` accesses {one.nbytes} bytes at once, which may lie on both sides of the ends of {array.title}",
             )  # fmt: skip
         offset = constant_offset(one, instruction)
         if offset is not None and not array.is_dynamic and not 0 <= offset <= array.nbytes - one.nbytes:
-            raise _refusal(
+            raise refusal(
                 module, function, one.index,
                 f"`{instruction.name}` accesses byte {offset} of {array.title}, which has {array.nbytes}",
             )  # fmt: skip
@@ -195,7 +195,7 @@ def _check_room(before: Module, after: Module, array: SharedArray, placement: Pl
             )
 
 
-def _refusal(module: Module, function: Function, index: int, message: str) -> RelayoutError:
+def refusal(module: Module, function: Function, index: int, message: str) -> RelayoutError:
     instruction = list(function.instructions())[index]
     return RelayoutError(message, instruction.span, _origin(module, instruction.location))
 

@@ -81,7 +81,7 @@ class Writer:
     def written(self) -> Written:
         function = self.original
         assert function.body is not None
-        self._prefix = _free_prefix(function)
+        self._prefix = free_prefix(function)
         flat = flatten_scopes(function)
         assert flat.body is not None
         # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
@@ -291,7 +291,7 @@ def _placed(text: str, names: Mapping[str, str], location: Location | None) -> t
     )
 
 
-def _free_prefix(function: Function) -> str:
+def free_prefix(function: Function) -> str:
     """`at_`, or `at2_`, ...: the first with which no name of the function begins."""
     assert function.body is not None
     taken = {one.name for one in function.body.walk() if isinstance(one, RegisterDecl | Variable | Label)}

@@ -1,0 +1,274 @@
+"""The pass that moves the elements of an array in global memory, which a kernel gets through a pointer parameter.
+
+    ld.param.u64 %rd1, [points];          ld.param.u64 %at_b64_0, [points];         at the entry
+    add.s64 %rd8, %rd7, %rd6;             add.s64 %rd8, %rd7, %rd6;
+    ld.global.f32 %f1, [%rd8];     ->     sub.s64 %at_b64_1, %rd8, %at_b64_0;       bytes from where the array begins
+                                          ...                                       the element, and where the layout has it
+                                          add.s64 %at_b64_7, %at_b64_0, %at_b64_6;
+                                          ld.global.f32 %f1, [%at_b64_7];
+
+Every access is changed whose address must come from that parameter. Where an address may come from it and from something else, or where it
+leaves the registers that are followed, the pass refuses with the line: an element that is looked for at its old place would be another one.
+Valid module in, valid module out, with the calls of the kernel inlined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+
+from memlane.errors import LayoutError, RelayoutError
+from memlane.layout import ArrayLayout
+from memlane.layout.arrays import split
+from memlane.layout.expression import name
+from memlane.layout.layout import LARGEST_TABLE
+from memlane.layout.program import Program
+from memlane.ptx import (
+    Address,
+    Block,
+    ControlFlow,
+    Function,
+    Instruction,
+    Module,
+    Register,
+    RegisterDecl,
+    Statement,
+    Symbol,
+    flatten_scopes,
+    inline_calls,
+    rename_instruction,
+    statements,
+    verify,
+)
+from memlane.rewrite.arrays import SharedArray
+from memlane.rewrite.provenance import Analysis, ArrayAccess, Problem, entry_state, fixpoint
+from memlane.rewrite.relayout import refusal
+from memlane.rewrite.values import ANY, Mixed, Pointer, Value
+from memlane.rewrite.writer import alias, free_prefix
+
+_OPERATIONS: Mapping[str, str] = {
+    "+": "add.s{}",
+    "-": "sub.s{}",
+    "*": "mul.lo.s{}",
+    "//": "div.u{}",
+    "%": "rem.u{}",
+    "&": "and.b{}",
+    "|": "or.b{}",
+    "^": "xor.b{}",
+    "<<": "shl.b{}",
+    ">>": "shr.u{}",
+    "min": "min.s{}",
+    "max": "max.s{}",
+}
+
+
+@dataclass(frozen=True)
+class Remapped:
+    """A module with an array of a kernel laid out anew."""
+
+    module: Module
+    parameter: str
+    accesses: int
+    """Instructions that access it."""
+
+
+def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout: ArrayLayout, element: int) -> Remapped:
+    """Let every access of a kernel to the array behind a pointer parameter go through `layout`, whose elements have `element` bytes.
+
+    `parameter` is its position or its name in the PTX. Raises RelayoutError, with the line, where an address is lost.
+    """
+    inlined = inline_calls(module).module
+    function = inlined.kernels[kernel]
+    wanted = _parameter(function, parameter)
+    array = SharedArray(function.name, (wanted,), f"the array of parameter {wanted!r}", 0, 1)
+    flat = flatten_scopes(function)
+    accesses, problems = _followed(flat, array)
+    if problems:
+        first = problems[0]
+        raise refusal(inlined, flat, first.index, f"{array.title} cannot be laid out otherwise: {first.reason}")
+    if not accesses:
+        raise RelayoutError(f"{function.title} accesses nothing through parameter {wanted!r} that can be followed")
+    program = Program(layout.offset(split(name("k", layout.count), layout.shape)))
+    if program.tables:
+        raise RelayoutError(f"{layout} looks up a table, which is not put into kernels of global arrays: use a layout without one")
+    for one in accesses:
+        _check(inlined, flat, one, layout, element, array)
+    changed = _Writer(flat, accesses, wanted, program, element).written()
+    items = tuple(changed if item is function else item for item in inlined.items)
+    result = replace(inlined, items=items)
+    verify(result)
+    return Remapped(result, wanted, len(accesses))
+
+
+def _parameter(function: Function, wanted: int | str) -> str:
+    names = [one.name for one in function.params]
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if not 0 <= wanted < len(names):
+            raise RelayoutError(f"{function.title} has parameters 0 to {len(names) - 1}, no {wanted}")
+        return names[wanted]
+    found = [one for one in names if one == wanted]
+    if not found:
+        raise RelayoutError(f"{function.title} has no parameter {wanted!r}; it has: {', '.join(names)}")
+    return found[0]
+
+
+class _OfParameter(Analysis):
+    """Follows the addresses that come from one parameter. They are generic, which global addresses are too."""
+
+    def __init__(self, array: SharedArray) -> None:
+        super().__init__({})
+        self.array = array
+
+    def result(self, one: Instruction, state: dict[str, Value]) -> tuple[Value, str]:
+        if one.opcode == "ld" and any(self._is_parameter(operand) for operand in one.operands):
+            return Pointer(self.array, True, 64, 0), ""
+        values = self._values(one, state)
+        if one.opcode == "cvta" and len(values) == 1 and isinstance(values[0], Pointer):
+            if (one.slot("space") or "").partition("::")[0] == "global":
+                return values[0], ""
+            return ANY, "it is taken for an address in another space"
+        return super().result(one, state)
+
+    def _is_parameter(self, operand: object) -> bool:
+        return isinstance(operand, Address) and isinstance(operand.base, Symbol) and operand.base.name in self.array.names
+
+
+def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], list[Problem]]:
+    flow, analysis = ControlFlow(flat), _OfParameter(array)
+    ends = fixpoint(flow, analysis)
+    numbers = {id(one): index for index, one in enumerate(flat.instructions())}
+    accesses: list[ArrayAccess] = []
+    problems: list[Problem] = []
+    for block in flow.order:
+        state = entry_state(flow, block, ends)
+        for one in flow.blocks[block].instructions:
+            found, told = analysis.uses(one, state, numbers[id(one)])
+            accesses += found
+            problems += told
+            if one.form.effect and any(isinstance(value, Mixed) for value in analysis._values(one, state)):
+                problems.append(Problem(numbers[id(one)], frozenset({array}), "its address may be among what is stored or handed on here"))
+            analysis.step(one, state)
+    return sorted(accesses, key=lambda one: one.index), sorted(problems, key=lambda one: one.index)
+
+
+def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray) -> None:
+    """Raise RelayoutError where an access takes several elements at once that would not lie side by side, or a part of one that it may."""
+    if one.nbytes <= element:
+        return
+    instruction = list(flat.instructions())[one.index]
+    several = f"`{instruction.name}` accesses {one.nbytes} bytes of {array.title} at once"
+    count, left = divmod(one.nbytes, element)
+    if left or layout.count % count or layout.count > LARGEST_TABLE:
+        raise refusal(module, flat, one.index, f"{several}, and it cannot be seen that {layout} keeps them together")
+    groups = layout.table.reshape(-1, count)
+    if not np.array_equal(groups, groups[:, :1] + np.arange(count)) or (groups[:, 0] % count).any():
+        raise refusal(module, flat, one.index, f"{several}, which {layout} tears: they would not lie side by side")
+
+
+@dataclass
+class _Writer:
+    function: Function
+    accesses: list[ArrayAccess]
+    parameter: str
+    program: Program
+    element: int
+    _declared: dict[str, int] = field(default_factory=dict)
+
+    def written(self) -> Function:
+        assert self.function.body is not None
+        self._prefix = free_prefix(self.function)
+        base = self._fresh("b64")
+        entry = statements(f"ld.param.u64 {base}, [{self.parameter}];")
+        of: dict[int, list[ArrayAccess]] = {}
+        for one in self.accesses:
+            of.setdefault(one.index, []).append(one)
+        numbers = count()
+        body: list[Statement] = []
+        for statement in self.function.body.statements:
+            if not isinstance(statement, Instruction):
+                body.append(statement)
+                continue
+            body += self._instruction(statement, of.get(next(numbers), []), base)
+        first = next((at for at, one in enumerate(body) if isinstance(one, Instruction)), 0)
+        declared = [RegisterDecl(kind, f"%{self._prefix}{kind}_", used) for kind, used in sorted(self._declared.items())]
+        return replace(self.function, body=Block((*declared, *body[:first], *entry, *body[first:])))
+
+    def _instruction(self, one: Instruction, accesses: list[ArrayAccess], base: str) -> Iterator[Statement]:
+        operands = list(one.operands)
+        for access in accesses:
+            address = operands[access.operand]
+            assert isinstance(address, Address)
+            assert isinstance(address.base, Register)
+            lines: list[str] = []
+            place = self._place(alias(address.base.name), address.offset, base, lines)
+            renamed = {alias(address.base.name): address.base.name}
+            for statement in statements("\n".join(lines)):
+                assert isinstance(statement, Instruction)
+                known = rename_instruction(statement, lambda word, renamed=renamed: renamed.get(word, word))  # type: ignore[misc]
+                yield replace(known, location=one.location)
+            operands[access.operand] = replace(address, base=Register(place), offset=0)
+        yield replace(one, operands=tuple(operands)) if accesses else one
+
+    def _place(self, source: str, offset: int, base: str, lines: list[str]) -> str:
+        """Return the register with the new address, and the lines that fill it."""
+        distance = self._line(lines, "sub.s64", source, base)
+        if offset:
+            distance = self._line(lines, "add.s64", distance, str(offset))
+        shift = self.element.bit_length() - 1
+        within = ""
+        if 1 << shift == self.element:
+            index = self._line(lines, "shr.u64", distance, str(shift)) if shift else distance
+            within = self._line(lines, "and.b64", distance, str(self.element - 1)) if shift else ""
+        else:
+            index = self._line(lines, "div.u64", distance, str(self.element))
+            within = self._line(lines, "rem.u64", distance, str(self.element))
+        element = self._element(index, lines)
+        at = self._line(lines, "mad.lo.s64", element, str(self.element), base)
+        return self._line(lines, "add.s64", at, within) if within else at
+
+    def _element(self, index: str, lines: list[str]) -> str:
+        """Return the register with the place of an element, in 32-bit arithmetic where that holds every value on the way."""
+        steps = self.program.steps
+        bits = 32 if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in steps) else 64
+        if bits == 32:
+            narrow = self._fresh("b32")
+            lines.append(f"cvt.u32.u64 {narrow}, {index};")
+            index = narrow
+        places: list[str] = []
+        for step in steps:
+            part, operands = step.part, [places[one] for one in step.operands]
+            if part.op == "name":
+                places.append(index)
+            elif part.op == "number":
+                places.append(str(part.value))
+            else:
+                if part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in part.operands):
+                    raise LayoutError("a layout that divides a value that can be negative has no form for kernels")
+                if part.op in ("<<", ">>") and bits == 64 and not operands[1].isdigit():
+                    operands[1] = self._narrowed(operands[1], lines)
+                places.append(self._fresh(f"b{bits}"))
+                lines.append(f"{_OPERATIONS[part.op].format(bits)} {places[-1]}, {operands[0]}, {operands[1]};")
+        found = places[-1]
+        if bits == 32 and not found.lstrip("-").isdigit():
+            wide = self._fresh("b64")
+            lines.append(f"cvt.u64.u32 {wide}, {found};")
+            found = wide
+        return found
+
+    def _narrowed(self, register: str, lines: list[str]) -> str:
+        narrow = self._fresh("b32")
+        lines.append(f"cvt.u32.u64 {narrow}, {register};")
+        return narrow
+
+    def _line(self, lines: list[str], operation: str, *operands: str) -> str:
+        made = self._fresh("b64")
+        lines.append(f"{operation} {made}, {', '.join(operands)};")
+        return made
+
+    def _fresh(self, kind: str) -> str:
+        number = self._declared.get(kind, 0)
+        self._declared[kind] = number + 1
+        return f"%{self._prefix}{kind}_{number}"

@@ -1,0 +1,139 @@
+"""An array behind a pointer parameter laid out anew: the same results from the array in its new layout, or a refusal with the line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.errors import LayoutError, RelayoutError
+from memlane.layout import Permuted, array_layout, column_major
+
+CODE = """
+__device__ float squared(const float* row, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += row[k] * row[k];
+    return sum;
+}
+
+extern "C" __global__ void norms(const float* a, float* out, int rows, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < rows) out[i] = squared(a + (long long)i * n, n) + a[i * n];
+}
+
+extern "C" __global__ void shift(float* a, int rows, int n, float by) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    float* end = a + (i + 1) * n;
+    for (float* p = a + i * n; p < end; ++p) *p += by;
+    atomicAdd(a + i * n, 1.0f);
+}
+
+extern "C" __global__ void bytes(const unsigned char* a, unsigned char* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[4 * i + 1];
+}
+
+extern "C" __global__ void wide(const float4* a, float4* out, int n) {
+    int i = threadIdx.x;
+    if (i < n) out[i] = a[i];
+}
+
+extern "C" __global__ void either(const float* a, const float* b, float* out, int which) {
+    const float* chosen = which ? a : b;
+    out[threadIdx.x] = chosen[threadIdx.x];
+}
+
+extern "C" __global__ void stored(const float* a, const float** table) { table[0] = a; }
+
+extern "C" __global__ void unused(const float* a, float* out) { out[0] = 1; }
+"""
+ROWS, COLUMNS = 96, 20
+
+
+@pytest.fixture(scope="module")
+def kernels() -> object:
+    return ml.target("emulator:h200").load(ml.cuda(CODE, name="kernels.cu"))
+
+
+def host() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 9, (ROWS, COLUMNS)).astype("f4")
+
+
+@pytest.mark.parametrize("layout", ["column-major", "tiled(8, 4)", "tiled(7, 3)", "pad(3)", "diagonal"])
+def test_results_are_the_same_from_the_array_in_its_layout(kernels: object, layout: str) -> None:
+    target, a = kernels.target, host()
+    norms = ml.relayout(kernels["norms"], layout, parameter=0, shape=a.shape, dtype=a.dtype)
+    out = target.zeros(ROWS)
+    norms[3, 32](ml.upload(target, a, layout=layout), out, ROWS, COLUMNS)
+    assert np.array_equal(out.numpy(), (a * a).sum(axis=1) + a[:, 0])
+
+
+@pytest.mark.parametrize("layout", ["column-major", "pad(5)"])
+def test_stores_loops_over_pointers_and_atomics_follow(kernels: object, layout: str) -> None:
+    target, a = kernels.target, host()
+    array = ml.upload(target, a, layout=layout)
+    ml.relayout(kernels["shift"], layout, parameter="shift_param_0", shape=a.shape, dtype="f4")[3, 32](array, ROWS, COLUMNS, 2.0)
+    a += 2
+    a[:, 0] += 1
+    assert np.array_equal(ml.download(array), a)
+
+
+def test_parts_of_an_element_move_with_it(kernels: object) -> None:
+    words = np.random.default_rng(2).integers(0, 1 << 30, (8, 12), dtype=np.int32)
+    out = kernels.target.zeros(96, "u1")
+    picked = ml.relayout(kernels["bytes"], "column-major", parameter=0, shape=words.shape, dtype="i4")
+    picked[3, 32](ml.upload(kernels.target, words, layout="column-major"), out, 96)
+    assert np.array_equal(out.numpy(), (words.ravel() >> 8 & 255).astype("u1"))
+
+
+def test_elements_that_stay_together_may_be_accessed_together(kernels: object) -> None:
+    a = np.arange(4 * 6 * 4, dtype="f4").reshape(4, 6, 4)
+    layout = Permuted(a.shape, (1, 0, 2))
+    out = kernels.target.zeros(a.size)
+    ml.relayout(kernels["wide"], layout, parameter=0, shape=a.shape, dtype="f4")[1, 32](
+        ml.upload(kernels.target, a, layout=layout), out, 24
+    )
+    assert np.array_equal(out.numpy(), a.ravel())
+
+
+def test_an_array_of_more_than_32_bits_is_computed_in_64(kernels: object) -> None:
+    """Nothing of that size is made: the text shows the width of the arithmetic."""
+    small = ml.relayout(kernels["norms"], "column-major", parameter=0, shape=(1000, 20), dtype="f4")
+    large = ml.relayout(kernels["norms"], "column-major", parameter=0, shape=(1 << 31, 20), dtype="f4")
+    assert "rem.u32" in str(ml_text(small))
+    assert "rem.u64" in str(ml_text(large))
+    assert "rem.u64" not in str(ml_text(small))
+
+
+def ml_text(kernel: object) -> str:
+    from memlane.ptx import print_module
+
+    return print_module(kernel.module)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "sentence"),
+    [
+        (
+            "stored",
+            {},
+            r"kernels.cu:36: the array of parameter 'stored_param_0' cannot be laid out otherwise: its address is stored to memory",
+        ),
+        ("either", {}, r"kernels.cu:32: .* may be "),
+        ("wide", {}, r"kernels.cu:28: `ld.* accesses 16 bytes of .* tears"),
+        ("unused", {}, "accesses nothing through parameter 'unused_param_0'"),
+        ("norms", {"parameter": 9}, "has parameters 0 to 3, no 9"),
+        ("norms", {"parameter": "b"}, "has no parameter 'b'; it has: norms_param_0"),
+        ("norms", {"shape": None}, "say shape= and dtype="),
+        ("norms", {"layout": "soap"}, "no layout of arrays is called 'soap'"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(kernels: object, kernel: str, options: dict[str, object], sentence: str) -> None:
+    wish = {"layout": "column-major", "parameter": 0, "shape": (8, 12), "dtype": "f4"} | options
+    with pytest.raises((RelayoutError, LayoutError), match=sentence):
+        ml.relayout(kernels[kernel], wish.pop("layout"), **wish)
+
+
+def test_the_layouts_are_those_of_uploads() -> None:
+    assert array_layout("column-major", (3, 4)) == column_major((3, 4))
