@@ -31,12 +31,14 @@ from memlane.driver import Device
 from memlane.launch import DeviceArray, Target
 from memlane.layout import ArrayLayout, column_major
 from memlane.plan import PlanBuilder, View
-from memlane.remap.kernels import Remap, Tile, gather_of, remap_of
+from memlane.remap.kernels import SHARE, Remap, Share, Tile, gather_of, remap_of
 from memlane.remap.movement import movement_of
+from memlane.remap.staging import default_threads
 from memlane.remap.transfers import CHUNK_COUNTS
 
 SOURCES = ["src/memlane/remap", "src/memlane/transfer", "src/memlane/model", "benchmarks/remap.py"]
 ROUNDS = 11
+DEFAULT = default_threads()
 WORK = """
 extern "C" __global__ void work(const float* part, float* out, long long n, int turns) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -76,7 +78,11 @@ class Bench:
         return interleaved(self.rounds, {name: lambda run=run: self.elapsed_us(run, times) for name, run in runs.items()})  # type: ignore[misc]
 
     def copying(self, destination: DeviceArray, source: DeviceArray) -> Callable[[], object]:
-        """A copy on the device, started as a graph of one node."""
+        """A copy on the device: PyTorch's, or that of the driver in a graph of one node."""
+        if (torch := self.torch()) is not None:
+            to_torch, of_torch = (torch.empty(source.nbytes // 4, device="cuda") for _ in range(2))
+            of_torch.random_()
+            return lambda: to_torch.copy_(of_torch)
         b = PlanBuilder()
         to, of = b.array("to", source.nbytes, "u1"), b.array("of", source.nbytes, "u1")
         b.copy(to, of)
@@ -105,12 +111,12 @@ class Bench:
         return cupy if isinstance(self.target, Device) else None
 
 
-def moving(layout: ArrayLayout, element: int, *, back: bool = False, tile: Tile | None = None) -> Remap:
+def moving(layout: ArrayLayout, element: int, *, back: bool = False, tile: Tile | None = None, share: Share = SHARE) -> Remap:
     b = PlanBuilder()
     stored, given = b.array("stored", layout.size, f"V{element}"), b.array("given", layout.count, f"V{element}")
     movement = movement_of(layout, element)
     assert movement is not None
-    return remap_of(movement.reversed(), given, stored, tile) if back else remap_of(movement, stored, given, tile)
+    return remap_of(movement.reversed(), given, stored, tile, share) if back else remap_of(movement, stored, given, tile, share)
 
 
 def random_bytes(target: Target, nbytes: int) -> DeviceArray:
@@ -212,7 +218,11 @@ def gathering(bench: Bench) -> list[Row]:
     if torch := bench.torch():
         source, index = torch.rand((table_rows, 16), device="cuda"), torch.from_numpy(host).cuda()
         into = torch.empty((places, 16), device="cuda")
-        runs["PyTorch"] = lambda: torch.index_select(source, 0, index, out=into)
+        runs["PyTorch with out="] = lambda: torch.index_select(source, 0, index, out=into)
+        runs["PyTorch"] = lambda: torch.index_select(source, 0, index)
+    if cupy := bench.cupy():
+        elements, where = cupy.random.rand(table_rows, 16, dtype="f4"), cupy.asarray(host)
+        runs["CuPy"] = lambda: cupy.take(elements, where, axis=0)
     times = bench.compared(runs)
     tera = (2 * 64 + 4) * places / statistics.median(times["ours"]) / 1e6
     rows = [Row("gather of 2^24 rows of 64 bytes by int32 from 4 GiB", "bytes read and written", round(tera, 4), "TB/s", better="higher")]
@@ -271,6 +281,7 @@ def uploading(bench: Bench) -> list[Row]:
                 Row(f"{case}: {name}", "error of the prediction", round(abs(off - 1), 5), "", reach, peer={"over measured": round(off, 5)})
             )
     rows.append(Row(case, "equal to NumPy", float(np.array_equal(arrays["auto"].numpy(), host.T)), "", 1.0, "higher"))
+    ml.upload(bench.target, host, layout="column-major")
     begun = time.perf_counter()
     ml.upload(bench.target, host, layout="column-major")
     rows.append(Row(case, "one call of ml.upload, by the host's clock", round(1e3 * (time.perf_counter() - begun), 3), "ms"))
@@ -283,8 +294,8 @@ def pageable(bench: Bench) -> list[Row]:
     runs: dict[str, Callable[[], object]] = {}
     arrays = {}
     for name, options in (("row-major", {}), ("column-major", {"layout": "column-major"})):
-        for threads in (8, 16):
-            array = ml.upload(bench.target, host, threads=threads, **options)
+        for threads in (DEFAULT, 4, 16) if name == "row-major" else (DEFAULT,):
+            array = ml.upload(bench.target, host, threads=threads, **options)  # type: ignore[arg-type]
             arrays[f"{name}, {threads} threads"] = array
             runs[f"{name}, {threads} threads"] = array.transfer.run
     if torch:
@@ -308,14 +319,16 @@ def pageable(bench: Bench) -> list[Row]:
     rows = []
     for name, array in arrays.items():
         ratio = round(median_ratio(times[name], times["PyTorch"])[0], 4) if torch else None
-        reach = 0.5 if name.endswith("16 threads") else None
+        reach = 0.5 if name.endswith(f" {DEFAULT} threads") else None
         note = f"{array.transfer.chunks} chunks, ring warm"
         rows.append(Row(f"upload of pageable memory, 1 GiB, {name}", "over PyTorch's copy", ratio, "", reach, peer=peers, note=note))
         predicted = array.transfer.predicted
         if predicted is not None:
             off = predicted.elapsed_ns / 1e6 / statistics.median(times[name])
-            rows.append(Row(f"upload of pageable memory, 1 GiB, {name}", "prediction over measured", round(off, 4), ""))
-    equal = np.array_equal(arrays["column-major, 16 threads"].numpy(), host.T)
+            reach = 0.10 if name.endswith(f" {DEFAULT} threads") else None
+            case = f"upload of pageable memory, 1 GiB, {name}"
+            rows.append(Row(case, "error of the prediction", round(abs(off - 1), 4), "", reach, peer={"over measured": round(off, 4)}))
+    equal = np.array_equal(arrays[f"column-major, {DEFAULT} threads"].numpy(), host.T)
     rows.append(Row("upload of pageable memory, 1 GiB", "equal to NumPy", float(equal), "", 1.0, "higher"))
     return rows
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from memlane.errors import MemlaneError
 from memlane.layout import column_major
-from memlane.remap.kernels import Tile
+from memlane.remap.kernels import Share, Tile
 from remap import Bench, moving, random_bytes
 
 UNITS = ((8, 8), (8, 16), (16, 8), (16, 16), (8, 32), (32, 8), (16, 32), (32, 16), (32, 32))
@@ -59,16 +59,40 @@ class Tuning:
         return named[max(runs, key=lambda name: self.found[name])]
 
 
+SHARES = tuple(Share(room, load, store) for room in (1 << 15, 1 << 14, 1 << 13) for load, store in HINTS)
+
+
+def structures(bench: Bench, fields: int, count: int) -> dict[str, float]:
+    """Shares of the copy's rate for structures of so many floats, in both directions."""
+    nbytes = 4 * count * fields
+    given, stored = random_bytes(bench.target, nbytes), bench.target.empty(nbytes, "u1")
+    found = {}
+    for back in (False, True):
+        works = {str(share): moving(column_major((count, fields)), 4, back=back, share=share) for share in SHARES}
+        runs = {name: bench.starter(work, {"given": given, "stored": stored}) for name, work in works.items()}
+        times = bench.compared({"copy": bench.copying(stored, given), **runs}, 2)
+        for name in runs:
+            share = statistics.median(a / b for a, b in zip(times["copy"], times[name], strict=True))
+            found[f"{name}, {'join' if back else 'split'}"] = share
+            print(f"{fields} fields {'join ' if back else 'split'} {share:.4f}  {name}", flush=True)
+    return found
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--target", default="cuda:0")
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--quick", action="store_true")
+    options.add_argument("--only", choices=("tiles", "structures"))
     given = options.parse_args()
     bench = Bench(given.target, given.quick)
     bench.rounds = 1 if given.quick else 5
-    results = {}
-    for element in (4,) if given.quick else (4, 2, 1, 8, 16):
+    results: dict[object, object] = {}
+    for fields in () if given.only == "tiles" else (3, 4, 7):
+        count = 1024 if given.quick else (1 << 28) // fields // 1024 * 1024
+        results[f"{4 * fields} bytes"] = structures(bench, fields, count)
+        _kept(given.out, results)
+    for element in () if given.only == "structures" else (4,) if given.quick else (4, 2, 1, 8, 16):
         side = 512 if given.quick else 16384 if element <= 4 else 8192
         tuning = Tuning(bench, element, side)
         start = Tile(16, 16, 16)
@@ -80,8 +104,12 @@ def main() -> None:
         tile = tuning.best(replace(tile, load=load, store=store) for load, store in HINTS)
         print(f"== {element} bytes: {tile}", flush=True)
         results[element] = {"best": str(tile), "share of the copy": tuning.found}
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "remap_tuning.json").write_text(json.dumps(results, indent=1) + "\n")
+        _kept(given.out, results)
+
+
+def _kept(out: Path, results: object) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "remap_tuning.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

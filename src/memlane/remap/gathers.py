@@ -71,7 +71,7 @@ class _GatherWriter:
                 part, waits = chunk, [arrived[-1]]
             done.append(self._gather(rows, part, wrong, first, [cleared, *waits, *self.copies]))
         b.copy(report, wrong, queue=COPIES, after=done, label="report")
-        return TransferPlan(b.plan(), tuple(self.modules.values()), 0, self.borders, tuple(self.staged), frozenset(self.modules))
+        return TransferPlan(b.plan(), tuple(self.modules.values()), 0, self.borders, tuple(self.staged), tuple(self.modules))
 
     def _rows(self) -> View:
         """Return the rows on the device, copied there first where they are not."""

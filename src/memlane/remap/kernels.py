@@ -43,9 +43,10 @@ class Tile:
     row_units: int = 16
     """Units of 16 bytes along the rows of the source; at least 8, by which the bank of a unit is chosen."""
     column_units: int = 16
-    group: int = 16
-    """Tiles under each other that follow each other in the order of blocks: 0 all, 1 none."""
-    load: str = "load_once"
+    group: int = 0
+    """Tiles under each other that follow each other in the order of blocks: 0 all, 1 none. With all of them, blocks that run together fill
+    whole rows of the result; on an H200 that is 3 to 6 % quicker than any square of tiles."""
+    load: str = "load_plain"
     store: str = "store_plain"
 
     @property
@@ -53,8 +54,21 @@ class Tile:
         return self.row_units * self.column_units
 
 
-TILES = {1: Tile(8, 8), 2: Tile(8, 16), 4: Tile(16, 16), 8: Tile(16, 16), 16: Tile(16, 16)}
-"""By the bytes of an element."""
+@dataclass(frozen=True)
+class Share:
+    """How much of an array of structures one block takes, and how it gets at it."""
+
+    shared_bytes: int = 1 << 15
+    """Room in shared memory that decides between 256, 128 and 64 threads."""
+    load: str = "load_plain"
+    store: str = "store_plain"
+
+
+SHARE = Share()
+
+
+TILES = {1: Tile(16, 16), 2: Tile(16, 16), 4: Tile(16, 16), 8: Tile(16, 32), 16: Tile(16, 16)}
+"""By the bytes of an element: the quickest on an H200 (`benchmarks/remap_tuning.py`)."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ def _remap(
     return Remap(launch, module)
 
 
-def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = None) -> Remap:
+def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = None, share: Share = SHARE) -> Remap:
     """Return the launch that makes a movement: from `source`, whose first element is the movement's first, to `out`.
 
     Both are views whose offsets in their buffers, which begin at multiples of 256 bytes, say how they are aligned.
@@ -112,14 +126,14 @@ def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = No
     if fastest_in is not fastest_out and len(simple.axes) <= 4 and fastest_in.source == 1 and fastest_out.destination == 1:
         rows, columns = fastest_out, fastest_in
         batches = [axis for axis in simple.axes if axis is not rows and axis is not columns]
-        structures = None if batches else _structures(simple.element, rows, columns, out, source)
+        structures = None if batches else _structures(simple.element, rows, columns, out, source, share)
         return structures or _transpose(simple.element, rows, columns, batches, out, source, tile)
     if len(simple.axes) > 6:
         raise LayoutError(f"a remap over {len(simple.axes)} axes is not supported: use a layout with fewer blocks or axes")
     return _copy_strided(simple, out, source)
 
 
-def _structures(element: int, rows: Axis, columns: Axis, out: View, source: View) -> Remap | None:
+def _structures(element: int, rows: Axis, columns: Axis, out: View, source: View, share: Share) -> Remap | None:
     """Return the launch for structures of few elements; None for other matrices."""
     if columns.extent <= MOST_FIELDS and rows.source == columns.extent:
         kernel, fields, count, pitch = "split_structures", columns.extent, rows.extent, columns.destination
@@ -129,9 +143,9 @@ def _structures(element: int, rows: Axis, columns: Axis, out: View, source: View
         return None
     unit = WIDEST // element
     fits = not (count % unit or pitch % unit or out.offset % WIDEST or source.offset % WIDEST)
-    threads = 256 if fields * WIDEST * 256 <= 1 << 15 else 128 if fields * WIDEST * 128 <= 1 << 15 else 64
+    threads = next((count for count in (256, 128) if fields * WIDEST * count <= share.shared_bytes), 64)
     defines = [f"ELEMENT={element}", f"FIELDS={fields}", f"THREADS={threads}", f"PERIOD={lcm(fields, 8)}"]
-    defines += ["LOAD=load_once", "STORE=store_plain", *(["VECTORS=1"] if fits else [])]
+    defines += [f"LOAD={share.load}", f"STORE={share.store}", *(["VECTORS=1"] if fits else [])]
     blocks = -(-count // (threads * (unit if fits else 1)))
     name = kernel if fits else f"{kernel}_any"
     return _remap(name, "structures.cu", defines, blocks, threads, [out, source, count, pitch], [source], [out])

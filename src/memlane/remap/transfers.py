@@ -108,12 +108,13 @@ class TransferPlan:
 
     plan: Plan
     modules: tuple[Module, ...]
+    """Those of the remaps, in the order of `kernels`."""
     axis: int
     borders: tuple[int, ...]
     """Where the chunks begin along the axis, and the end of the last one."""
     staged: tuple[str, ...] = ()
     """Names of pinned buffers that chunks are staged in."""
-    kernels: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
     """Digests of the modules."""
 
     @property
@@ -123,6 +124,12 @@ class TransferPlan:
 
 def plan_of(request: Request) -> TransferPlan:
     """Return the plan of an upload or a download. LayoutError where the array and the layout disagree."""
+    # A consumer may hold arrays of the caller, which a cache must not keep alive.
+    return _plan_of(request) if request.then is None else _plan_of.__wrapped__(request)
+
+
+@lru_cache(maxsize=64)
+def _plan_of(request: Request) -> TransferPlan:
     host, layout = request.host, request.layout
     if host.shape != layout.shape:
         raise LayoutError(f"an array of shape {host.shape} cannot have the layout {layout}, which is for one of shape {layout.shape}")
@@ -177,7 +184,7 @@ class _Writer:
         move = self._upload if self.request.direction == "upload" else self._download
         move(device, pinned)
         staged = tuple(view.buffer.name for view in pinned)
-        return TransferPlan(self.b.plan(), tuple(self.modules.values()), self.axis, self.borders, staged, frozenset(self.modules))
+        return TransferPlan(self.b.plan(), tuple(self.modules.values()), self.axis, self.borders, staged, tuple(self.modules))
 
     def _slot(self, name: str, home: Literal[0, "pinned"]) -> View:
         return self.b.array(name, self.chunk_elements, f"V{self.on_host.itemsize}", home)
@@ -351,7 +358,6 @@ def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns
 
 def best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0) -> int:
     """Return the number of chunks with which a transfer is predicted to end first; 16, as the paper has it, where nothing is known."""
-    # A consumer may hold arrays of the caller, which a cache must not keep alive.
     find = _best_chunks if request.then is None else _best_chunks.__wrapped__
     return find(request, chip, host_gb_per_s, then_ns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -41,21 +42,25 @@ class Transfer:
         memory: Mapping[str, Memory],
         modules: Iterable[Module | LoadedModule] = (),
         *,
-        predicted: Timeline | None = None,
+        predict: Callable[[], Timeline | None] = lambda: None,
         finish: Callable[[], None] | None = None,
     ) -> None:
         self.target = target
         self.made = made
-        self.predicted = predicted
-        """The timeline that the model predicted."""
+        self._predict = predict
         self.started = False
         self._memory = dict(memory)
-        self._modules = (*made.modules, *modules)
+        self._modules = (*loaded_modules(target, made), *modules)
         self._finish = finish
         self._bound: BoundPlan | None = None
         self._graph: PlanGraph | None = None
         self._borrowed: list[npt.NDArray[Any]] = []
         self._repeats = False
+
+    @cached_property
+    def predicted(self) -> Timeline | None:
+        """When each step was predicted to run; None where the chip's file lacks a number that this needs."""
+        return self._predict()
 
     @property
     def plan(self) -> Plan:
@@ -148,6 +153,15 @@ class Transfer:
     def __del__(self) -> None:
         if getattr(self, "_borrowed", None):
             self._release()
+
+
+def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:
+    """Return the modules of remaps on a target, which keeps them for the transfers to come."""
+    loaded: dict[str, LoadedModule] = target.__dict__.setdefault("_remap_modules", {})
+    for digest, module in zip(made.kernels, made.modules, strict=True):
+        if digest not in loaded:
+            loaded[digest] = target.load(module)
+    return [loaded[digest] for digest in made.kernels]
 
 
 _kept: WeakKeyDictionary[Target, list[npt.NDArray[Any]]] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
 from memlane.layout import ArrayLayout, Fields
 from memlane.layout.array_spec import LayoutLike, array_layout
-from memlane.plan import Launch, PlanBuilder, View, planned
+from memlane.plan import Launch, PlanBuilder, Timeline, View, planned
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
 from memlane.remap.movement import movement_of
 from memlane.remap.staging import default_threads
@@ -66,9 +66,9 @@ def upload(
     array = _allocated(where, given)
     consumers = _Consumers(where, then)
     wish = Request("upload", given.described, given.layout, 1, overlap, _threads(threads), consumers.planned if then else None, reads)
-    made, predicted = _planned(where, wish, chunks)
+    made, predict = _planned(where, wish, chunks)
     memory: dict[str, Memory] = {"host": given.memory, "array": array, **consumers.memory}
-    transfer = Transfer(where, made, memory, consumers.modules, predicted=predicted)
+    transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
     return _filled(replace(array, transfer=transfer), stream, wait)
 
 
@@ -106,8 +106,8 @@ def download(
         raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
     memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
     wish = Request("download", known, found, 1, overlap, _threads(threads))
-    made, predicted = _planned(target, wish, chunks)
-    transfer = Transfer(target, made, {"host": memory, "array": array}, predicted=predicted)
+    made, predict = _planned(target, wish, chunks)
+    transfer = Transfer(target, made, {"host": memory, "array": array}, predict=predict)
     transfer.start(stream)
     transfer.wait()
     return result
@@ -210,11 +210,12 @@ class _Consumers:
         return self._views[key]
 
 
-def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Any]:
+def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
+    """Return the plan and what predicts its times, which takes as long as a small transfer and is done on demand."""
     rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
     count = best_chunks(wish, target.chip, rate) if chunks == "auto" else chunks
     made = plan_of(replace(wish, chunks=count))
-    return made, prediction(made, target.chip, rate)
+    return made, lambda: prediction(made, target.chip, rate)
 
 
 def _allocated(target: Target, given: Given) -> LaidOutArray:
