@@ -30,14 +30,15 @@ def test_an_application_compiles_with_everything_it_launches() -> None:
     assert sorted(compiled.kernels.values()) == [
         "particles",
         "void reduce<double, 16>(double const*, double*, int)",
+        "void reduce<float, 128>(float const*, float*, int)",
         "void reduce<float, 256>(float const*, float*, int)",
         "void reduce<int, 64>(int const*, int*, int)",
+        "void reduce<int, 8>(int const*, int*, int)",
     ]
-    assert set(compiled.instantiated) == {"reduce<float, 256>", "reduce<double, square(4)>", "reduce<int, (2 * 32)>"}
+    assert {"reduce<float, 256>", "reduce<double, square(4)>", "reduce<int, (2 * 32)>"} <= set(compiled.instantiated)
     assert any("// the store of particles" in line for line in lines_of(compiled, "st.global"))
     notes = "\n".join(compiled.notes)
     assert "header helper_cuda.h was not found and was left out" in notes
-    assert "reduce<int, sizeof(argv)>, which the host code launches, means nothing outside it" in notes
     assert "typedef std::vector<float> FloatVector;" in notes
 
 

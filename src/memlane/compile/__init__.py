@@ -15,6 +15,8 @@ How a `.cu` file becomes PTX, one module for each step:
     hostcode        blanks what is for the host
     standard        stand-ins for standard headers (those with a text are in `include/`)
     nvrtc           the compiler
+    hostbody        the parts of a host function that may be left out
+    instantiations  which template kernels the host code launches: the compiler reads it, without these parts
     frontend        the above in order; cuts further what the compiler refuses
     shipped         PTX that lies beside its source, for machines without the compiler
 

@@ -18,7 +18,7 @@ _CLASS_WORDS = frozenset({"class", "struct", "union"})
 _PLAIN_WORDS = frozenset({"namespace", "using", "typedef", "static_assert", "asm", "enum", "concept"})
 _ACCESS_WORDS = frozenset({"public", "private", "protected"})
 _CONSTANT_WORDS = frozenset({"constexpr", "consteval", "constinit"})
-_PARENTHESISED = frozenset(
+PARENTHESISED = frozenset(
     {"__launch_bounds__", "__cluster_dims__", "__block_size__", "__maxnreg__", "__align__", "__attribute__", "__declspec"}
     | {"alignas", "alignof", "sizeof", "decltype", "noexcept", "explicit", "requires"}
 )
@@ -192,7 +192,7 @@ class _Scanner:
         text = token.text
         if text in ("(", "["):
             shape.pointer |= text == "(" and self.peek(1).text in ("*", "&") and not shape.parameters
-            shape.parameters |= text == "(" and not shape.pointer and self.tokens[self.at - 1].text not in _PARENTHESISED
+            shape.parameters |= text == "(" and not shape.pointer and self.tokens[self.at - 1].text not in PARENTHESISED
             self.skip_group()
             return
         self.at += 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memlane.compile import macros, nvrtc, sources, standard, toolkit
+from memlane.compile import instantiations, macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
 from memlane.compile.hostcode import DeviceCode, blank, cut
 from memlane.compile.sources import Program, SourceFile
@@ -18,7 +18,6 @@ from memlane.ptx import demangle
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
-_ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
 _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
 )
@@ -131,11 +130,15 @@ class _Compilation:
         self.launches = [e for code in self.code.values() for e in code.launches if _plain(e) not in map(_plain, options.instantiate)]
         self.refusals: list[str] = []
         self.dropped: list[str] = []
+        self.asked_host = False
+        self.host: instantiations.Launched | None = None
 
     def run(self) -> CompiledPtx:
         """Compiles until the compiler is content, or nothing is left to cut."""
+        if instantiations.undecided(self.program.files, self.code):
+            self._ask_host_code()
         while True:
-            answer = nvrtc.compile_request(self._request())
+            answer = nvrtc.compile_request(self._request(device := self._device_texts(), device))
             if answer.ptx:
                 return self._result(answer)
             if missing := _NO_HEADER.search(answer.log):
@@ -146,13 +149,33 @@ class _Compilation:
             if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
                 raise self._refusal(answer.log)
 
-    def _request(self) -> nvrtc.Request:
-        texts = {file.name: self._device_text(file) for file in self.program.files}
+    def _ask_host_code(self) -> None:
+        """Adds the instantiations that only a reading of the host code shows. Once; where it fails, nothing is added."""
+        self.asked_host = True
+        device = self._device_texts()
+        flags = (*replace(self.options, lineinfo=False).flags(), "-G")
+
+        def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
+            request = self._request(texts, device)
+            host = standard.host_containers(any("thrust::" in text for text in device.values()))
+            headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
+            return nvrtc.compile_request(replace(request, headers=headers, options=flags, expressions=()))
+
+        known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
+        self.host = instantiations.launched(self.program.files, self.code, compiler)
+        if self.host:
+            self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
+
+    def _device_texts(self) -> dict[str, str]:
+        return {file.name: self._device_text(file) for file in self.program.files}
+
+    def _request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
+        """The request for `texts`; `device` are those without host code, which decide what of the libraries is needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
         prelude = standard.prelude(standard.names_in_std(tokens), types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: prelude, **standard.stand_ins()}
-        headers |= standard.library_stand_ins(self.program.library, texts.values())
+        headers |= standard.library_stand_ins(self.program.library, device.values())
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files
         headers |= {file.name: texts[file.name] for file in others}
@@ -171,26 +194,29 @@ class _Compilation:
         dropped = [launch for launch in self.launches if _plain(launch) in refused]
         self.launches = [launch for launch in self.launches if launch not in dropped]
         self.dropped += dropped
+        if dropped and not self.asked_host:
+            self._ask_host_code()
         return bool(dropped)
 
     def _remove_refused(self, log: str) -> bool:
         """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
-        progress = False
-        for found in _ERROR.finditer(log):
-            file = next((file for file in self.program.files if file.name == found["file"]), None)
-            unit = self._removable(file, int(found["line"])) if file else None
-            if file is not None and unit is not None and unit not in self.removed[file.name]:
-                self.removed[file.name].append(unit)
-                self.refusals.append(log[found.start() :].split("\n\n", 1)[0])
-                progress = True
-        return progress
+        chosen: dict[tuple[str, Unit], str] = {}
+        for error in nvrtc.errors(log):
+            file = next((file for file in self.program.files if file.name == error.file), None)
+            unit = self._removable(file, error) if file else None
+            if file is not None and unit is not None:
+                chosen.setdefault((file.name, unit), error.message)
+        for name, unit in chosen:
+            self.removed[name].append(unit)
+        self.refusals += chosen.values()
+        return bool(chosen)
 
-    def _removable(self, file: SourceFile, line: int) -> Unit | None:
-        start = _offset_of_line(file.text, line)
-        end = _offset_of_line(file.text, line + 1)
+    def _removable(self, file: SourceFile, error: nvrtc.Diagnostic) -> Unit | None:
+        start, end = error.place(file.text)
         code = self.code[file.name]
         units = (*code.removable, *code.functions) if self.program.absent else code.removable
-        candidates = [unit for unit in units if unit.start < end and unit.end > start]
+        removed = self.removed[file.name]
+        candidates = [unit for unit in units if unit.start < end and unit.end > start and unit not in removed]
         return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
 
     def _refusal(self, log: str) -> CompileError:
@@ -219,7 +245,12 @@ class _Compilation:
             raise CompileError(f"{self.program.files[0].name} has no kernel{self._template_hint()}")
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
-        notes += [f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped]
+        if self.host:
+            notes += [f"host code that may launch a kernel was not followed: {message}" for message in self.host.lost]
+        else:
+            notes += [
+                f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
+            ]
         names = [file.name for file in self.program.files]
         return CompiledPtx(
             text=_with_short_names(answer.ptx, names),
@@ -243,16 +274,6 @@ def _refused_expressions(log: str) -> set[str]:
 
 def _plain(expression: str) -> str:
     return "".join(expression.split())
-
-
-def _offset_of_line(text: str, line: int) -> int:
-    """Where the 1-based line begins; the length of the text behind its end."""
-    position = 0
-    for _ in range(line - 1):
-        position = text.find("\n", position) + 1
-        if position == 0:
-            return len(text)
-    return position
 
 
 _BUILTIN = "__nv_nvrtc_builtin_header.h"

@@ -31,19 +31,31 @@ class DeviceCode:
     """What is marked for the device and is no kernel: what kernels may call, or may never have needed."""
     launches: tuple[str, ...]
     """Template kernels as the host code launches them, for example `block_sum<float, 256>`, in order and once each."""
+    direct_launches: int
+    """How many launches these are."""
     templates: tuple[str, ...]
     """Names of the template kernels."""
+    host: tuple[Unit, ...]
+    """Declarations that were cut."""
 
 
 def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
     """Blanks the host code of `text`, whose tokens are `tokens`."""
     units = units_of(tokens, macros)
     host = [unit for unit in units if unit.side == "host"]
-    launches = dict.fromkeys(launch for unit in host for launch in launches_in(text, _inside(tokens, unit)))
+    launches = [launch for unit in host for launch in launches_in(text, _inside(tokens, unit))]
     templates = [name for unit in units if unit.side == "device" and (name := template_kernel(_inside(tokens, unit)))]
     either = tuple(unit for unit in units if unit.side == "either")
     functions = tuple(unit for unit in units if unit.side == "device" and all(one.text != "__global__" for one in _inside(tokens, unit)))
-    return DeviceCode(blank(text, tokens, host), either, functions, tuple(launches), tuple(dict.fromkeys(templates)))
+    return DeviceCode(
+        blank(text, tokens, host),
+        either,
+        functions,
+        tuple(dict.fromkeys(launches)),
+        len(launches),
+        tuple(dict.fromkeys(templates)),
+        tuple(host),
+    )
 
 
 def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -35,6 +36,43 @@ class Answer:
     log: str
     lowered: tuple[tuple[str, str], ...] = ()
     """Each expression of the request with the name of its kernel in the PTX."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """An error in the log of the compiler."""
+
+    file: str
+    line: int
+    column: int | None
+    """Where in the line, from 0; None where the log does not say it for certain."""
+    message: str
+    """All lines of the log that belong to it."""
+
+    def place(self, text: str) -> tuple[int, int]:
+        """The characters of the file's text that the error is about, as start and end (exclusive): one, or else the whole line."""
+        start = 0
+        for _ in range(self.line - 1):
+            start = text.find("\n", start) + 1 or len(text)
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if self.column is not None and start + self.column < end:
+            return start + self.column, start + self.column + 1
+        return start, end
+
+
+_ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
+
+
+def errors(log: str) -> Iterator[Diagnostic]:
+    """The errors of a log in order. The compiler prints a line of source with two more blanks in front, and a caret below it."""
+    for found in _ERROR.finditer(log):
+        message = log[found.start() :].split("\n\n", 1)[0]
+        lines = message.split("\n")
+        carets = [index for index, line in enumerate(lines) if index and line.strip() == "^"]
+        exact = bool(carets) and "\t" not in lines[carets[0] - 1]
+        column = len(lines[carets[0]].rstrip()) - 3 if exact else None
+        yield Diagnostic(found["file"], int(found["line"]), column if column is None or column >= 0 else None, message)
 
 
 @lru_cache(maxsize=64)

@@ -104,6 +104,12 @@ def stand_ins() -> dict[str, str]:
     return headers
 
 
+def host_containers(thrust: bool) -> str:
+    """Declarations of the containers that host code uses; without those of Thrust if the real ones are there."""
+    names = ("containers.h",) if thrust else ("containers.h", "thrust_containers.h")
+    return "".join((Path(__file__).parent / "include" / name).read_text(encoding="utf-8") for name in names)
+
+
 def library_stand_ins(headers: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
     """Stand-ins for those of CUDA's own headers that NVRTC cannot digest as a whole: of CUB the parts that run inside a kernel, of Thrust
     nothing unless device code names it."""

@@ -1,0 +1,154 @@
+"""Takes the body of a host function apart into the pieces that can be left out one by one.
+
+No piece is understood: what may go is a whole statement, the condition of an `if`, `for`, `while` or `switch`, a label, or the initial
+value of a variable. Each has a text that may stand in its place, so that what is left is still a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from memlane.compile.declarations import PARENTHESISED
+from memlane.compile.tokens import Token
+
+_CONDITIONS = {"if": "true", "while": "false", "switch": "0", "for": ";;"}
+"""What can stand between the parentheses of each."""
+_LONGEST_CONFIGURATION = 400
+"""Tokens between `<<<` and `>>>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The characters `start` to `end` (exclusive) of a file, and the text that may stand there instead."""
+
+    start: int
+    end: int
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """A function of the host."""
+
+    name: str
+    """The word in front of its parameters; empty for an operator."""
+    head_end: int
+    """Where its head ends: at the `{` of the body, or at the `:` of member initialisers."""
+    body: Part
+    """The braces and what is between them; `;` can stand there instead."""
+
+
+class Body:
+    """The tokens of one declaration, without directives, and the functions that find parts in them."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.ends = _group_ends(tokens)
+
+    def text(self, index: int) -> str:
+        """The text of a token; empty behind the end."""
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+
+    def end(self, index: int) -> int:
+        """Behind the bracketed group that begins at `index`, or behind the one token."""
+        return self.ends.get(index, index + 1)
+
+    def part(self, first: int, end: int, instead: str = "") -> Part:
+        """The part from token `first` to token `end` (exclusive)."""
+        return Part(self.tokens[first].start, self.tokens[min(end, len(self.tokens)) - 1].end, instead)
+
+    def function(self) -> HostFunction | None:
+        """The function that the declaration defines; None if it defines none."""
+        name, initialisers = None, 0
+        index = self._behind_template()
+        while index < len(self.tokens):
+            text = self.text(index)
+            if text == "{" and name is not None and (not initialisers or self.text(index - 1) in (")", "}")):
+                head_end = self.tokens[initialisers or index - (self.text(index - 1) == "try")].start
+                return HostFunction(name, head_end, self.part(index, self.end(index), ";"))
+            if text == ";" or (text == "=" and self.text(index - 1) != "operator"):
+                return None
+            if text == ":" and name is not None and not initialisers:
+                initialisers = index
+            if text == "(" and name is None and index and self.text(index - 1) not in PARENTHESISED:
+                before = self.tokens[index - 1]
+                name = before.text if before.kind == "word" and before.text != "operator" else ""
+            index = self.end(index)
+        return None
+
+    def _behind_template(self) -> int:
+        """The first token behind `template < ... >`, which may stand there several times."""
+        index = 0
+        while self.text(index) == "template" and self.text(index + 1) == "<":
+            depth, index = 0, index + 1
+            while index < len(self.tokens):
+                depth += (self.text(index) == "<") - (self.text(index) == ">")
+                index = self.end(index)
+                if depth == 0:
+                    break
+        return index
+
+    def statements(self) -> Iterator[Part]:
+        """The parts of each statement that can be left out."""
+        index = 0
+        while index < len(self.tokens):
+            text = self.text(index)
+            if text in ("{", "}", ";", "else", "do", "try"):
+                index += 1
+            elif text in _CONDITIONS:
+                opening = index + 1 + (self.text(index + 1) == "constexpr")
+                if self.text(opening) == "(":
+                    yield Part(self.tokens[opening].end, self.tokens[self.end(opening) - 1].start, _CONDITIONS[text])
+                index = self.end(opening)
+            elif text in ("case", "default"):
+                end = next((at for at in range(index, len(self.tokens)) if self.text(at) in (":", ";")), len(self.tokens) - 1)
+                yield self.part(index, end + 1)
+                index = end + 1
+            else:
+                index = yield from self._statement(index)
+
+    def _statement(self, first: int) -> Generator[Part, None, int]:
+        """A statement up to its `;` and, as a part of its own, what its first variable is initialised with; returns where it ends."""
+        index, value = first, None
+        while self.text(index) not in (";", "}", ""):
+            if self.text(index) == "=" and value is None and index > first and self.tokens[index - 1].kind == "word":
+                value = index
+            index = self.end(index)
+        if self.text(index) == ";":
+            if value is not None:
+                yield self.part(value, index)
+            index += 1
+        index = max(index, first + 1)
+        yield self.part(first, index, ";")
+        return index
+
+    def exception_handling(self) -> Iterator[Part]:
+        """Each `try` and each `catch (...) { ... }`, which device code does not have."""
+        for index, token in enumerate(self.tokens):
+            if token.text == "try":
+                yield self.part(index, index + 1)
+            elif token.text == "catch":
+                yield self.part(index, self.end(self.end(index + 1)))
+
+    def launch_configurations(self) -> Iterator[Part]:
+        """Each `<<<grid, block>>>`. Without it a launch is a call, which names the same instantiation of the kernel."""
+        for index, token in enumerate(self.tokens):
+            at = index + 1 if token.text == "<<<" else len(self.tokens)
+            while at < min(len(self.tokens), index + _LONGEST_CONFIGURATION) and self.text(at) not in (";", "}", "<<<"):
+                if self.text(at) == self.text(at + 1) == self.text(at + 2) == ">" and self.text(at + 3) == "(":
+                    yield self.part(index, at + 3)
+                    break
+                at = self.end(at)
+
+
+def _group_ends(tokens: Sequence[Token]) -> dict[int, int]:
+    """Index of each opening bracket -> the index behind its closing one."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.text in ("(", "[", "{"):
+            opened.append(index)
+        elif token.text in (")", "]", "}") and opened:
+            ends[opened.pop()] = index + 1
+    return ends | dict.fromkeys(opened, len(tokens))

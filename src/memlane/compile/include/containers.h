@@ -1,0 +1,55 @@
+/* The containers of host code, as far as the types of their elements and pointers go: declarations for reading which kernels are launched. */
+template <class T> struct memlane_container {
+    using value_type = T;
+    using iterator = T*;
+    using const_iterator = const T*;
+    template <class... A> memlane_container(A...);
+    template <class A> memlane_container& operator=(const A&);
+    T* data();
+    const T* data() const;
+    T* begin();
+    T* end();
+    const T* begin() const;
+    const T* end() const;
+    T& operator[](unsigned long);
+    const T& operator[](unsigned long) const;
+    T& front();
+    T& back();
+    unsigned long size() const;
+    bool empty() const;
+    void resize(unsigned long);
+    void resize(unsigned long, const T&);
+    void reserve(unsigned long);
+    void assign(unsigned long, const T&);
+    void push_back(const T&);
+    template <class... A> void emplace_back(A&&...);
+    void clear();
+};
+template <class T> struct memlane_pointer {
+    template <class... A> memlane_pointer(A...);
+    T* get() const;
+    T* operator->() const;
+    T& operator*() const;
+    T& operator[](unsigned long) const;
+    void reset(T* = nullptr);
+};
+template <class T> struct memlane_pointer<T[]> : memlane_pointer<T> {
+    using memlane_pointer<T>::memlane_pointer;
+};
+namespace std {
+template <class T, class...> struct vector : memlane_container<T> {
+    using memlane_container<T>::memlane_container;
+};
+template <class T, class...> struct unique_ptr : memlane_pointer<T> {
+    using memlane_pointer<T>::memlane_pointer;
+};
+template <class T> struct shared_ptr : memlane_pointer<T> {
+    using memlane_pointer<T>::memlane_pointer;
+};
+template <class T, class... A> unique_ptr<T> make_unique(A&&...);
+template <class T, class... A> shared_ptr<T> make_shared(A&&...);
+struct string : memlane_container<char> {
+    using memlane_container<char>::memlane_container;
+    const char* c_str() const;
+};
+}

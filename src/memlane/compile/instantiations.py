@@ -1,0 +1,215 @@
+"""Finds the instantiations of template kernels that a program launches, by letting the device compiler read its host code.
+
+Which kernel `run<4>()` launches may hang on template arguments, on defaults, on overloads and on the types of variables: only a compiler of
+C++ knows. NVRTC is one, and with `-default-device` it reads host functions too. So the functions from which a template kernel is
+reached are given to it, with each `kernel<<<grid, block>>>(...)` turned into a call. What means nothing on the device (calls of the
+runtime, containers, streams) it refuses, and the smallest part that holds the error is left out, until the rest compiles. The kernels in
+the PTX of that are the ones that the program launches. The PTX itself is thrown away: the kernels are then instantiated by name.
+
+A parser without types is no help here. tree-sitter with its CUDA grammar (MIT, tree-sitter-cuda 0.21.2, wheels for Python 3.10 and later)
+finds `<<<` and the template arguments written in front of it, which the tokens give as well. It has no deduction, no defaults, no overloads
+and no constant expressions, and it does not expand macros.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memlane.compile.declarations import Unit
+from memlane.compile.hostbody import Body, HostFunction, Part
+from memlane.compile.hostcode import DeviceCode
+from memlane.compile.nvrtc import Answer, errors
+from memlane.compile.sources import SourceFile
+from memlane.compile.tokens import Token, directive
+from memlane.ptx import demangle
+from memlane.walks import reachable
+
+_ROUNDS = 40
+"""How often the compiler is asked; in each round it names up to a hundred errors."""
+_KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
+_MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
+_CONDITIONAL = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
+
+
+@dataclass
+class _File:
+    """One file of the program with the parts of its host code."""
+
+    source: SourceFile
+    code: DeviceCode
+    parts: list[Part] = field(default_factory=list)
+    """What may be left out."""
+    left_out: list[Part] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What the host code launches."""
+
+    kernels: tuple[str, ...]
+    """Template kernels with their arguments, as expressions that mean the same at file scope."""
+    lost: tuple[str, ...]
+    """Errors of the compiler for which something was left out that may lead to a launch."""
+
+
+def launched(
+    files: Sequence[SourceFile], codes: Mapping[str, DeviceCode], compiler: Callable[[Mapping[str, str]], Answer]
+) -> Launched | None:
+    """Finds the template kernels with their arguments that the host code launches.
+
+    `codes` holds each file without its host code, by its name. `compiler` compiles the texts of the files, by their names. None if the
+    compiler finds errors that are not in the host code, or new ones in every round.
+    """
+    program = {file.name: _File(file, codes[file.name]) for file in files}
+    reaching = _reaching(program.values(), {name for code in codes.values() for name in code.templates})
+    for file in program.values():
+        _take_apart(file, reaching)
+    lost: list[str] = []
+    for _ in range(_ROUNDS):
+        answer = compiler({name: _text(file) for name, file in program.items()})
+        if answer.ptx:
+            names = dict.fromkeys(filter(None, map(_expression, _KERNEL.findall(answer.ptx))))
+            return Launched(tuple(names), tuple(lost))
+        refused = _refused(program, answer.log)
+        if not refused:
+            return None
+        for (name, part), message in refused.items():
+            program[name].left_out.append(part)
+            words = {token.text for token in _inside(program[name].source.tokens, Unit(part.start, part.end, "host"))}
+            lost += [] if reaching.isdisjoint(words) else [message]
+    return None
+
+
+def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> bool:
+    """Whether the host code names a template kernel otherwise than in a launch with arguments that mean the same at file scope."""
+    templates = {name for code in codes.values() for name in code.templates}
+    if not templates:
+        return False
+    direct = sum(code.direct_launches for code in codes.values())
+    named = 0
+    for file in files:
+        for unit in codes[file.name].host:
+            named += sum(token.text in templates for token in _inside(file.tokens, unit))
+        named += sum(any(name in token.text for name in templates) for token in file.tokens if token.kind == "directive")
+    return named > direct
+
+
+# -- which functions are read
+
+
+def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
+    """The words that lead to a template kernel: its name, functions and macros that use it, and so on."""
+    users: dict[str, list[str]] = {}
+    for file in program:
+        for unit in file.code.host:
+            tokens = _inside(file.source.tokens, unit)
+            function = Body([token for token in tokens if token.kind != "directive"]).function()
+            for word in {token.text for token in tokens if token.kind == "word"}:
+                users.setdefault(word, []).append(function.name if function else "")
+        for token in file.source.tokens:
+            if token.kind == "directive" and (line := directive(token)).name == "define":
+                macro, *words = re.findall(r"[^\W\d]\w*", line.body) or [""]
+                for word in words:
+                    users.setdefault(word, []).append(macro)
+    return frozenset(reachable(templates, lambda word: users.get(word, ())))
+
+
+def _take_apart(file: _File, reaching: frozenset[str]) -> None:
+    """Fills in the parts of a file: host functions that reach a kernel are read, of others only the head."""
+    file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
+    for unit in file.code.host:
+        body = Body([token for token in _inside(file.source.tokens, unit) if token.kind != "directive"])
+        function = body.function()
+        file.parts.append(Part(unit.start, unit.end))
+        if function is None:
+            file.left_out += body.launch_configurations()
+        elif function.name and reaching.isdisjoint(token.text for token in body.tokens):
+            file.left_out.append(Part(function.head_end, unit.end, ";"))
+        else:
+            _take_function_apart(file, body, function)
+
+
+def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:
+    inner = Body([token for token in body.tokens if function.body.start <= token.start < function.body.end])
+    file.parts += inner.statements()
+    file.parts.append(function.body)
+    file.left_out += body.launch_configurations()
+    file.left_out += body.exception_handling()
+
+
+# -- what the compiler refuses
+
+
+def _refused(files: Mapping[str, _File], log: str) -> dict[tuple[str, Part], str]:
+    """The smallest parts in which the compiler found errors, with the name of their file -> the error."""
+    chosen: dict[tuple[str, Part], str] = {}
+    for error in errors(log):
+        if file := files.get(error.file):
+            start, end = error.place(file.source.text)
+            parts = [part for part in file.parts if part.start < end and part.end > start and part not in file.left_out]
+            if parts:
+                chosen.setdefault((error.file, min(parts, key=lambda part: part.end - part.start)), error.message)
+    return chosen
+
+
+def _text(file: _File) -> str:
+    """The text of the file with what is left out replaced, so that what stays keeps its line and column."""
+    pieces: list[str] = []
+    position = 0
+    text, tokens = file.source.text, file.source.tokens
+    includes = [Part(tokens[index].start, tokens[index].end, f'#include "{name}"') for index, name in file.source.includes.items()]
+    edits = [*file.left_out, *includes, *_launches_in_macros(tokens)]
+    for part in sorted(edits, key=lambda part: (part.start, -part.end)):
+        if part.start >= position:
+            pieces += [text[position : part.start], part.instead, *_remains(text, tokens, part)]
+            position = part.end
+    return "".join((*pieces, text[position:]))
+
+
+def _remains(text: str, tokens: Sequence[Token], part: Part) -> Iterator[str]:
+    """The directives of a part (a conditional may begin in one statement and end in another), its line ends, and its width."""
+    position = part.start
+    for token in _inside(tokens, Unit(part.start, part.end, "host")):
+        if token.kind == "directive" and token.start > part.start and directive(token).name in _CONDITIONAL:
+            yield "\n" * text.count("\n", position, token.start)
+            yield token.text
+            position = token.end
+    yield "\n" * (text.count("\n", position, part.end) - part.instead.count("\n"))
+    line = text.rfind("\n", part.start, part.end) + 1
+    yield " " * (part.end - line if line else part.end - part.start - len(part.instead))
+
+
+def _launches_in_macros(tokens: Iterable[Token]) -> Iterator[Part]:
+    """The definitions of macros that launch kernels, as they read without `<<<grid, block>>>`."""
+    for token in tokens:
+        if token.kind == "directive" and "<<<" in token.text and directive(token).name == "define":
+            without = _MACRO_LAUNCH.sub(lambda found: "\\\n" * found.group().count("\n"), token.text)
+            yield Part(token.start, token.end, without)
+
+
+def _inside(tokens: Sequence[Token], unit: Unit) -> Sequence[Token]:
+    first = bisect_left(tokens, unit.start, key=lambda token: token.start)
+    return tokens[first : bisect_left(tokens, unit.end, key=lambda token: token.start)]
+
+
+# -- the names of what was found
+
+
+def _expression(kernel: str) -> str:
+    """The kernel with its template arguments as C++ writes it; empty if it is no template or is of a type that has no name."""
+    title = demangle(kernel)
+    if "<" not in title or "{" in title or title == kernel:
+        return ""
+    depth = 0
+    name, begin = "", 0
+    for index, character in enumerate(title):
+        depth += (character in "<([{") - (character in ">)]}")
+        if character == " " and depth == 0 and not name:
+            begin = index + 1
+        if character == "(" and depth == 1 and title[index - 1] in ">":
+            name = title[begin:index]
+            break
+    return name.replace("(anonymous namespace)::", "")

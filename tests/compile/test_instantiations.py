@@ -1,0 +1,142 @@
+"""Which instantiations of template kernels come of the launches in host code.
+
+`host_templates.cu` was compiled with nvcc 13.0 (`nvcc -std=c++17 -arch=sm_90 -ptx -include map`); `LAUNCHED` are the entries of its PTX, as
+c++filt prints them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlane.compile import cuda_to_ptx
+from memlane.compile.hostbody import Body
+from memlane.compile.tokens import tokenize
+from memlane.errors import CompileError
+
+PROGRAMS = Path(__file__).parent / "programs"
+LAUNCHED = """
+plain(int*)
+void apply<Twice>(int*, Twice)
+void constant<1>(float*)
+void constant<2>(float*)
+void constant<300>(float*)
+void constant<4>(float*)
+void constant<6>(float*)
+void constant<77>(float*)
+void constant<88>(float*)
+void constant<8>(float*)
+void constant<99>(float*)
+void deduced<double, 3>(double const*, double*)
+void deduced<long long, 8>(long long const*, long long*)
+void deduced<short, 3>(short const*, short*)
+void moded<(Mode)0>(int*)
+void moded<(Mode)1>(int*)
+void wrapped<Box, int>(Box<int>*)
+"""
+
+
+def kernels(source: str, **options: object) -> list[str]:
+    return sorted(cuda_to_ptx(source, name="host.cu", **options).kernels.values())  # type: ignore[arg-type]
+
+
+def test_the_kernels_are_those_that_nvcc_makes() -> None:
+    compiled = cuda_to_ptx(PROGRAMS / "host_templates.cu")
+    assert sorted(compiled.kernels.values()) == sorted(LAUNCHED.strip().splitlines())
+    assert not [note for note in compiled.notes if "not followed" in note]
+
+
+def test_a_template_in_a_header_is_followed_from_the_main_file(tmp_path: Path) -> None:
+    (tmp_path / "run.h").write_text(
+        "#pragma once\ntemplate <int N> __global__ void k(int* p) { *p = N; }\n"
+        'template <int N> void run(int* p) {\n  std::ofstream log("a");\n  k<N * 2><<<1, 1>>>(p);\n}\n'
+    )
+    source = '#include "run.h"\nnamespace { template <class T> __global__ void t(T* p) { *p = 1; } }\n'
+    host = "template <class T> void go() { t<T><<<1, 1>>>(nullptr); }\nint main() { run<8>(nullptr); go<float>(); }"
+    assert kernels(source + host, include=[tmp_path]) == ["void (anonymous namespace)::t<float>(float*)", "void k<16>(int*)"]
+
+
+def test_the_template_of_a_kernel_in_a_namespace_is_found_by_the_address_that_is_passed_on() -> None:
+    source = """namespace a { template <class T> __global__ void k(T* p) { *p = 1; } }
+    template <class F> void launch(F f, int n) { void* arguments[] = {&n}; cudaLaunchKernel((void*)f, 1, 1, arguments, 0, 0); }
+    int main() { launch(a::k<double>, 3); auto f = &a::k<char>; cudaFuncSetAttribute(f, 1, 2); }"""
+    assert kernels(source) == ["void a::k<char>(char*)", "void a::k<double>(double*)"]
+
+
+def test_a_launch_that_is_lost_is_told_with_the_place_and_the_reason() -> None:
+    source = """template <class T> __global__ void k(T* p) { *p = 1; }
+__global__ void plain() { }
+void f() {
+  k<<<1, 1>>>(boost::pointer());
+}"""
+    compiled = cuda_to_ptx(source, name="lost.cu")
+    assert list(compiled.kernels.values()) == ["plain()"]
+    (note,) = compiled.notes
+    assert note.startswith("host code that may launch a kernel was not followed: lost.cu(4): error: ")
+
+
+def test_what_cannot_be_followed_is_offered_by_name() -> None:
+    with pytest.raises(CompileError) as caught:
+        kernels("template <class T> __global__ void k(T* p) { *p = 1; }\nvoid f() { k<<<1, 1>>>(boost::pointer()); }")
+    assert str(caught.value).splitlines()[0] == (
+        "host.cu has no kernel, only templates of kernels: k; ask for one with instantiate=('k<...>',) or --instantiate 'k<...>'"
+    )
+
+
+def test_host_code_that_needs_no_reading_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlane.compile.instantiations.launched", lambda *_: pytest.fail("read"))
+    assert kernels("template <int N> __global__ void k(int* p) { *p = N; }\nint main() { k<3><<<1, 1>>>(0); }") == ["void k<3>(int*)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "head", "body"),
+    [
+        ("int main() { f(); }", "main", "int main() ", "{ f(); }"),
+        ("template <class T, int N = (1 > 0)> void f(T a = {}) noexcept(true) { }", "f", None, "{ }"),
+        ("A::A(int a) : a_(a), b_{a}, C<int>(a) { go(); }", "A", "A::A(int a) ", "{ go(); }"),
+        ("bool A::operator()(int a) const { return a; }", "", "bool A::operator()(int a) const ", "{ return a; }"),
+        ("A& operator=(const A& a) { return *this; }", "", "A& operator=(const A& a) ", "{ return *this; }"),
+        ("void f() try { } catch (int) { g(); }", "f", "void f() ", "{ }"),
+    ],
+)
+def test_functions_are_taken_apart(text: str, name: str, head: str | None, body: str) -> None:
+    function = Body(tokenize(text)).function()
+    assert function is not None
+    assert (function.name, text[function.body.start : function.body.end]) == (name, body)
+    assert head is None or text[: function.head_end] == head
+
+
+@pytest.mark.parametrize(
+    "text", ["int f(int);", "int x = f(3);", "auto f = [](int x) { return x; };", "std::vector<int> v{1, 2};", "int x(3);"]
+)
+def test_what_is_no_function_has_no_parts_of_one(text: str) -> None:
+    assert Body(tokenize(text)).function() is None
+
+
+def test_statements_and_what_may_stand_in_their_place() -> None:
+    text = "{ if (a(1)) { x = f(2); } else g(); for (int i = 0; i < n; i++) h<<<1, (2 > 1)>>>(i); switch (k) { case K: return; } }"
+    body = Body(tokenize(text))
+    assert [(text[part.start : part.end], part.instead) for part in body.statements()] == [
+        ("a(1)", "true"),
+        ("= f(2)", ""),
+        ("x = f(2);", ";"),
+        ("g();", ";"),
+        ("int i = 0; i < n; i++", ";;"),
+        ("h<<<1, (2 > 1)>>>(i);", ";"),
+        ("k", "0"),
+        ("case K:", ""),
+        ("return;", ";"),
+    ]
+    assert [text[part.start : part.end] for part in body.launch_configurations()] == ["<<<1, (2 > 1)>>>"]
+
+
+@given(st.lists(st.sampled_from([*"{}()[];=:<>", "if", "for", "case", "catch", "try", "<<<", "template", "operator", "a"]), max_size=40))
+def test_no_text_stops_it_and_parts_lie_inside(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    body = Body(tokenize(text))
+    function = body.function()
+    parts = [*body.statements(), *body.exception_handling(), *body.launch_configurations(), *([function.body] if function else [])]
+    assert all(0 <= part.start <= part.end <= len(text) for part in parts)
