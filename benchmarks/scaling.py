@@ -8,17 +8,19 @@ memlane's, and a kernel is one function for both.
     python benchmarks/scaling.py --case "one loop"
     python benchmarks/scaling.py --largest 30000
 
-Times are those of the processor, without those of other programs. The instructions of a family are those that are asked for, not those
-that calls lead to.
+Times are those of the processor, without those of other programs, which may have run beside: they share its caches. A stage is left out
+at a size where, by its time at the size before, it would take longer than `--stage-limit`; the note of its row says so. The instructions
+of a family are those that are asked for, not those that calls lead to.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import sys
+import math
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,13 +52,15 @@ SOURCES = [
 
 QUICK_SIZES = (200, 400)
 SIZES = (1_000, 4_000)
-"""For all stages: those of probes and of the emulator make ten to a hundred lines of each."""
-ASSEMBLED = (10_000,)
-"""Larger ones for what every command does, and the comparison with the assembled code."""
+"""For all stages."""
+ASSEMBLED = (1_000, 4_000, 10_000)
+"""For the comparison with the assembled code: the assembler takes minutes for larger kernels."""
+PROBED = (1_000, 4_000, 10_000, 30_000)
+"""For the probes and the emulator, which make ten to a hundred lines of each instruction."""
 PROVED = (250, 1_000)
 """For the proof that times are complete, of which the assembler has to make the code first."""
-LARGEST = (30_000, 100_000)
-"""The same without the assembler, which takes minutes for them."""
+LARGEST = (1_000, 4_000, 10_000, 30_000, 100_000)
+"""For what every command does with a kernel."""
 REACH = 2.0
 ROUNDS = 3
 SMALL = 1_000
@@ -72,12 +76,23 @@ Seconds = dict[str, float]
 
 
 class Clock:
-    """The processor time of stages, and what they gave."""
+    """The processor time of stages, and what they gave; None of one that would take too long."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0, before: Mapping[int, Seconds] | None = None, limit: float = math.inf) -> None:
+        """`before`: what stages took at other sizes."""
         self.seconds: Seconds = {}
+        self.left_out: set[str] = set()
+        self._size, self._before, self._limit = size, before or {}, limit
+
+    def _expected(self, stage: str) -> float:
+        """What a stage should take by the largest smaller kernel for which it was measured."""
+        sizes = [size for size, found in self._before.items() if stage in found and size < self._size]
+        return self._before[max(sizes)][stage] * self._size / max(sizes) if sizes else 0.0
 
     def __call__(self, stage: str, run: Callable[[], Any]) -> Any:
+        if self._expected(stage) > self._limit:
+            self.left_out.add(stage)
+            return None
         gc.collect()
         began = time.process_time()
         result = run()
@@ -103,8 +118,10 @@ def read(clock: Clock, text: str) -> Module:
 
 def compare(clock: Clock, module: Module) -> None:
     """What says whether counts are those of the assembled code."""
-    cubin = clock("assembler", lambda: assemble(module)).data
-    listing = run_nvdisasm(cubin, ("-c", "-hex", "-gi", "-gp", "-ndf"))
+    assembled = clock("assembler", lambda: assemble(module))
+    if assembled is None:
+        return
+    listing = run_nvdisasm(assembled.data, ("-c", "-hex", "-gi", "-gp", "-ndf"))
     program = clock("listing", lambda: parse_listing(listing))
     clock("verdicts", lambda: exactness(module, program))
 
@@ -124,58 +141,69 @@ def forget() -> None:
         remembering.cache_clear()
 
 
-def run_stages(text: str, size: int) -> Seconds:
+def run_stages(text: str, size: int, clock: Clock) -> Seconds:
     """The seconds of each stage for one kernel: of those that are measured at its size."""
     forget()
-    clock = Clock()
-    if size in (*QUICK_SIZES, *PROVED):
+    quick = size in QUICK_SIZES
+    if quick or size in PROVED:
         prove_times(clock, parse(text))
         forget()
-    if size == PROVED[0]:
-        return clock.seconds
-    module = read(clock, text)
-    if size in (*QUICK_SIZES, *SIZES, *ASSEMBLED):
-        compare(clock, module)
-    if size in (*QUICK_SIZES, *SIZES):
-        for scheme in ("dependent", "exposed"):
-            clock(f"trace, {scheme}", partial(trace, module, TraceOptions(scheme=scheme)))
-        clock("count", lambda: count(module, load("h200")))
-        texts = {name: clock(name, partial(lowered, module, layers)) for name, layers in LAYERS.items()}
-        clock("LLVM, function only", lambda: jit.translated(*texts["lowering, function only"]))
+    if quick or size in LARGEST:
+        module = read(clock, text)
+        if quick or size in ASSEMBLED:
+            compare(clock, module)
+        if quick or size in PROBED:
+            probe(clock, module, with_llvm=quick or size in SIZES)
     return clock.seconds
 
 
-def measured(family: str, size: int) -> Seconds:
-    """The least of several rounds for a small kernel, the one round of a large one."""
-    text = FAMILIES[family](size)
-    rounds = [run_stages(text, size) for _ in range(ROUNDS if size <= SMALL else 1)]
-    return {name: min(one[name] for one in rounds) for name in rounds[0]}
+def probe(clock: Clock, module: Module, with_llvm: bool) -> None:
+    """What instruments a kernel, and what makes it run on the emulator."""
+    for scheme in ("dependent", "exposed"):
+        clock(f"trace, {scheme}", partial(trace, module, TraceOptions(scheme=scheme)))
+    clock("count", lambda: count(module, load("h200")))
+    texts = {name: clock(name, partial(lowered, module, layers)) for name, layers in LAYERS.items()}
+    if with_llvm:
+        clock("LLVM, function only", lambda: jit.translated(*texts["lowering, function only"]))
 
 
 def run_case(family: str, options: argparse.Namespace) -> list[Row]:
     """A row for each stage: by how much its time per instruction is larger at the largest size than at the smallest."""
-    sizes = QUICK_SIZES if options.quick else sorted({*SIZES, *PROVED, *ASSEMBLED, *LARGEST})
-    run_stages(FAMILIES[family](QUICK_SIZES[0]), QUICK_SIZES[0])  # What is read or compiled once is not what is measured.
-    seconds = {size: measured(family, size) for size in sizes if size <= options.largest}
+    sizes = QUICK_SIZES if options.quick else sorted({*PROVED, *LARGEST})
+    run_stages(FAMILIES[family](QUICK_SIZES[0]), QUICK_SIZES[0], Clock())  # What is read or compiled once is not what is measured.
+    seconds: dict[int, Seconds] = {}
+    left_out: dict[str, list[int]] = defaultdict(list)
+    for size in sizes:
+        if size <= options.largest:
+            text = FAMILIES[family](size)
+            clocks = [Clock(size, seconds, options.stage_limit) for _ in range(ROUNDS if size <= SMALL else 1)]
+            # The least of several rounds for a small kernel, the one round of a large one.
+            rounds = [run_stages(text, size, clock) for clock in clocks]
+            seconds[size] = {name: min(one[name] for one in rounds) for name in rounds[0]}
+            for stage in clocks[0].left_out:
+                left_out[stage].append(size)
     stages = dict.fromkeys(stage for found in seconds.values() for stage in found)
-    return [row_of(family, stage, {size: found[stage] for size, found in seconds.items() if stage in found}) for stage in stages]
+    return [row_of(family, stage, {size: one[stage] for size, one in seconds.items() if stage in one}, left_out[stage]) for stage in stages]
 
 
-def row_of(family: str, stage: str, seconds: dict[int, float]) -> Row:
+def row_of(family: str, stage: str, seconds: dict[int, float], left_out: Sequence[int] = ()) -> Row:
     """By how much a stage takes longer per instruction at the largest size."""
     each = {size: found / size * 1e6 for size, found in seconds.items()}
     smallest, largest = min(each), max(each)
     ratio = round(each[largest] / max(each[smallest], 1e-3), 2)
     peer = {f"{size:,} instructions, us each": round(found, 1) for size, found in each.items()}
     reach = None if stage in NOT_OURS else REACH
-    note = "" if reach is None or ratio <= reach else f"{seconds[largest]:.2f} s at {largest:,} instructions"
-    return Row(family, f"{stage}, growth per instruction", ratio, "", reach, peer=peer, note=note)
+    notes = [] if reach is None or ratio <= reach else [f"{seconds[largest]:.2f} s at {largest:,} instructions"]
+    notes += [f"not measured at {size:,} instructions: expected to take too long" for size in left_out]
+    return Row(family, f"{stage}, growth per instruction", ratio, "", reach, peer=peer, note="; ".join(notes))
 
 
 def main() -> None:
-    sys.setrecursionlimit(10_000)
     arguments = parser(__doc__, "emulator:h200")
     arguments.add_argument("--largest", type=int, default=max(LARGEST), help="leave out kernels of more instructions")
+    arguments.add_argument(
+        "--stage-limit", type=float, default=60.0, help="leave out a stage that should take more seconds of the processor"
+    )
     measure("scaling", tuple(FAMILIES), run_case, arguments.parse_args())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scaling import row_of
+from scaling import Clock, row_of
 from scaling_kernels import FAMILIES
 
 from memlane.ptx import parse, verify
@@ -36,3 +36,14 @@ def test_a_stage_that_grows_with_the_square_does_not_hold() -> None:
     square = row_of("f", "s", {1_000: 1.0, 10_000: 100.0})
     assert (straight.value, straight.holds) == (1.5, True)
     assert (square.value, square.holds, square.note) == (10.0, False, "100.00 s at 10,000 instructions")
+
+
+def test_a_stage_that_would_take_too_long_is_left_out_and_named() -> None:
+    clock = Clock(10_000, {1_000: {"slow": 3.0, "quick": 1.0}, 4_000: {"slow": 12.0}}, limit=25)
+    assert clock("slow", lambda: 1) is None
+    assert clock("quick", lambda: 2) == 2
+    assert clock("new", lambda: 3) == 3
+    assert clock.seconds.keys() == {"quick", "new"}
+    assert clock.left_out == {"slow"}
+    row = row_of("f", "slow", {1_000: 3.0, 4_000: 12.0}, [10_000])
+    assert row.note == "not measured at 10,000 instructions: expected to take too long"
