@@ -141,11 +141,11 @@ def forget() -> None:
         remembering.cache_clear()
 
 
-def run_stages(text: str, size: int, clock: Clock) -> Seconds:
+def run_stages(text: str, size: int, clock: Clock, with_proof: bool = True) -> Seconds:
     """The seconds of each stage for one kernel: of those that are measured at its size."""
     forget()
     quick = size in QUICK_SIZES
-    if quick or size in PROVED:
+    if quick or (size in PROVED and with_proof):
         prove_times(clock, parse(text))
         forget()
     if quick or size in LARGEST:
@@ -176,9 +176,9 @@ def run_case(family: str, options: argparse.Namespace) -> list[Row]:
     for size in sizes:
         if size <= options.largest:
             text = FAMILIES[family](size)
-            clocks = [Clock(size, seconds, options.stage_limit) for _ in range(ROUNDS if size <= SMALL else 1)]
+            clocks = [Clock(size, seconds, options.stage_limit) for _ in range(options.rounds if size <= SMALL else 1)]
             # The least of several rounds for a small kernel, the one round of a large one.
-            rounds = [run_stages(text, size, clock) for clock in clocks]
+            rounds = [run_stages(text, size, clock, not options.without_proof) for clock in clocks]
             seconds[size] = {name: min(one[name] for one in rounds) for name in rounds[0]}
             for stage in clocks[0].left_out:
                 left_out[stage].append(size)
@@ -203,6 +203,10 @@ def main() -> None:
     arguments.add_argument("--largest", type=int, default=max(LARGEST), help="leave out kernels of more instructions")
     arguments.add_argument(
         "--stage-limit", type=float, default=60.0, help="leave out a stage that should take more seconds of the processor"
+    )
+    arguments.add_argument("--rounds", type=int, default=ROUNDS, help="of small kernels")
+    arguments.add_argument(
+        "--without-proof", action="store_true", help="leave out the proof of times, for which traced kernels are assembled"
     )
     measure("scaling", tuple(FAMILIES), run_case, arguments.parse_args())
 

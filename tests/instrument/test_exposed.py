@@ -11,9 +11,11 @@ import numpy.typing as npt
 import pytest
 
 from memlane.instrument import Decoded, Selection, TraceOptions, buffer_layout, trace
+from memlane.instrument.consumers import consumers
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import Run
 from tests.instrument.test_traced_runs import EARLY, LOOP, WITHOUT_LANE_0
+from tests.steps import steps_of
 
 HEAD = """
     .reg .u32 %i, %n, %s, %v<9>; .reg .u64 %a, %o; .reg .pred %q<3>;
@@ -288,3 +290,19 @@ def test_who_waits_first_is_named() -> None:
 def test_other_schemes_record_nothing_exposed() -> None:
     decoded: Decoded = run("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %v1; ret;").traced("consume", buffer_layout(1, 8))[1]
     assert decoded.records["exposed"].tolist() == [0, 0]
+
+
+def test_the_work_grows_with_the_number_of_loads_under_way() -> None:
+    """Each load is read far behind it: an instruction looks at those only whose registers it names."""
+
+    def text(number: int) -> str:
+        registers = f".reg .b64 %a; .reg .b32 %n; .reg .b32 %r<{number}>;"
+        loads = "".join(f"ld.global.u32 %r{one}, [%a+{4 * one}];\n" for one in range(number))
+        sums = "".join(f"add.u32 %n, %n, %r{one};\n" for one in range(number))
+        return f"{registers}\nld.param.u64 %a, [p];\nmov.u32 %n, 0;\n{loads}{sums}st.global.u32 [%a], %n;\nret;"
+
+    steps = []
+    for number in (100, 400):
+        function = kernel(text(number)).kernels["k"]
+        steps.append(steps_of(lambda function=function, number=number: consumers(function, range(2, number + 2))))
+    assert 0 < steps[1] < 6 * steps[0]

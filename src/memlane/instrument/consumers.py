@@ -16,10 +16,11 @@ registers hold the value (`_State`). What cannot be followed to its consumer is 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from memlane.instrument.registers import Scope, components
 from memlane.instrument.sites import live_results
@@ -102,6 +103,33 @@ _State = Mapping[int, _Open]
 """By the index of the load."""
 
 
+class _Windows:
+    """The windows that may be open at one place, and which of them each register belongs to. An instruction concerns few of them."""
+
+    def __init__(self, state: _State) -> None:
+        self.open: dict[int, _Open] = {}
+        self._of_register: dict[str, set[int]] = defaultdict(set)
+        for load, window in state.items():
+            self.put(load, window)
+
+    def holding(self, registers: Iterable[str]) -> set[int]:
+        """Return the windows whose value some of these registers may hold; those whose value none holds for an empty name."""
+        return {load for name in registers for load in self._of_register.get(name, ())}
+
+    def put(self, load: int, window: _Open) -> None:
+        """Open a window, or replace it."""
+        if load in self.open:
+            self.close(load)
+        self.open[load] = window
+        for name in window.registers or ("",):
+            self._of_register[name].add(load)
+
+    def close(self, load: int) -> None:
+        """Close a window that is open."""
+        for name in self.open.pop(load).registers or ("",):
+            self._of_register[name].discard(load)
+
+
 def consumers(function: Function, loads: Sequence[int]) -> Consumers:
     """The closings of those of `loads` (indices among the instructions) that can be followed. Their values must be read somewhere."""
     if not loads:
@@ -157,22 +185,32 @@ class _Walk:
         return before
 
     def _through(self, block: int, state: _State) -> _State:
-        return next((after for _, _, after in reversed([*self._steps(block, state)])), state)
+        windows = _Windows(state)
+        for _ in self._steps(block, windows):
+            pass
+        return windows.open
 
-    def _steps(self, block: int, state: _State) -> Iterator[tuple[int, tuple[set[int], set[int]], _State]]:
-        """For each instruction of a block: its index, the windows that it consumes and those that end unread in front of it, and what may
-        be open behind it."""
+    def _steps(self, block: int, windows: _Windows) -> Iterator[tuple[int, set[int], set[int]]]:
+        """Take windows through a block. Yields for each instruction, in front of it, its index, the windows that it consumes and those that
+        end unread there."""
         live: frozenset[str] | None = self.liveness.live_in(block)
         for index in self._indices(block):
             one = self.flat[index]
-            consumed = {load for load, window in state.items() if self._consumes(one, load, window)}
-            unread = {load for load, window in state.items() if load not in consumed and self._ends(one, window, live)}
-            left = {load: window for load, window in state.items() if load not in consumed | unread}
-            if one.form.effect in _LEAVES and one.guard is not None:
-                left |= {load: state[load] for load in unread}  # Only the lanes that leave close it here.
-            state = self._behind(index, left)
+            read, written = registers_read(one), overwrites(one)
+            may_consume = list(windows.open) if one.form.effect == "call" else windows.holding(read)
+            consumed = {load for load in may_consume if self._consumes(one, load, windows.open[load])}
+            may_end = list(windows.open) if live is not None or one.form.effect in _LEAVES else windows.holding(("", *written))
+            unread = {load for load in may_end if load not in consumed and self._ends(one, windows.open[load], live)}
+            yield index, consumed, unread
+            # Only the lanes that leave under a guard close windows there.
+            for load in consumed if one.form.effect in _LEAVES and one.guard is not None else consumed | unread:
+                windows.close(load)
+            for load in windows.holding((*written, *(read if is_move(one) else ()))):
+                window = windows.open[load]
+                windows.put(load, replace(window, registers=_moved(one, window.registers)))
+            if index in self.loads:
+                windows.put(index, _Open(one.guard is None, self._filled(index)))
             live = None
-            yield index, (consumed, unread), state
 
     def _consumes(self, one: Instruction, load: int, window: _Open) -> bool:
         """Whether an instruction waits for the value. A move does only where the assembler has to make an instruction of it."""
@@ -186,13 +224,6 @@ class _Walk:
             return True
         return one.form.effect in _LEAVES or not _moved(one, window.registers)
 
-    def _behind(self, index: int, state: _State) -> _State:
-        one = self.flat[index]
-        after = {load: replace(window, registers=_moved(one, window.registers)) for load, window in state.items()}
-        if index in self.loads:
-            after[index] = _Open(one.guard is None, self._filled(index))
-        return after
-
     # -- what follows -----------------------------------------------------------------------------------------------------------------
 
     def refusals(self) -> dict[int, str]:
@@ -200,8 +231,10 @@ class _Walk:
         refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_often)}
         refused |= {load: ACQUIRES for load in self.loads if not _ACQUIRING.isdisjoint(self.flat[load].modifiers)}
         ended: set[int] = set()
-        for block, state in self.before.items():
-            for index, (consumed, unread), after in self._steps(block, state):
+        for block, entered in self.before.items():
+            windows = _Windows(entered)
+            state = windows.open
+            for index, consumed, unread in self._steps(block, windows):
                 ended |= consumed | unread
                 if is_product(self.flat[index]):
                     refused |= dict.fromkeys(consumed, TAKEN)
@@ -211,7 +244,6 @@ class _Walk:
                 for load in unread | {load for load in consumed if state[load].registers.isdisjoint(read)}:
                     if not self._held(state[load], load):
                         refused.setdefault(load, OUT_OF_SIGHT)
-                state = after
         return dict.fromkeys(self.loads - ended, NOWHERE) | refused
 
     def _is_widened(self, load: int) -> bool:
@@ -236,10 +268,24 @@ class _Walk:
     def crowded(self, loads: frozenset[int]) -> set[int]:
         """Which of `loads` have to be given up because too many others would be open with them: at each place the last of the text."""
         given_up: set[int] = set()
+
+        def give_up(left: set[int]) -> None:
+            if len(left) > MOST_OPEN:
+                given_up.update(sorted(left)[MOST_OPEN:])
+                left -= given_up
+
         for block, entered in self.before.items():
-            for state in (entered, *(after for _, _, after in self._steps(block, entered))):
-                if len(state) > MOST_OPEN:
-                    given_up.update(sorted(load for load in state if load in loads and load not in given_up)[MOST_OPEN:])
+            windows = _Windows(entered)
+            left = {load for load in entered if load in loads and load not in given_up}
+            give_up(left)
+            opened: int | None = None
+            for index, _, _ in chain(self._steps(block, windows), [(None, (), ())]):
+                # What was open in front of the instruction before is still open, or is not; only what that opened is new.
+                left &= windows.open.keys()
+                if opened in loads and opened not in given_up:
+                    left.add(opened)
+                    give_up(left)
+                opened = index
         return given_up
 
     def closings(self, loads: frozenset[int]) -> Consumers:
@@ -247,13 +293,13 @@ class _Walk:
         closings: dict[int, tuple[Closing, ...]] = {}
         uncertain: set[int] = {load for load in loads if self.flat[load].guard is not None}
         for block, entered in sorted(self.before.items()):
-            state = entered
-            for index, (consumed, unread), after in self._steps(block, state):
+            windows = _Windows(entered)
+            state = windows.open
+            for index, consumed, unread in self._steps(block, windows):
                 here = [*self._consumed(index, state, consumed & loads), *self._unread(state, unread & loads)]
                 uncertain.update(load for load in (consumed | unread) & loads if not state[load].certain)
                 if here:
                     closings[index] = tuple(here)
-                state = after
         return Consumers(loads, frozenset(uncertain), {}, closings)
 
     def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Closing]:
