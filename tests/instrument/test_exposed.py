@@ -302,7 +302,7 @@ def test_the_work_grows_with_the_number_of_loads_under_way() -> None:
         return f"{registers}\nld.param.u64 %a, [p];\nmov.u32 %n, 0;\n{loads}{sums}st.global.u32 [%a], %n;\nret;"
 
     steps = []
-    for number in (100, 400):
+    for number in (40, 160):
         function = kernel(text(number)).kernels["k"]
         steps.append(steps_of(lambda function=function, number=number: consumers(function, range(2, number + 2))))
     assert 0 < steps[1] < 6 * steps[0]
