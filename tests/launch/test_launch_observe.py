@@ -80,3 +80,34 @@ def test_a_thread_can_leave_those_who_watch_everywhere(kernels: LoadedModule, ta
         assert watched()
     assert not watched()
     assert [launch.shared_bytes for launch in target.launches] == [10, 1]
+
+
+def test_an_observer_of_all_threads_that_has_left_is_not_called_any_more(kernels: LoadedModule) -> None:
+    """Its block ends only when a launch of another thread is rewritten that had begun to be."""
+    begun, left = threading.Event(), threading.Event()
+    after: list[bool] = []
+
+    class Slow:
+        def launching(self, launch: Launch) -> Launch:
+            begun.set()
+            after.append(left.wait(0.2))
+            return launch
+
+    with observing(Slow(), everywhere=True):
+        thread = threading.Thread(target=lambda: kernels["plain"][1, 1]())
+        thread.start()
+        begun.wait()
+    left.set()
+    thread.join()
+    kernels["plain"][1, 1]()
+    assert after == [False]
+
+
+def test_an_observer_that_joins_twice_leaves_once_with_each_block(kernels: LoadedModule, target: FakeTarget) -> None:
+    one = Adding(1)
+    with observing(one, everywhere=True):
+        with observing(one, everywhere=True):
+            kernels["plain"][1, 1]()
+        kernels["plain"][1, 1]()
+    kernels["plain"][1, 1]()
+    assert [launch.shared_bytes for launch in target.launches] == [2, 1, 0]

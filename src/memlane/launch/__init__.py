@@ -1,7 +1,7 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: configuration, events, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked
-<- observe, progress <- prepared, bound <- target.
+Order inside: configuration, events, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked,
+progress, bound <- observe <- prepared <- target.
 """
 
 from memlane.launch.arguments import Argument

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 from memlane.launch.bound import BoundStep
 from memlane.launch.checked import checked
 from memlane.launch.kernel import Launch
+from memlane.launch.progress import Followers
 
 
 class Observer(Protocol):
@@ -39,10 +40,10 @@ _here: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", defaul
 """Observers of the present thread, or task."""
 _apart: ContextVar[bool] = ContextVar("memlane_apart", default=False)
 """Whether the observers of the whole process are not to see what happens here."""
-_everywhere: tuple[Observer, ...] = ()
-"""Observers of the whole process. A thread that starts does not inherit context variables, but what it launches belongs to the program."""
 _turn = threading.RLock()
 """Held while observers rewrite a launch: threads may launch at the same time, and observers need not know of it."""
+_everywhere: Followers[Observer] = Followers(_turn)
+"""Observers of the whole process. A thread that starts does not inherit context variables, but what it launches belongs to the program."""
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]
     with `everywhere` those of all threads of the process.
     """
     if everywhere:
-        with _watching_everywhere(observer):
+        with _everywhere.joined_by(observer):
             yield
         return
     token = _here.set((*_here.get(), observer))
@@ -59,18 +60,6 @@ def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]
         yield
     finally:
         _here.reset(token)
-
-
-@contextmanager
-def _watching_everywhere(observer: Observer) -> Iterator[None]:
-    global _everywhere
-    with _turn:
-        _everywhere = (*_everywhere, observer)
-    try:
-        yield
-    finally:
-        with _turn:
-            _everywhere = tuple(one for one in _everywhere if one is not observer)
 
 
 @contextmanager
@@ -111,4 +100,4 @@ def show_step(step: BoundStep) -> None:
 
 
 def _watching() -> tuple[Observer, ...]:
-    return _here.get() if _apart.get() else (*_everywhere, *_here.get())
+    return _here.get() if _apart.get() else (*_everywhere.present, *_here.get())

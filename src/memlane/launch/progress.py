@@ -16,26 +16,30 @@ TellStage = Callable[[str], None]
 T = TypeVar("T")
 
 
-class _Followers(Generic[T]):
-    """Those who follow at present, in whichever thread they are."""
+class Followers(Generic[T]):
+    """Those who follow something at present, in whichever thread they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: AbstractContextManager[object] | None = None) -> None:
+        """`turn`: a lock under which they join and leave, for those who hold it while they call them: who has left is not called any more.
+        It may be entered again by the thread that holds it."""
         self.present: tuple[T, ...] = ()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock() if turn is None else turn
 
     @contextmanager
-    def joined_by(self, tell: T) -> Iterator[None]:
+    def joined_by(self, one: T) -> Iterator[None]:
+        """Let `one` follow inside the `with` block; two blocks of one follower are two."""
         with self._turn:
-            self.present = (*self.present, tell)
+            self.present = (*self.present, one)
         try:
             yield
         finally:
             with self._turn:
-                self.present = tuple(one for one in self.present if one is not tell)
+                place = max(number for number, other in enumerate(self.present) if other is one)
+                self.present = (*self.present[:place], *self.present[place + 1 :])
 
 
-_of_launches: _Followers[Tell] = _Followers()
-_of_stages: _Followers[TellStage] = _Followers()
+_of_launches: Followers[Tell] = Followers()
+_of_stages: Followers[TellStage] = Followers()
 
 
 def following(tell: Tell) -> AbstractContextManager[None]:
