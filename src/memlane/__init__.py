@@ -16,9 +16,9 @@ Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each laun
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
-Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data (`planned`: launches
-             that run together); `run` runs it once, a `BoundPlan` again and again, or times it; `predicted` tells its times without
-             running it; `draw` writes times as a picture, a page or a trace for Perfetto
+Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
+             `BoundPlan` again and again, or times it; `predicted` tells its times without running it; `draw` writes times as a picture,
+             a page or a trace for Perfetto
 Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation; `gather` takes rows by
              index, `lay_out` lays out what is on the device already
 Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them
@@ -66,7 +66,6 @@ _HOME = {
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
-    "planned": "plan",
     "predicted": "model",
     "relayout": "optimize",
     "run": "targets",
@@ -109,7 +108,6 @@ __all__ = [
     "load",
     "numba",
     "parse",
-    "planned",
     "predicted",
     "relayout",
     "run",
@@ -130,7 +128,7 @@ if TYPE_CHECKING:
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
     from memlane.model import predicted
     from memlane.optimize.relayout import relayout
-    from memlane.plan import Plan, PlanBuilder, planned
+    from memlane.plan import Plan, PlanBuilder
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.report.timelines import draw

@@ -65,6 +65,9 @@ def test_the_emulator_gives_back_the_numbers_of_its_chip_file() -> None:
     assert values["to two peers at once", "rate"] == pytest.approx(111)
     assert values["peers both ways", "rate"] == pytest.approx(222)
     assert values["events around a step", "time"] == pytest.approx(0, abs=1e-9)
+    # Latencies of two chains pass side by side.
+    assert values["kernel to kernel, two chains", "time"] == pytest.approx(LINKS.launch_us, abs=0.01)
+    assert values["small copies, two chains", "time"] == pytest.approx(values["small copies, one chain", "time"], rel=0.01)
     assert {row.case for row in result.rows} == set(CASES)
 
 
@@ -123,7 +126,14 @@ class Timed(GraphingEmulator):
 
 
 def test_on_a_device_what_a_graph_costs_is_told_from_what_its_steps_do() -> None:
-    cases = ("pinned to device", "device to pinned", "inside the device", "to a peer", "kernel to kernel", "graph of one kernel")
+    cases: tuple[str, ...] = (
+        "pinned to device",
+        "device to pinned",
+        "inside the device",
+        "to a peer",
+        "kernel to kernel",
+        "graph of one kernel",
+    )
     result = LABS["bandwidth"].run(Timed(), Request(quick=True, only=(*cases, "events around a step")))
     values = {(row.case, row.metric): row.value for row in result.rows}
     assert values["pinned to device", "rate"] == pytest.approx(40)

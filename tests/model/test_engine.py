@@ -2,66 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.model import Work, simulate
-from memlane.plan import Execution, executions
+from memlane.chip import Links, load
+from memlane.model import Work, predicted, simulate
+from memlane.plan import Execution, PlanBuilder, executions
 from tests.plan.random_plans import plans
 
 
 def in_ticks(order: list[Execution], work: list[Work]) -> list[tuple[float, float]]:
-    """Start and end of each execution, by looking at every tick of 1 ns at what is ready and free."""
-    starts: dict[int, int] = {}
-    ready_at: dict[int, int] = {}
+    """When each execution begins to use its resources, and its end, by looking at every tick of 1 ns at what is ready and free."""
+    begins: dict[int, int] = {}
+    asked_at: dict[int, int] = {}
     tick = 0
-    while len(starts) < len(order):
+    while len(begins) < len(order):
 
         def ended(number: int, tick: int = tick) -> bool:
-            return number in starts and starts[number] + work[number].elapsed_ns <= tick
+            return number in begins and begins[number] + work[number].elapsed_ns <= tick
 
         progress = True
-        while progress:  # what takes no time ends in the tick in which it starts
+        while progress:  # what takes no time ends in the tick in which it begins
             progress = False
             for number, one in enumerate(order):
-                if number not in ready_at and all(map(ended, one.waits)):
-                    ready_at[number] = tick
-            waiting = sorted((at, number) for number, at in ready_at.items() if number not in starts)
-            for _, number in waiting:
-                busy = {resource for other in starts if not ended(other) for resource in work[other].resources}
-                before = {
-                    resource
-                    for _, other in waiting[: waiting.index((ready_at[number], number))]
-                    if other not in starts
-                    for resource in work[other].resources
-                }
-                if not busy.union(before).intersection(work[number].resources):
-                    starts[number] = tick
+                if number not in asked_at and all(map(ended, one.waits)):
+                    asked_at[number] = tick + int(work[number].latency_ns)
+            for _, number in sorted((at, number) for number, at in asked_at.items() if number not in begins and at <= tick):
+                busy = {resource for other in begins if not ended(other) for resource in work[other].resources}
+                if not busy.intersection(work[number].resources):
+                    begins[number] = tick
                     progress = True
                     break
         tick += 1
-    return [(float(starts[number]), starts[number] + work[number].elapsed_ns) for number in range(len(order))]
+    return [(float(begins[number]), begins[number] + work[number].elapsed_ns) for number in range(len(order))]
+
+
+RESOURCES = st.sampled_from([(), ("engine",), ("link",), ("engine", "link"), ("other", "link")])
 
 
 @given(plans(most_turns=3), st.data())
 def test_times_are_those_of_a_simulation_in_ticks(plan: object, data: st.DataObject) -> None:
     order = executions(plan)  # type: ignore[arg-type]
-    resources = [(), ("engine",), ("link",)]
-    work = [Work(float(data.draw(st.integers(0, 4))), data.draw(st.sampled_from(resources))) for _ in order]
+    work = [Work(float(data.draw(st.integers(0, 4))), data.draw(RESOURCES), float(data.draw(st.integers(0, 3)))) for _ in order]
     line = simulate(order, work)
-    assert [(span.start_ns, span.end_ns) for span in line.spans] == in_ticks(order, work)
+    assert [span.latency_ns for span in line.spans] == [one.latency_ns for one in work]
+    assert [(span.start_ns + span.latency_ns, span.end_ns) for span in line.spans] == in_ticks(order, work)
     assert line.is_modelled
 
 
 @given(plans(most_turns=3), st.data())
 def test_the_critical_path_leads_from_the_start_to_the_end_without_a_gap(plan: object, data: st.DataObject) -> None:
+    """Behind what held a resource a step goes on at once, with its latency over."""
     order = executions(plan)  # type: ignore[arg-type]
-    work = [Work(float(data.draw(st.integers(1, 4))), data.draw(st.sampled_from([(), ("engine",)]))) for _ in order]
+    work = [Work(float(data.draw(st.integers(1, 4))), data.draw(RESOURCES), float(data.draw(st.integers(0, 3)))) for _ in order]
     line = simulate(order, work)
     path = [line.spans[number] for number in line.critical_path()]
     if path:
         assert path[0].start_ns == 0
         assert path[-1].end_ns == line.elapsed_ns
-        assert all(one.end_ns == other.start_ns for one, other in pairwise(path))
+        for number, (one, other) in zip(line.critical_path(), pairwise(path), strict=False):
+            held = other.held_by == number
+            assert one.end_ns == (other.start_ns + other.latency_ns if held else other.start_ns)
+
+
+def test_neighbours_that_exchange_both_ways_take_two_turns_however_many_they_are() -> None:
+    """Who cannot begin lets others pass: links that were reserved would make a chain of waits along all devices."""
+    b, count = PlanBuilder(), 8
+    halos = [[b.array(f"halo{device}{side}", 400, "u1", device) for side in range(2)] for device in range(count)]
+    edges = [b.array(f"edge{device}", 400, "u1", device) for device in range(count)]
+    for device in range(count):
+        for other, side in ((device - 1, 1), (device + 1, 0)):
+            if 0 <= other < count:
+                b.copy(halos[other][side], edges[device], queue=1 + side)
+    chip = replace(load("h200"), links=Links(peer_gb_per_s=400, peer_us=2))
+    assert predicted(b.plan(), [chip] * count, lambda launch, device: 0.0).elapsed_ns == 2000 + 2 * 1
+
+
+def test_latencies_of_other_queues_pass_while_an_engine_works() -> None:
+    """Two copies of 10 us behind a latency of 2 us on one engine: the second has its latency behind it when the first ends."""
+    b = PlanBuilder()
+    for queue in range(2):
+        b.copy(b.array(f"to{queue}", 500_000, "u1", 0), b.array(f"of{queue}", 500_000, "u1", "pinned"), queue=queue)
+    chip = replace(load("h200"), links=Links(host_gb_per_s=50, host_us=2))
+    first, second = predicted(b.plan(), [chip], lambda launch, device: 0.0).spans
+    assert (first.start_ns, first.end_ns) == (0, 12_000)
+    assert (second.start_ns, second.end_ns, second.held_by) == (10_000, 22_000, 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from memlane.emulate.emulator import Emulator
 from memlane.emulate.layers import reads_clock
 from memlane.launch import Launch, Layers, Observation, Target, adds_clock_reads
-from memlane.model import Resources, advance, fixed_work, launches_of, unknown
+from memlane.model import Work, advance, fixed_work, launches_of, unknown
 from memlane.plan import Execution, Timeline
 
 Clocked = Callable[[Launch], Launch]
@@ -60,25 +60,25 @@ class Engine:
         begin = max(clock.now_ns for clock in clocks)
         left_out: set[int] = set()
 
-        def resources(number: int) -> Resources:
+        def needs(number: int) -> Work:
             if is_left_out(order[number]):
                 left_out.add(number)
-                return ()
-            return fixed[number].resources
+                return Work(0.0)
+            return fixed[number]
 
-        def run_one(number: int, start_ns: float) -> float:
+        def run_one(number: int, begin_ns: float) -> float:
             if number in left_out:
                 return 0.0
-            execution, before = order[number], fixed[number].elapsed_ns
+            execution = order[number]
             devices = [device for device, _ in launches_of(execution)]
             for device in devices:
-                clocks[device].move_to(begin + start_ns + before)
+                clocks[device].move_to(begin + begin_ns)
             execute(execution, self._clocked)
-            return max((self._kernel_ns.pop(device) for device in devices), default=0.0) + before
+            return max([self._kernel_ns.pop(device) for device in devices] or [fixed[number].elapsed_ns])
 
         for device in self._devices:
             device.empty_caches()
-        line = advance(order, resources, run_one)
+        line = advance(order, needs, run_one)
         for clock in clocks:
             clock.move_to(math.ceil(begin + max((span.end_ns for span in line.spans), default=0.0)))
         return replace(line, globaltimer_ns=begin)

@@ -1,8 +1,9 @@
 """Perfetto: the timeline of a plan as https://ui.perfetto.dev and its SQL open it.
 
 A group for each device, in it a track for each queue, on it the steps with their names. Arrows lead from each step to those that waited for
-it, and to those that needed next what it used. A step's facts say its kind, its place in the plan, its turns, and whether it is on the
-critical path. Times are whole ns: of the global timer, where the timeline knows it, else from the start of the plan.
+it, and to those that needed next what it used, unless their latency began before it: no arrow leads back in time. A step's facts say its
+kind, its place in the plan, its turns, and whether it is on the critical path. Times are whole ns: of the global timer, where the timeline
+knows it, else from the start of the plan.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def perfetto_timeline(timeline: Timeline) -> bytes:
     leaving: list[list[int]] = [[] for _ in timeline.spans]
     arriving: list[list[int]] = [[] for _ in timeline.spans]
     waits = [(other, number) for number, span in enumerate(timeline.spans) for other in span.needed]
+    waits = [(other, number) for other, number in waits if timeline.spans[other].start_ns <= timeline.spans[number].start_ns]
     for flow, (other, number) in enumerate(waits, 1):
         leaving[other].append(flow)
         arriving[number].append(flow)

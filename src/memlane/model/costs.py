@@ -32,8 +32,8 @@ def _with_kernels(execution: Execution, fixed: Work, kernel_ns: KernelTime, call
     action = execution.action
     if isinstance(action, HostCall):
         return fixed if call_ns is None else replace(fixed, elapsed_ns=call_ns(action))
-    took = max((kernel_ns(launch, device) for device, launch in launches_of(execution)), default=0.0)
-    return replace(fixed, elapsed_ns=took + fixed.elapsed_ns)
+    took = [kernel_ns(launch, device) for device, launch in launches_of(execution)]
+    return replace(fixed, elapsed_ns=max(took)) if took else fixed
 
 
 def launches_of(execution: Execution) -> tuple[tuple[int, Launch], ...]:
@@ -46,14 +46,15 @@ def launches_of(execution: Execution) -> tuple[tuple[int, Launch], ...]:
 
 def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
     """Return what an execution takes by the numbers in chip files, without what its kernels or its host function take, and what it keeps
-    busy. Kernels begin behind this time, all those of one execution at once. Raises ChipError where a number is not known."""
+    busy. Kernels of one execution begin all at once. Raises ChipError where a number is not known."""
     action = execution.action
     if isinstance(action, Copy):
         return copy_work(action, chips)
     if isinstance(action, HostCall):
         return Work(0.0, (("host", execution.step.queue),))
     devices = [device for device, _ in launches_of(execution)]
-    return Work(1e3 * max(_known(chips[device], "launch_us") for device in devices), tuple(("device", device) for device in devices))
+    latency = 1e3 * max(_known(chips[device], "launch_us") for device in devices)
+    return Work(0.0, tuple(("device", device) for device in devices), latency)
 
 
 def roofline_ns(chip: Chip, *, dram_read: float = 0, dram_written: float = 0, l2_read: float = 0, flops: float = 0) -> float:
@@ -101,7 +102,7 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
         resources = (("to the device" if isinstance(to, int) else "to the host", device),)
     else:
         raise ChipError(f"no chip file says how fast memory of the host is copied to memory of the host: {copy} cannot be predicted")
-    return Work(1e3 * latency + copy.source.nbytes / rate, resources)
+    return Work(copy.source.nbytes / rate, resources, 1e3 * latency)
 
 
 def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, float]:

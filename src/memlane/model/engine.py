@@ -4,57 +4,124 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memlane.plan import Execution, Span, Timeline
 
 Resources = tuple[Hashable, ...]
-"""What one execution has to itself while it runs, for example a copy engine of a device."""
+"""What one execution has to itself while it works, for example a copy engine of a device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one execution takes: a time, during which it has some resources to itself."""
+    """What one execution takes: a latency, in which it uses nothing, and then a time in which it has some resources to itself."""
 
     elapsed_ns: float
+    """Without the latency."""
     resources: Resources = ()
+    latency_ns: float = 0.0
 
 
 def simulate(order: Sequence[Execution], work: Sequence[Work]) -> Timeline:
     """Return when each execution of a plan runs. `order` is that of `memlane.plan.executions`, `work[i]` belongs to `order[i]`."""
-    return advance(order, lambda number: work[number].resources, lambda number, start_ns: work[number].elapsed_ns)
+    return advance(order, lambda number: work[number], lambda number, start_ns: work[number].elapsed_ns)
 
 
-def advance(order: Sequence[Execution], resources: Callable[[int], Resources], execute: Callable[[int, float], float]) -> Timeline:
+def advance(order: Sequence[Execution], needs: Callable[[int], Work], execute: Callable[[int, float], float]) -> Timeline:
     """Return when each execution of a plan runs, where what it takes is known only once it has run.
 
-    `execute(number, start_ns)` is called for each number of `order`, behind all that this execution waits for, and returns how many ns it
-    took; just before, `resources(number)` returns what it needs. An execution is ready when all that it waits for has ended. Of those that
-    are ready and need one resource, the one that was ready first starts first, of equals the one that stands first in the plan; so the
-    executions that need a resource are called in the order of their starts.
+    When all that an execution waits for has ended, `needs(number)` returns its latency and its resources. Behind the latency it begins as
+    soon as all resources are free; of those that could begin then, the one first that asked first, of equals the one that stands first in
+    the plan. `execute(number, begin_ns)` is called in the order of these beginnings, and returns for how many ns it used them.
     """
-    followers: list[list[int]] = [[] for _ in order]
-    missing = [len(execution.waits) for execution in order]
-    for number, execution in enumerate(order):
-        for other in execution.waits:
-            followers[other].append(number)
-    ready = [(0.0, number) for number, count in enumerate(missing) if not count]
-    heapq.heapify(ready)
-    ready_ns = [0.0] * len(order)
-    times: list[tuple[float, float, int | None]] = [(0.0, 0.0, None)] * len(order)
-    free: dict[Hashable, tuple[float, int | None]] = {}
-    while ready:
-        at, number = heapq.heappop(ready)
-        needed = resources(number)
-        start, holder = max((free.get(one, (0.0, None)) for one in needed), key=lambda found: found[0], default=(0.0, None))
-        held_by = holder if start > at else None
-        start = max(start, at)
-        end = start + execute(number, start)
-        times[number] = start, end, held_by
-        free.update(dict.fromkeys(needed, (end, number)))
-        for follower in followers[number]:
-            ready_ns[follower] = max(ready_ns[follower], end)
-            missing[follower] -= 1
-            if not missing[follower]:
-                heapq.heappush(ready, (ready_ns[follower], follower))
-    return Timeline(tuple(Span.of(one, *time) for one, time in zip(order, times, strict=True)), is_modelled=True)
+    clock = _Clock(order, needs)
+    while clock.look():
+        number = clock.next_to_begin()
+        if number is not None:
+            clock.begin(number, execute(number, clock.now))
+    return Timeline(tuple(Span.of(one, *time) for one, time in zip(order, clock.times, strict=True)), is_modelled=True)
+
+
+@dataclass
+class _Clock:
+    """What has ended, runs, and waits at a time that goes on from event to event."""
+
+    order: Sequence[Execution]
+    needs: Callable[[int], Work]
+    now: float = 0.0
+    times: list[tuple[float, float, int | None, float]] = field(init=False)
+    """By execution its start, its end, what held it, and its latency."""
+
+    def __post_init__(self) -> None:
+        count = len(self.order)
+        self.times = [(0.0, 0.0, None, 0.0)] * count
+        self._missing = [len(execution.waits) for execution in self.order]
+        self._followers: list[list[int]] = [[] for _ in range(count)]
+        for number, execution in enumerate(self.order):
+            for other in execution.waits:
+                self._followers[other].append(number)
+        self._asked = [(0.0, 0.0, Work(0.0))] * count
+        """By execution when it was ready, when it asks for its resources, and which these are."""
+        self._asks: list[tuple[float, int]] = []
+        self._ends: list[tuple[float, int]] = []
+        self._candidates: list[tuple[float, int]] = []
+        self._parked: dict[Hashable, list[tuple[float, int]]] = {}
+        """By resource in use, those that wait for it."""
+        self._users: dict[Hashable, int] = {}
+        self._last: dict[Hashable, tuple[float, int]] = {}
+        """By resource, when who used it last ended."""
+        for number, missing in enumerate(self._missing):
+            if not missing:
+                self._ready(number)
+
+    def _ready(self, number: int) -> None:
+        work = self.needs(number)
+        at = self.now + work.latency_ns
+        self._asked[number] = self.now, at, work
+        heapq.heappush(self._asks, (at, number))
+
+    def look(self) -> bool:
+        """Take note of all that happens by now; where nothing can begin, go on to the next event. False if there is none."""
+        if not self._candidates:
+            following = [events[0][0] for events in (self._asks, self._ends) if events]
+            if not following:
+                return False
+            self.now = max(self.now, min(following))
+        while self._ends and self._ends[0][0] <= self.now:
+            self._end(heapq.heappop(self._ends)[1])
+        while self._asks and self._asks[0][0] <= self.now:
+            heapq.heappush(self._candidates, heapq.heappop(self._asks))
+        return True
+
+    def _end(self, number: int) -> None:
+        for one in self._asked[number][2].resources:
+            if self._users.get(one) == number:
+                del self._users[one]
+            self._last[one] = self.times[number][1], number
+            for waiting in self._parked.pop(one, ()):
+                heapq.heappush(self._candidates, waiting)
+        for follower in self._followers[number]:
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                self._ready(follower)
+
+    def next_to_begin(self) -> int | None:
+        """Return the first of those that have asked and whose resources are all free; the others wait for one that is not."""
+        while self._candidates:
+            asked = heapq.heappop(self._candidates)
+            busy = next((one for one in self._asked[asked[1]][2].resources if one in self._users), None)
+            if busy is None:
+                return asked[1]
+            self._parked.setdefault(busy, []).append(asked)
+        return None
+
+    def begin(self, number: int, elapsed_ns: float) -> None:
+        """Let an execution use its resources from now on."""
+        ready, at, work = self._asked[number]
+        start, held_by = ready, None
+        if self.now > at:  # it starts as late as it may, so that its latency is over when what it needs is free
+            _, held_by = max(self._last[one] for one in work.resources if one in self._last)
+            start = self.now - work.latency_ns
+        self.times[number] = start, self.now + elapsed_ns, held_by, work.latency_ns
+        self._users.update(dict.fromkeys(work.resources, number))
+        heapq.heappush(self._ends, (self.now + elapsed_ns, number))

@@ -26,6 +26,8 @@ class Span:
     """Positions of its step: in the plan, and in each repeat around it."""
     turns: tuple[int, ...] = ()
     """The turn of each repeat around it."""
+    latency_ns: float = 0.0
+    """Its beginning in which it used nothing yet: a launch or a copy on its way. 0 where it was measured."""
 
     @property
     def elapsed_ns(self) -> float:
@@ -37,12 +39,12 @@ class Span:
         return self.waits if self.held_by is None or self.held_by in self.waits else (*self.waits, self.held_by)
 
     @classmethod
-    def of(cls, execution: Execution, start_ns: float, end_ns: float, held_by: int | None = None) -> Span:
+    def of(cls, execution: Execution, start_ns: float, end_ns: float, held_by: int | None = None, latency_ns: float = 0.0) -> Span:
         """Return the span of an execution. `held_by` and its waits are numbers of executions, as spans are numbered."""
         action = execution.action
         kind = next((name for name, one in _KINDS.items() if isinstance(action, one)), "together")
         waits, path, turns = execution.waits, execution.path, execution.turns
-        return cls(execution.step.name, kind, execution.queues, start_ns, end_ns, waits, held_by, path, turns)
+        return cls(execution.step.name, kind, execution.queues, start_ns, end_ns, waits, held_by, path, turns, latency_ns)
 
 
 _KINDS = {"launch": Launch, "copy": Copy, "call": HostCall}

@@ -12,7 +12,8 @@ Prediction for an H200, before it was measured with this lab:
     inside the device     2.1 TB/s and 1.1 us
     another device        395 GB/s and 2.2 us; both ways at once 370 or more each; to two others at once half of it each
     DRAM, L2              reads of DRAM 4.4 TB/s, writes 3.9; reads of L2 8 to 9 TB/s
-    kernels               0.7 us from one to the next, on one queue or two in turn
+    kernels               0.7 us from one to the next, on one queue or two in turn; with two chains of kernels at the same time no more,
+                          for a latency keeps nothing busy; the same for two chains of small copies
     a graph, an event     5 us for a graph of one kernel; 1 us for the two events around a step
 
 On the emulator every number is that of the chip file: its engine is made of them. A kernel without instructions takes a few cycles

@@ -32,8 +32,10 @@ class Case:
 
 def _copies(*ways: tuple[int | str, int | str]) -> Callable[[Meter], Mapping[str, Samples]]:
     def measured(meter: Meter) -> Mapping[str, Samples]:
-        latency, rate = meter.link(*ways)  # type: ignore[arg-type]
-        return {RATE: rate} if len(ways) > 1 else {RATE: rate, TIME: latency}
+        if len(ways) > 1:
+            return {RATE: meter.shared_link(*ways)}  # type: ignore[arg-type]
+        latency, rate = meter.link(ways[0])  # type: ignore[arg-type]
+        return {RATE: rate, TIME: latency}
 
     return measured
 
@@ -54,6 +56,9 @@ _CASES = (
     Case("reads of L2", lambda meter: {RATE: meter.cached_stream()}, {RATE: "bandwidth.l2_read"}),
     Case("kernel to kernel", lambda meter: {TIME: meter.launches_us(1)}, {TIME: "links.launch_us"}),
     Case("kernel to kernel, two queues", lambda meter: {TIME: meter.launches_us(2)}, {}),
+    Case("kernel to kernel, two chains", lambda meter: {TIME: meter.launches_us(1, chains=2)}, {}),
+    Case("small copies, one chain", lambda meter: {TIME: meter.small_copies_us((0, "pinned"))}, {}),
+    Case("small copies, two chains", lambda meter: {TIME: meter.small_copies_us((0, "pinned"), (0, "pinned"))}, {}),
     Case("graph of one kernel", lambda meter: {TIME: meter.graph_us()}, {}),
     Case("events around a step", lambda meter: {TIME: meter.events_us()}, {}),
 )

@@ -23,6 +23,8 @@ Way = tuple[Home, Home]
 """Where a copy goes to, and where it comes from."""
 THREADS, LOADS, LANE_BYTES = 256, 8, 16
 SMALL_BYTES = 1 << 12
+SHARED_BYTES = 1 << 24
+"""Of copies that share a link, at least."""
 
 
 def _stream(name: str, access: str, use: str = "") -> str:
@@ -107,13 +109,29 @@ class Meter:
 
     # -- copies ------------------------------------------------------------------------------------------------------------------
 
-    def link(self, *ways: Way) -> tuple[Samples, Samples]:
-        """Return latency in us and rate in GB/s of copies one way, or of each of several ways that go on at the same time."""
-        large = self.effort.large_bytes
-        pairs = list(zip(self._copy_us(ways, SMALL_BYTES), self._copy_us(ways, large), strict=True))
-        rates = [(large - SMALL_BYTES) / (most - least) / 1e3 for least, most in pairs]
-        latencies = [max(0.0, least - SMALL_BYTES / rate / 1e3) for (least, _), rate in zip(pairs, rates, strict=True)]
-        return Samples(tuple(latencies)), Samples(tuple(rates))
+    def link(self, way: Way) -> tuple[Samples, Samples]:
+        """Return latency in us and rate in GB/s of copies one way."""
+        rates, small = self._rates((way,), SMALL_BYTES, self.effort.large_bytes)
+        return Samples(tuple(max(0.0, took - SMALL_BYTES / rate / 1e3) for took, rate in zip(small, rates, strict=True))), Samples(
+            tuple(rates)
+        )
+
+    def shared_link(self, *ways: Way) -> Samples:
+        """Return the rate in GB/s of copies of each of several ways that go on at the same time.
+
+        They are large, so that latencies of the one pass while the other goes on, as far as they can.
+        """
+        large = max(self.effort.large_bytes, SHARED_BYTES)
+        return Samples(tuple(self._rates(ways, large // 4, large)[0]))
+
+    def small_copies_us(self, *ways: Way) -> Samples:
+        """Return what one more copy of few bytes takes, where so many chains of them go on at the same time."""
+        return Samples(tuple(self._copy_us(ways, SMALL_BYTES)))
+
+    def _rates(self, ways: Sequence[Way], small: int, large: int) -> tuple[list[float], list[float]]:
+        """Return rates in GB/s, by which more bytes take longer, and the times of small copies in us."""
+        times = self._copy_us(ways, small)
+        return [(large - small) / (most - least) / 1e3 for least, most in zip(times, self._copy_us(ways, large), strict=True)], times
 
     def _copy_us(self, ways: Sequence[Way], nbytes: int) -> list[float]:
         """Return what one more copy of each way takes in chains of them."""
@@ -141,10 +159,11 @@ class Meter:
 
     # -- launches ----------------------------------------------------------------------------------------------------------------
 
-    def launches_us(self, queues: int) -> Samples:
-        """Return what one more kernel without instructions takes, each waiting for the one before, on so many queues in turn."""
+    def launches_us(self, queues: int, *, chains: int = 1) -> Samples:
+        """Return what one more kernel without instructions takes, each waiting for the one before, on so many queues in turn; in each of so
+        many chains at the same time."""
         counts = self.effort.launches
-        with self._timed(*(self._launches(count, queues) for count in counts)) as (short, long):
+        with self._timed(*(self._launches(count, queues, chains) for count in counts)) as (short, long):
             return Samples(tuple((most - least) / (counts[1] - counts[0]) for least, most in zip(short, long, strict=True)))
 
     def graph_us(self) -> Samples:
@@ -160,11 +179,13 @@ class Meter:
         times = [[self._bound(self._launches(count, 1)).time().elapsed_ns / 1e3 for count in counts] for _ in range(self.effort.rounds)]
         return Samples(tuple((most - least) / (counts[1] - counts[0]) - plain for least, most in times))
 
-    def _launches(self, count: int, queues: int) -> Plan:
+    def _launches(self, count: int, queues: int, chains: int = 1) -> Plan:
         b = PlanBuilder()
-        last: list[StepRef] = []
+        last: list[list[StepRef]] = [[] for _ in range(chains)]
         for number in range(count):
-            last = [b.launch(self._kernels["nothing"].ref, 1, 1, device=0, queue=number % queues, after=last)]
+            for chain in range(chains):
+                queue = chain * queues + number % queues
+                last[chain] = [b.launch(self._kernels["nothing"].ref, 1, 1, device=0, queue=queue, after=last[chain])]
         return b.plan()
 
     # -- streams -----------------------------------------------------------------------------------------------------------------

@@ -91,9 +91,12 @@ def _shares(timeline: Timeline, path: Sequence[int]) -> list[tuple[str, str]]:
     """Return what the critical path is made of: kinds of steps, and the time in which none of it ran, in percent of the whole."""
     total = max(timeline.elapsed_ns, 1e-9)
     spent = dict.fromkeys(NAMES, 0.0)
+    ended = 0.0
     for number in path:
         span = timeline.spans[number]
-        spent["launch" if span.kind == "together" else span.kind] += span.elapsed_ns
+        # The latency of a step may pass while what it needs is still in use: that time is its holder's.
+        spent["launch" if span.kind == "together" else span.kind] += span.end_ns - max(span.start_ns, ended)
+        ended = span.end_ns
     shares = [(NAMES[kind], percent(ns / total)) for kind, ns in spent.items() if ns]
     idle = timeline.elapsed_ns - sum(spent.values())
     return [*shares, *([("between steps", percent(idle / total))] if idle > total / 1000 else [])]
