@@ -34,7 +34,7 @@ from running import measure, parser
 from memlane.chip import Chip, Links
 from memlane.compile import cuda
 from memlane.driver import Device, probe
-from memlane.launch import LoadedModule, StepGraph, Target
+from memlane.launch import LoadedModule, Target
 from memlane.model import predicted
 from memlane.plan import Home, Plan, PlanBuilder, ancestors, check, executions
 from memlane.targets import BoundPlan
@@ -81,7 +81,7 @@ class Bench:
         """The median time of a plan that is one graph; on the emulator its modelled time."""
         if not isinstance(self.target, Device):
             return bound.time().elapsed_ns / 1e3
-        graph: StepGraph = bound.graph()
+        graph = bound.graph()
         for _ in range(3):
             graph.replay()
         found = [self.target.elapsed_ns(graph.replay) / 1e3 for _ in range(ROUNDS)]
@@ -195,8 +195,11 @@ def replays(bench: Bench) -> list[Row]:
     bound = bench.bound(b.plan())
     if not isinstance(bench.target, Device):
         return [Row("replay of 100 steps", "over the bare graph", None, "", 1.05, note="needs a GPU")]
+    from memlane.driver.graph import DeviceGraph  # needs the packages of CUDA
+
     gpu, graph = bench.target, bound.graph()
-    bare = graph.built.graph  # type: ignore[attr-defined]
+    assert isinstance(graph.prepared, DeviceGraph)
+    bare = graph.prepared.built.graph
     stream = gpu.streams.queue(None).stream
 
     def took(start: Callable[[], object]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,12 +14,12 @@ from cuda import core
 from cuda.bindings import driver as real
 
 from memlane.chip import load
-from memlane.driver import calls, cluster, context, device, graph, streams
+from memlane.driver import calls, cluster, context, device, graph, prepared, streams
 from memlane.driver.library import DeviceKernel, Library
 from memlane.launch import LoadedModule
 from memlane.ptx import Module
 
-DEFAULT_HANDLE = 1
+DEFAULT_HANDLE, CONTEXT = 1, 9
 
 
 @dataclass
@@ -92,6 +93,28 @@ class StubDefinition:
         return StubGraph(next(self.numbers), self.notes)
 
 
+@dataclass
+class QuickDriver:
+    """The driver's library as ctypes calls it."""
+
+    context: int = CONTEXT
+    code: int = 0
+    """What a launch answers."""
+    sizes: tuple[int, ...] = (8, 8, 4)
+    launches: list[tuple[list[int], list[bytes]]] = field(default_factory=list)
+    """Shape and arguments of each."""
+
+    def cuCtxGetCurrent(self, found: Any) -> int:  # noqa: N802
+        ctypes.cast(found, ctypes.POINTER(ctypes.c_void_p))[0] = self.context
+        return 0
+
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:  # noqa: N802
+        *shape, stream, pointers, _extra = rest
+        given = [ctypes.string_at(pointers[number], size) for number, size in enumerate(self.sizes)]
+        self.launches.append(([function.value, *(one.value for one in shape), stream.value], given))
+        return self.code
+
+
 class StubBuffer:
     """Memory of the device's own pool."""
 
@@ -124,11 +147,14 @@ class StubbedDevice:
         stream = SimpleNamespace(from_handle=lambda handle: StubStream(handle, self.notes, is_nonblocking=handle % 2 == 0))
         per_thread = StubStream(2, self.notes)
         patch.setattr(streams, "core", SimpleNamespace(Stream=stream, PER_THREAD_DEFAULT_STREAM=per_thread, EventOptions=core.EventOptions))
+        self.quick = QuickDriver()
+        patch.setattr(prepared, "_library", lambda: self.quick)
+        patch.setattr(prepared, "core", SimpleNamespace(Buffer=StubBuffer))
         made = object.__new__(device.Device)
         made.name, made.fmad, made._peers, made.chip, made.compute_capability = "cuda:0", True, set(), load("h200"), (9, 0)
         made.context = object.__new__(context.Context)
-        made.context.name, made.context.running, made.context.handle = made.name, {}, 9
-        made._device = made.context.device = None
+        made.context.name, made.context.running, made.context.handle = made.name, {}, CONTEXT
+        made._device = made.context.device = SimpleNamespace(device_id=0)
         made.streams = streams.Streams(made.context)
         made.default_stream = made.streams.default
         memory: Callable[[int], tuple[int, object]] = StubMemory()

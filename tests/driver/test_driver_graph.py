@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("cuda.core")
 
+from memlane.checks import Check, checking
 from memlane.driver.graph import DeviceGraph
-from memlane.errors import DeviceError
-from memlane.launch import DeviceArray
+from memlane.errors import BadLaunch, DeviceError, MemlaneError
+from memlane.launch import DeviceArray, Launch, observing
 from memlane.plan import PlanBuilder
 from memlane.ptx import parse
 from memlane.targets import BoundPlan, PlanGraph
@@ -195,3 +196,109 @@ def test_arguments_reach_the_driver_as_they_are(stub: StubbedDevice, monkeypatch
     monkeypatch.setattr(type(stub.driver), "cuLaunchKernel", launch, raising=False)
     stub.load(COPY)["copy"][1, 32](array, array, 77)
     assert seen == [[struct.pack("<Q", array.address)] * 2 + [struct.pack("<I", 77)]]
+
+
+# -- the short way ---------------------------------------------------------------------------------------------------------------------
+
+
+def launched(stub: StubbedDevice) -> tuple[int, int]:
+    """How many launches went the usual way, and how many the short one."""
+    return len(stub.driver.named("cuLaunchKernel")), len(stub.quick.launches)
+
+
+def test_a_configuration_that_was_launched_once_goes_the_short_way(stub: StubbedDevice) -> None:
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    for more in (1, 77, -1):
+        kernel[(2, 3), 32](array, array, more)
+    assert launched(stub) == (1, 2)
+    address = struct.pack("<Q", array.address)
+    assert stub.quick.launches == [
+        ([1000, 2, 3, 1, 32, 1, 1, 0, 1], [address, address, struct.pack("<I", 77)]),
+        ([1000, 2, 3, 1, 32, 1, 1, 0, 1], [address, address, b"\xff" * 4]),
+    ]
+    assert stub.device.context.running == {"copy": None}
+
+
+@pytest.mark.parametrize("more", [True, 1 << 32, 1.0, np.uint32(1), "1"])
+def test_arguments_that_need_a_closer_look_go_the_usual_way(stub: StubbedDevice, more: Any) -> None:
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32](array, array, 1)
+    if isinstance(more, bool | np.uint32):
+        kernel[1, 32](array, array, more)
+    else:
+        with pytest.raises(BadLaunch, match=r"^argument 3 of copy"):
+            kernel[1, 32](array, array, more)
+    with pytest.raises(BadLaunch, match=r"^argument 2 of copy"):
+        kernel[1, 32](array, np.zeros(4), 1)
+    with pytest.raises(BadLaunch, match="takes 3 arguments"):
+        kernel[1, 32](array, array)
+    assert launched(stub)[1] == 0
+
+
+def test_memory_of_others_goes_the_usual_way(stub: StubbedDevice) -> None:
+    """What holds it until the launch is over is there."""
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32](array, array, 1)
+    held = DeviceArray(stub.device, array.address, (64,), array.dtype, object())
+    kernel[1, 32](array, held, 1)
+    assert launched(stub) == (2, 0)
+    assert len(stub.device.streams.kept) == 1
+
+
+def test_observers_and_checks_see_every_launch(stub: StubbedDevice) -> None:
+    class Seeing:
+        seen = 0
+
+        def launching(self, launch: Launch) -> Launch:
+            self.seen += 1
+            return launch
+
+    kernel, array, observer = stub.load(COPY)["copy"], stub.device.empty(64, "u4"), Seeing()
+    kernel[1, 32](array, array, 1)
+    with observing(observer):
+        kernel[1, 32](array, array, 1)
+    with checking(Check(insist=True)), pytest.raises(MemlaneError, match="cannot check a launch"):
+        kernel[1, 32](array, array, 1)
+    assert (observer.seen, launched(stub)) == (1, (2, 0))
+
+
+@pytest.mark.parametrize("what", ["context", "code"])
+def test_what_the_short_way_cannot_do_is_done_the_usual_way(stub: StubbedDevice, what: str) -> None:
+    """Another context is current, or the driver refuses: then the usual way says why, or launches."""
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernel[1, 32](array, array, 1)
+    setattr(stub.quick, what, 700)
+    kernel[1, 32](array, array, 1)
+    assert launched(stub)[0] == 2
+
+
+def test_a_configuration_is_checked_once_and_kept_apart_from_what_equals_it(stub: StubbedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, array, checks = stub.load(COPY)["copy"], stub.device.empty(64, "u4"), []
+    monkeypatch.setattr(stub.device, "check_configuration", lambda *given: checks.append(given[1:]))
+    for _ in range(3):
+        kernel[(2, 1), 32].bind(array, array, 1)
+        kernel[1, 32].bind(array, array, 1)
+    assert checks == [((2, 1, 1), (32, 1, 1), 0), ((1, 1, 1), (32, 1, 1), 0)]
+    for grid in (1.0, True, (2.0, 1)):
+        with pytest.raises(BadLaunch, match="the grid must be an int or a tuple of up to 3 ints"):
+            kernel[grid, 32]
+    assert kernel[1, 32, BLOCKING] is not kernel[1, 32, BLOCKING]
+    assert kernel[1, 32] is kernel[1, 32]
+
+
+CLUSTERED = parse("""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copy(.param .u64 to, .param .u64 of, .param .u32 more) .reqnctapercluster 4, 1, 1 { ret; }
+""")
+
+
+def test_clusters_that_the_code_names_go_the_short_way_and_others_do_not(stub: StubbedDevice) -> None:
+    array = stub.device.empty(64, "u4")
+    for module, configuration in ((CLUSTERED, (8, 32)), (COPY, (8, 32, None, 0, 4))):
+        kernel = stub.load(module)["copy"]
+        for _ in range(3):
+            kernel[configuration](array, array, 1)
+    assert launched(stub) == (1, 2)
+    assert len(stub.driver.named("cuLaunchKernelEx")) == 3

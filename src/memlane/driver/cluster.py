@@ -7,16 +7,16 @@ from typing import Any
 from cuda.bindings import driver
 
 from memlane.driver.calls import done
-from memlane.launch import Dim3, Launch, cluster_of
+from memlane.launch import Dim3, KernelCall, Launch, cluster_of
 from memlane.launch.limits import PORTABLE_BLOCKS
 
 
-def asked_cluster(launch: Launch) -> Dim3 | None:
+def asked_cluster(launch: Launch | KernelCall) -> Dim3 | None:
     """The cluster that the driver does not find in the code."""
     return None if launch.kernel.function.extents(".reqnctapercluster") else launch.cluster
 
 
-def allow_cluster(launch: Launch, function: Any) -> None:
+def allow_cluster(launch: Launch | KernelCall, function: Any) -> None:
     """Make a launch in clusters of more blocks than every GPU takes possible: that it is wished was seen to when it was bound."""
     x, y, z = cluster_of(launch.kernel, launch.cluster) or (1, 1, 1)
     if x * y * z > PORTABLE_BLOCKS:

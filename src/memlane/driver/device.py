@@ -20,7 +20,7 @@ from memlane.driver.foreign import device_memory
 from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
-from memlane.driver.prepared import DeviceLaunch
+from memlane.driver.prepared import DeviceLaunch, QuickLaunch
 from memlane.driver.probe import driver_version, probe
 from memlane.driver.streams import DEFAULT, Queue, Streams
 from memlane.driver.tensor_map import encode
@@ -32,6 +32,7 @@ from memlane.launch import (
     Dim3,
     Event,
     Kernel,
+    KernelCall,
     Launch,
     LaunchTime,
     Layers,
@@ -39,6 +40,7 @@ from memlane.launch import (
     Memory,
     Place,
     Prepared,
+    QuickCall,
     Sampling,
     Stream,
     Target,
@@ -240,6 +242,16 @@ class Device(Target):
     def prepared(self, launch: Launch) -> Prepared:
         with self._current(f"the launch of {launch.kernel.title}"):
             return DeviceLaunch(launch, single(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
+
+    def quick_call(self, call: KernelCall) -> QuickCall | None:
+        queue = self.streams.queue(call.stream)
+        if queue.is_apart or not QuickLaunch.takes(call):
+            return None
+        kernel = self._kernel(call.kernel)
+        with self._current(f"the launch of {call.kernel.title}"):
+            kernel.allow(call.shared_bytes)
+            allow_cluster(call, kernel.function)
+        return QuickLaunch(call, kernel, self.streams, int(queue.stream.handle), self)
 
     def elapsed_ns(self, run: Callable[[], object]) -> float:
         options = core.EventOptions(timing_enabled=True)

@@ -1,15 +1,27 @@
-"""The shortest way from Python to a kernel: a graph of one launch, started by one call with two arguments instead of eleven."""
+"""The shortest ways from Python to a kernel, without `cuda.bindings`, which would convert all arguments each time.
+
+A launch that is made again and again with the same arguments is a graph, started by one call of two arguments. For one with other arguments
+each time, their bytes are written where the driver reads them, and all else that the call takes is ready.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import struct
+import threading
+from functools import cache, partial
 from typing import Any
 
+from cuda import core
 from cuda.core.graph import Graph
 
+from memlane.checks import wished
+from memlane.driver.cluster import asked_cluster
+from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
-from memlane.launch import Launch, PlainLaunch, watched
+from memlane.driver.streams import Streams
+from memlane.launch import DeviceArray, KernelCall, Launch, PlainLaunch, watched
+from memlane.ptx import SCALAR_TYPES, Variable
 
 
 class DeviceLaunch:
@@ -32,6 +44,88 @@ class DeviceLaunch:
         self._running[self._title] = None
         if self._call(self._handle, self._stream):
             self._usual.start()
+
+
+class QuickLaunch:
+    """Launches of one configuration of a kernel on a stream: a `launch.QuickCall`."""
+
+    def __init__(self, call: KernelCall, kernel: DeviceKernel, streams: Streams, stream: int, device: object) -> None:
+        """`kernel` may use the shared memory of the configuration. The parameters must be numbers and pointers (`takes`)."""
+        self._device, self._streams, self._context = device, streams, int(streams.context.handle)
+        self._running, self._title = streams.context.running, call.kernel.title
+        params = call.kernel.function.params
+        self._kinds = tuple(_kind(param) for param in params)
+        self._packer = struct.Struct("<" + "".join(f"{letter}{8 - size}x" for letter, size, *_ in self._kinds))
+        self._bytes = ctypes.create_string_buffer(max(8, self._packer.size))
+        base = ctypes.addressof(self._bytes)
+        self._pointers = (ctypes.c_void_p * max(1, len(params)))(*(base + 8 * number for number in range(len(params))))
+        shape = (*map(ctypes.c_uint, (*call.grid, *call.block, call.shared_bytes)),)
+        library = _library()
+        function, place = ctypes.c_void_p(int(kernel.function)), ctypes.c_void_p(stream)
+        self._launch = partial(library.cuLaunchKernel, function, *shape, place, self._pointers, None)
+        self._now = ctypes.c_void_p()
+        self._look = partial(library.cuCtxGetCurrent, ctypes.byref(self._now))
+        self._turn = threading.Lock()
+
+    @staticmethod
+    def takes(call: KernelCall) -> bool:
+        """Whether the kernel of a configuration is launched in the ordinary way, and takes numbers and pointers only."""
+        kernel = call.kernel
+        plain = kernel.function.convention is None and not kernel.cooperative and asked_cluster(call) is None
+        return plain and all(param.shape is None and param.type in _LETTERS for param in kernel.function.params)
+
+    def __call__(self, args: tuple[object, ...]) -> bool:
+        """Launch, and return True; return False where the usual way has to be gone."""
+        streams = self._streams
+        if len(args) != len(self._kinds) or watched() or wished() is not None or streams.kept or streams.apart or streams.others:
+            return False
+        values: list[int | float] = []
+        for (_, _, is_pointer, least, most, mask), value in zip(self._kinds, args, strict=True):
+            if type(value) is DeviceArray:
+                if not is_pointer or value.target is not self._device or type(value.owner) is not core.Buffer:
+                    return False
+                values.append(value.address)
+            elif type(value) is int and mask and least <= value < most:
+                values.append(value & mask)
+            elif type(value) is float and not mask and not is_pointer:
+                values.append(value)
+            else:
+                return False
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._look() or self._now.value != self._context:
+                return False
+            self._packer.pack_into(self._bytes, 0, *values)
+            self._running[self._title] = None
+            return not self._launch()
+        except OverflowError:  # a number that does not fit: the usual way says which
+            return False
+        finally:
+            self._turn.release()
+
+
+_LETTERS = {
+    **{f"{sign}{bits}": letter for sign in "usb" for bits, letter in ((8, "B"), (16, "H"), (32, "I"), (64, "Q"))},
+    "f32": "f",
+    "f64": "d",
+}
+"""How bytes of a parameter are packed, by its type. Integers are reduced to their bits before."""
+
+
+def _kind(param: Variable) -> tuple[str, int, bool, int, int, int]:
+    """Letter and bytes of a parameter, whether it takes arrays, and the numbers that it takes: from, below, and their bits."""
+    letter, scalar = _LETTERS[param.type], SCALAR_TYPES[param.type]
+    is_pointer, is_marked = scalar.bits == 64 and scalar.kind != "f", ".ptr" in param.attributes
+    if scalar.kind == "f" or is_marked:
+        return letter, scalar.bits // 8, is_pointer, 0, 0, 0
+    return letter, scalar.bits // 8, is_pointer, -(1 << (scalar.bits - 1)), 1 << scalar.bits, (1 << scalar.bits) - 1
+
+
+@cache
+def _library() -> Any:
+    """The driver, whose functions take what ctypes has made beforehand."""
+    return ctypes.CDLL(LIBRARY)
 
 
 @cache

@@ -1,6 +1,6 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: configuration, events, memory <- texture, tensor_map <- arguments, limits, observation <- kernel <- checked,
+Order inside: configuration, memory <- events, texture, tensor_map <- arguments, limits, observation <- kernel <- checked,
 progress, bound <- observe <- prepared <- target.
 """
 
@@ -20,8 +20,20 @@ from memlane.launch.bound import (
     whole_copy,
 )
 from memlane.launch.configuration import Dim3, Origin, Stream
-from memlane.launch.events import DoneEvent, Event, event_handle, stream_handle
-from memlane.launch.kernel import Kernel, KernelCall, Launch, Launcher, LaunchTime, LoadedModule, Loader, Timer, find_kernel, module_digest
+from memlane.launch.events import DoneEvent, Event, Streams, event_handle, stream_handle
+from memlane.launch.kernel import (
+    Kernel,
+    KernelCall,
+    Launch,
+    Launcher,
+    LaunchTime,
+    LoadedModule,
+    Loader,
+    QuickCall,
+    Timer,
+    find_kernel,
+    module_digest,
+)
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.observation import (
@@ -87,12 +99,14 @@ __all__ = [
     "Place",
     "PlainLaunch",
     "Prepared",
+    "QuickCall",
     "Report",
     "Rows",
     "Sampling",
     "StepGraph",
     "StepObserver",
     "Stream",
+    "Streams",
     "Surface",
     "Target",
     "TensorMap",

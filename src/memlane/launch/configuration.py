@@ -9,6 +9,8 @@ import numpy as np
 from memlane.errors import BadLaunch
 
 Dim3 = tuple[int, int, int]
+_STREAM = 2
+"""Where the stream stands in a configuration of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,17 @@ def dim3(label: str, extent: object) -> Dim3:
         raise BadLaunch(f"the {label} must be positive in each dimension, got {extent!r}")
     x, y, z = (*values, 1, 1)[:3]
     return (int(x), int(y), int(z))
+
+
+def is_lasting(configuration: tuple[object, ...]) -> bool:
+    """Whether a configuration is one that is worth remembering: what equals it is it (1, 1.0 and True are one key), and lasts as long."""
+    for position, value in enumerate(configuration):
+        if type(value) is tuple:
+            if not all(type(one) is int for one in value):
+                return False
+        elif type(value) is int:
+            if position == _STREAM:  # the handle of a stream of another library, which may be that of another one later
+                return False
+        elif value is not None and type(value) is not Stream:
+            return False
+    return True

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 
 from memlane.errors import BadLaunch
+from memlane.launch.configuration import Stream
+from memlane.launch.memory import Memory
 
 
 class Event(ABC):
@@ -44,6 +46,47 @@ class DoneEvent(Event):
 
 _LEAST_ADDRESS = 4096
 """Handles are addresses; 0 to 2 are the default streams."""
+
+
+class Streams(Memory):
+    """The streams of a target, and the events on them. On a target without streams all work is done when a call returns."""
+
+    default_stream: Stream
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Wait for all work; errors of asynchronous work are raised here at the latest."""
+
+    def adopt_stream(self, value: object) -> Stream:
+        """Return a stream of another library as one of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or the
+        handle of one as an int. Raises BadLaunch for what is none.
+
+        Its work and that of the target's default stream wait for each other, as with streams that `stream()` makes. The stream has to live
+        until the work is done.
+        """
+        handle = stream_handle(value, self.name)
+        return Stream(handle, value) if handle > 1 else self.default_stream
+
+    def stream_of(self, value: object = None) -> Stream:
+        """Return the stream that a user names: the default one for None, one of the target, or one of another library."""
+        if value is None:
+            return self.default_stream
+        return value if isinstance(value, Stream) else self.adopt_stream(value)
+
+    def record(self, stream: Stream | None = None) -> Event:
+        """Return an event behind all work that is on the stream now; on the default stream, if none is given."""
+        return DoneEvent()
+
+    def wait_for(self, event: object, stream: Stream | None = None) -> None:
+        """Let work that is put on the stream from now on wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
+        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is no event."""
+        if not isinstance(event, Event):
+            raise BadLaunch(f"{self.name} has no events of other libraries: wait on the host, with event.synchronize()")
+        event.wait()
 
 
 def stream_handle(value: object, target: str) -> int:

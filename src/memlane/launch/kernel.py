@@ -7,13 +7,14 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import Argument, pack, pointer_parameters
-from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3
-from memlane.launch.events import DoneEvent, Event, stream_handle
+from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
+from memlane.launch.events import Streams
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
 from memlane.launch.observation import NO_LAYERS, Layers
 from memlane.launch.tensor_map import TensorMaps
@@ -22,6 +23,9 @@ from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperati
 from memlane.titles import kernel_label, plain_name
 
 _T = TypeVar("_T")
+QuickCall = Callable[[tuple[object, ...]], bool]
+_MOST_CALLS = 64
+"""Configurations that a kernel remembers."""
 _SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
 """A whole number with the letters of its type."""
 
@@ -78,10 +82,9 @@ class Timer(Loader):
         return
 
 
-class Launcher(Timer):
+class Launcher(Timer, Streams):
     """Starts launches, on streams."""
 
-    default_stream: Stream
     observes = False
     """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
 
@@ -89,44 +92,17 @@ class Launcher(Timer):
     def launch(self, launch: Launch) -> None:
         """Start one launch, as it is: observers have had their say."""
 
-    def adopt_stream(self, value: object) -> Stream:
-        """Return a stream of another library as one of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or the
-        handle of one as an int. Raises BadLaunch for what is none.
-
-        Its work and that of the target's default stream wait for each other, as with streams that `stream()` makes. The stream has to live
-        until the work is done.
-        """
-        handle = stream_handle(value, self.name)
-        return Stream(handle, value) if handle > 1 else self.default_stream
-
-    def stream_of(self, value: object = None) -> Stream:
-        """Return the stream that a user names: the default one for None, one of the target, or one of another library."""
-        if value is None:
-            return self.default_stream
-        return value if isinstance(value, Stream) else self.adopt_stream(value)
-
-    def record(self, stream: Stream | None = None) -> Event:
-        """Return an event behind all work that is on the stream now; on the default stream, if none is given."""
-        return DoneEvent()
-
-    def wait_for(self, event: object, stream: Stream | None = None) -> None:
-        """Let work that is put on the stream from now on wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
-        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is no event."""
-        if not isinstance(event, Event):
-            raise BadLaunch(f"{self.name} has no events of other libraries: wait on the host, with event.synchronize()")
-        event.wait()
-
     @abstractmethod
     def start(self, launch: Launch) -> None:
         """Start one launch, as the observers of now want it."""
 
-    @abstractmethod
-    def stream(self) -> Stream:
-        """A new stream."""
+    def quick_call(self, call: KernelCall) -> QuickCall | None:
+        """Return a shorter way to make launches of a configuration that has been checked, if the target has one.
 
-    @abstractmethod
-    def sync(self) -> None:
-        """Wait for all work; errors of asynchronous work are raised here at the latest."""
+        It takes the arguments and returns whether it has launched; it has not where an observer or a check wants to see the launch, and
+        where an argument needs a closer look.
+        """
+        return None
 
     def launch_together(self, launches: Sequence[Launch]) -> None:
         """Start launches on this target and its peers that may wait for each other, each before one of them is waited for."""
@@ -350,6 +326,20 @@ class Kernel:
         A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
         is `kernel[4, 8]`, a grid of 4 and a block of 8. None stands for whatever is not named.
         """
+        if type(configuration) is tuple and is_lasting(configuration):
+            call = self._calls.get(configuration)
+            if call is None:
+                if len(self._calls) >= _MOST_CALLS:
+                    self._calls.clear()
+                call = self._calls[configuration] = self._configured(configuration)
+            return call
+        return self._configured(configuration)
+
+    @cached_property
+    def _calls(self) -> dict[tuple[object, ...], KernelCall]:
+        return {}
+
+    def _configured(self, configuration: object) -> KernelCall:
         convention = self.function.convention or Convention(())
         given = configuration if isinstance(configuration, tuple) else (configuration,)
         if not (1 if convention.block else 2) <= len(given) <= 5:
@@ -377,15 +367,25 @@ class KernelCall:
     shared_bytes: int
     cluster: Dim3 | None = None
 
+    _found: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What need not be found out for each launch: that the configuration is `checked`, and the `quick` way."""
+
     def bind(self, *args: object) -> Launch:
         """The launch with these arguments, checked against the kernel's parameters and the limits of the chip; nothing runs."""
         kernel = self.kernel
-        kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
-        check_cluster(kernel.target.chip, kernel, self.grid, self.cluster)
+        if "checked" not in self._found:
+            kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)
+            check_cluster(kernel.target.chip, kernel, self.grid, self.cluster)
+            self._found["checked"] = True
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
         arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention, blocks)
         return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream, cluster=self.cluster)
 
     def __call__(self, *args: object) -> None:
         """Launch. Returns at once; `target.sync()` waits."""
+        quick = self._found.get("quick")
+        if quick is not None and quick(args):
+            return
         self.kernel.target.start(self.bind(*args))
+        if quick is None and "quick" not in self._found:
+            self._found["quick"] = self.kernel.target.quick_call(self)

@@ -22,8 +22,8 @@ class Target(Images, Graphs):
     kernels["naive"][(32, 32), (32, 32)](out, a, 1024)
     target.sync()                                       # raises what went wrong in the launches before
 
-    It consists of small interfaces, so that functions can ask for what they use: `Memory`, `Images`, `TensorMaps`, `Loader`, `Timer`,
-    `Launcher`, `Copies` and `Graphs`. Subclasses give the abstract methods; the others are written in terms of those.
+    It consists of small interfaces, so that functions can ask for what they use: `Memory`, `Streams`, `Images`, `TensorMaps`,
+    `Loader`, `Timer`, `Launcher`, `Copies` and `Graphs`. Subclasses give the abstract methods; the others are written in terms of those.
     """
 
     def start(self, launch: Launch) -> None:
