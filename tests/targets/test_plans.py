@@ -141,8 +141,8 @@ def interpreted(plan: Plan, memory: dict[str, npt.NDArray[np.uint8]]) -> None:
     execute(plan.steps, {})
 
 
-def compared(plan: Plan, targets: Sequence[Target]) -> None:
-    """Run a plan on the targets, and compare every byte with what the interpreter leaves."""
+def compared(plan: Plan, targets: Sequence[Target], *, as_graph: bool = False) -> None:
+    """Run a plan on the targets, at once or as a graph, and compare every byte with what the interpreter leaves."""
     start = {buffer.name: np.arange(buffer.nbytes, dtype=np.uint8) * 7 + number for number, buffer in enumerate(plan.buffers)}
     expected = {name: one.copy() for name, one in start.items()}
     interpreted(plan, expected)
@@ -153,7 +153,13 @@ def compared(plan: Plan, targets: Sequence[Target]) -> None:
             continue
         bound[buffer.name] = targets[0].pinned(buffer.nbytes, "u1") if buffer.home == "pinned" else np.empty(buffer.nbytes, "u1")
         bound[buffer.name][...] = start[buffer.name]
-    done = run(plan, bound, targets=targets, modules=[MIX])
+    if as_graph:
+        graph = BoundPlan(plan, bound, targets=targets, modules=[MIX]).graph()
+        graph.replay()
+        graph.wait()
+        done = graph.memory
+    else:
+        done = run(plan, bound, targets=targets, modules=[MIX]).memory
     for buffer in plan.buffers:
         np.testing.assert_array_equal(np.asarray(done[buffer.name]), expected[buffer.name], err_msg=f"{buffer}\n{plan}")
 
@@ -182,6 +188,15 @@ def test_graphs_in_any_order_leave_the_same_bytes(data: st.DataObject) -> None:
         return
     targets = [GraphingEmulator(device, data.draw(st.integers(0, 99))) for device in range(count)]
     compared(plan, targets)
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_a_plan_as_one_graph_leaves_the_same_bytes(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 4))
+    plan = data.draw(ordered_plans(count))
+    if not races(plan):
+        compared(plan, devices("emulator:h200", 4)[:count], as_graph=True)
 
 
 def test_times_of_a_graph_belong_to_the_steps_of_the_plan() -> None:

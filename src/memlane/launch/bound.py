@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -133,6 +137,23 @@ def _described(place: Place) -> str:
     return f"{place.dtype}[{', '.join(map(str, place.shape))}]"
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C take effect behind the `with` block, so that what is done there is done as a whole."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
+
+
 class Copies(Memory):
     """Copies between the memory of a target, that of others, and the host's."""
 
@@ -140,9 +161,10 @@ class Copies(Memory):
         """Copy elements between any two places, after all work launched before on the targets whose memory they are; the host waits."""
         values = np.empty(copy.shape, f"V{copy.itemsize}")
         here = End(values.ctypes.data, values.strides)
-        for destination, source in ((here, copy.source), (copy.destination, here)):
-            for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
-                _move(rows, destination.target, source.target)
+        with interrupts_held():
+            for destination, source in ((here, copy.source), (copy.destination, here)):
+                for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
+                    _move(rows, destination.target, source.target)
 
     def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
         """Copy the elements of one array to another of the same shape and element size, on a stream, and return an event behind the copy.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import BadPlan
+from memlane.errors import BadPlan, DeviceError
 from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
 from memlane.plan import Action, Buffer, Copy, Execution, Launch, Plan, Together, View, all_steps, lifetimes
 from memlane.ptx import Module
@@ -34,13 +34,19 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
         elif buffer in kept and kept[buffer].is_input:
             first = order[kept[buffer].first]
             raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
-        elif isinstance(buffer.home, int):
-            memory[buffer] = targets[buffer.home].empty(*_kind(buffer, plan))
-        elif buffer.home == "pinned":
-            memory[buffer] = targets[0].pinned(*_kind(buffer, plan))
         else:
-            memory[buffer] = np.empty(*_kind(buffer, plan))
+            try:
+                memory[buffer] = _made(buffer, plan, targets)
+            except (DeviceError, MemoryError) as error:
+                raise DeviceError(f"no memory for buffer {buffer.name!r} of {buffer.nbytes} bytes: {error}") from None
     return memory
+
+
+def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target]) -> Memory:
+    shape, dtype = _kind(buffer, plan)
+    if isinstance(buffer.home, int):
+        return targets[buffer.home].empty(shape, dtype)
+    return targets[0].pinned(shape, dtype) if buffer.home == "pinned" else np.empty(shape, dtype)
 
 
 def rebound_memory(
