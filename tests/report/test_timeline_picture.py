@@ -17,7 +17,7 @@ from memlane.model import Work, simulate
 from memlane.plan import Span, Timeline, executions
 from memlane.report.picture import timeline_svg
 from memlane.report.picture.connectors import Grid
-from memlane.report.picture.timeline import laid
+from memlane.report.picture.timeline import layout_of
 from tests.plan.random_plans import plans
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -136,7 +136,7 @@ def test_lines_never_cross_a_box(line: Timeline) -> None:
 
 @given(timelines())
 def test_each_line_leads_from_the_end_of_a_step_to_the_start_of_one_that_waited_for_it(line: Timeline) -> None:
-    found = laid(line, Grid(top=0, pitch=40, box=20, margin=0.02, least=0.004), 0.001, 10_000)
+    found = layout_of(line, Grid(top=0, pitch=40, box=20, margin=0.02, least=0.004), 0.001, 10_000)
     critical = set(pairwise(line.critical_path()))
     expected = {
         (other, number)

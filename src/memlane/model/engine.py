@@ -35,7 +35,7 @@ def advance(order: Sequence[Execution], needs: Callable[[int], Work], execute: C
     the plan. `execute(number, begin_ns)` is called in the order of these beginnings, and returns for how many ns it used them.
     """
     clock = _Clock(order, needs)
-    while clock.look():
+    while clock.catch_up():
         number = clock.next_to_begin()
         if number is not None:
             clock.begin(number, execute(number, clock.now))
@@ -80,7 +80,7 @@ class _Clock:
         self._asked[number] = self.now, at, work
         heapq.heappush(self._asks, (at, number))
 
-    def look(self) -> bool:
+    def catch_up(self) -> bool:
         """Take note of all that happens by now; where nothing can begin, go on to the next event. False if there is none."""
         if not self._candidates:
             following = [events[0][0] for events in (self._asks, self._ends) if events]

@@ -101,7 +101,7 @@ class Meter:
     """A target with the devices beside it, and the kernels of this lab."""
 
     def __init__(self, measured: Target, quick: bool) -> None:
-        self.targets = beside(measured)
+        self.targets = with_peers(measured)
         self.chip = measured.chip
         self.effort = MODELLED if measured.modelled else QUICK if quick else FULL
         self._kernels: LoadedModule = measured.load(parse(KERNELS, "bandwidth.ptx"))
@@ -243,7 +243,7 @@ class Meter:
         yield [list(times) for times in zip(*rounds, strict=True)]
 
 
-def beside(measured: Target) -> tuple[Target, ...]:
+def with_peers(measured: Target) -> tuple[Target, ...]:
     """Return a target and up to two more of its kind that it copies to: other GPUs of the machine, or emulated devices like it."""
     others: list[Target] = []
     if isinstance(measured, Device):

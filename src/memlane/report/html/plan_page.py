@@ -14,7 +14,7 @@ from memlane.plan import Span, Timeline
 from memlane.report.html.page import embedded, environment, text_of
 from memlane.report.numbers import percent
 from memlane.report.picture.connectors import Box, Edge, Grid
-from memlane.report.picture.timeline import LETTER, MOST, NAMES, duration, laid, queue_name, span_title, ticks
+from memlane.report.picture.timeline import LETTER, MOST, NAMES, duration, layout_of, queue_name, span_title, ticks
 
 SCRIPTS = ("data", "look", "plan")
 _WIDTH = 1000.0
@@ -45,7 +45,7 @@ class _Step:
 
 def render_plan_page(timeline: Timeline) -> str:
     """Return the page of a timeline as text: one file that needs no network."""
-    found = laid(timeline, _GRID, 1 / _WIDTH, MOST_LINES)
+    found = layout_of(timeline, _GRID, 1 / _WIDTH, MOST_LINES)
     path = timeline.critical_path()
     critical = set(path)
     shown = timeline.spans[:MOST]

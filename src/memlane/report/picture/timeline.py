@@ -27,7 +27,7 @@ _LONGEST_DETOUR = 0.1
 
 
 @dataclass(frozen=True)
-class Laid:
+class Layout:
     """A timeline laid out: rows, boxes and lines, x in shares of its time, y in pixels."""
 
     rows: dict[Queue, int]
@@ -40,7 +40,7 @@ class Laid:
     total_ns: float
 
 
-def laid(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int) -> Laid:
+def layout_of(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int) -> Layout:
     """Lay out a timeline. `narrowest`: the share of the width that a box has at least."""
     spans = timeline.spans[:MOST]
     rows = {queue: row for row, queue in enumerate(queues_of(replace(timeline, spans=spans)))}
@@ -64,7 +64,7 @@ def laid(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int) -> L
         points = connectors.route(*min(pairs, key=lambda pair: abs(pair[0].row - pair[1].row)))
         if edge.is_critical or _detour(points) < _LONGEST_DETOUR:
             drawn.append(replace(edge, points=tuple(points)))
-    return Laid(rows, boxes, drawn, count - len(drawn), grid, total)
+    return Layout(rows, boxes, drawn, count - len(drawn), grid, total)
 
 
 def _detour(points: list[Point]) -> float:
@@ -75,7 +75,7 @@ def _detour(points: list[Point]) -> float:
 def timeline_svg(timeline: Timeline) -> str:
     """Return the picture of a timeline as SVG: queues from top to bottom, time from left to right, the critical path framed."""
     width = RIGHT - LEFT
-    found = laid(timeline, Grid(_TOP, _PITCH, _BOX, 14 / width, 5 / width), _NARROWEST / width, MOST_LINES)
+    found = layout_of(timeline, Grid(_TOP, _PITCH, _BOX, 14 / width, 5 / width), _NARROWEST / width, MOST_LINES)
     height = round(_TOP + _PITCH * max(1, len(found.rows)) + 64)
     said = caption(timeline)
     parts = [
@@ -141,7 +141,7 @@ def _legend() -> list[str]:
     return parts
 
 
-def _rooms(found: Laid) -> list[float]:
+def _rooms(found: Layout) -> list[float]:
     """Return how far right of each box the next one of its row begins, in pixels."""
     order = sorted(range(len(found.boxes)), key=lambda number: (found.boxes[number].row, found.boxes[number].left))
     rooms = [0.0] * len(order)
@@ -180,7 +180,7 @@ def _line(edge: Edge) -> str:
     return f'<g class="line" data-from="{edge.of}" data-to="{edge.to}">{line}{head}</g>'
 
 
-def _axis(found: Laid, height: int) -> list[str]:
+def _axis(found: Layout, height: int) -> list[str]:
     marks = [(tick / found.total_ns, tick) for tick in ticks(found.total_ns)]
     lines = [s.line(_x(share), _TOP - 12, _x(share), height - 40, s.FRAME) for share, _ in marks]
     return [*lines, *(s.text(_x(share), height - 20, duration(tick), 13, s.MUTED, anchor="middle") for share, tick in marks)]
