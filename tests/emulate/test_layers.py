@@ -21,10 +21,10 @@ EVERYTHING = Layers(counts=True, clock=True, accesses=True)
 
 def observe(call: KernelCall, *arguments: object, layers: Layers = EVERYTHING) -> Observation:
     """Run a launch with layers, and give what they saw."""
-    seen: list[Observation] = []
-    call.kernel.target.launch(replace(call.bind(*arguments), layers=replace(layers, report=seen.append)))
-    (observation,) = seen
-    return observation
+    told: list[Observation] = []
+    seen = call.kernel.target.launch(replace(call.bind(*arguments), layers=replace(layers, report=told.append)))
+    assert told == [seen]
+    return told[0]
 
 
 def counted(observation: Observation, name: str) -> list[dict[str, int]]:
@@ -325,3 +325,20 @@ def test_a_launch_that_failed_leaves_no_times_in_the_caches() -> None:
         observe(target.load(parse(program(body)))["k"][1, 32], out)
     after = observe(target.load(parse(program("ld.global.u32 %r1, [%mine]; st.global.u32 [%mine], %r1;")))["k"][1, 32], out)
     assert after.cycles == before.cycles
+
+
+def test_whoever_starts_a_launch_gets_back_what_was_seen_of_it() -> None:
+    """With the number of its run, which kernels read as `%gridid`; and each of some that run together gives its own."""
+    emulators = [Emulator(H200, device=device) for device in range(2)]
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) { .reg .b64 a, g; ld.param.u64 a, [p]; "
+    module = parse(text + "mov.u64 g, %gridid; st.global.u64 [a], g; ret; }")
+    arrays = [one.zeros(1, "u8") for one in emulators]
+    launches = [
+        replace(one.load(module)["k"][1, 1].bind(array), layers=Layers(counts=True)) for one, array in zip(emulators, arrays, strict=True)
+    ]
+    for run in (1, 2):
+        seen = emulators[0].launch(launches[0])
+        assert (seen.grid, arrays[0].item()) == (run, run)
+        assert [int(fields[0]) for fields in seen.counts.values()] == [1]
+    together = emulators[0].launch_together(launches)
+    assert [(one.grid, one.launch) for one in together if one is not None] == [(3, launches[0]), (1, launches[1])]

@@ -35,6 +35,7 @@ from memlane.launch import (
     LaunchTime,
     LoadedModule,
     Memory,
+    Observation,
     Sampling,
     StepGraph,
     Stream,
@@ -187,7 +188,7 @@ class Emulator(Target):
 
     # -- running -----------------------------------------------------------------------------------------------------------------
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: Launch) -> Observation:
         if launch.kernel.target is not self:
             where = launch.kernel.target.name_beside(self)
             raise BadLaunch(f"{launch.kernel.title} was loaded on {where}: load its module on {self.name} to launch it there")
@@ -215,14 +216,15 @@ class Emulator(Target):
                 raise
         if launch.layers.report is not None:
             launch.layers.report(observation)
+        return observation
 
-    def launch_together(self, launches: Sequence[Launch]) -> None:
+    def launch_together(self, launches: Sequence[Launch]) -> Sequence[Observation | None]:
         """The kernels begin at the same time, which is the latest of their devices' times."""
         clocks = [launch.kernel.target.clock for launch in launches if isinstance(launch.kernel.target, Emulator)]
         start_ns = max((clock.now_ns for clock in clocks), default=0)
         for clock in clocks:
             clock.move_to(start_ns)
-        run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
+        return run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
 
     def empty_caches(self) -> None:
         """Let the next launch with a clock find nothing in L2."""

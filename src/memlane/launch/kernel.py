@@ -16,7 +16,7 @@ from memlane.launch.arguments import Argument, pack, pointer_parameters
 from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
 from memlane.launch.events import Streams
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
-from memlane.launch.observation import NO_LAYERS, Layers
+from memlane.launch.observation import NO_LAYERS, Layers, Observation
 from memlane.launch.tensor_map import TensorMaps
 from memlane.plan import KernelRef
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, parameter_use, print_module
@@ -89,8 +89,9 @@ class Launcher(Timer, Streams):
     """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
 
     @abstractmethod
-    def launch(self, launch: Launch) -> None:
-        """Start one launch, as it is: observers have had their say."""
+    def launch(self, launch: Launch) -> Observation | None:
+        """Start one launch, as it is: observers have had their say. Return what the target saw of it, where it observes: then the launch is
+        over, too."""
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
@@ -104,10 +105,10 @@ class Launcher(Timer, Streams):
         """
         return None
 
-    def launch_together(self, launches: Sequence[Launch]) -> None:
-        """Start launches on this target and its peers that may wait for each other, each before one of them is waited for."""
-        for launch in launches:
-            launch.kernel.target.launch(launch)
+    def launch_together(self, launches: Sequence[Launch]) -> Sequence[Observation | None]:
+        """Start launches on this target and its peers that may wait for each other, each before one of them is waited for; return what
+        `launch` returns of each."""
+        return [launch.kernel.target.launch(launch) for launch in launches]
 
     def load(self, module: Module) -> LoadedModule:
         """The module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit addresses,

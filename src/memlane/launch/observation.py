@@ -175,8 +175,8 @@ class Layers:
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Observation], None] | None = field(default=None, compare=False)
-    """Called with the observation when the launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found
-    something until then."""
+    """For observers, which do not start the launch themselves: who does gets the observation back. Called with the observation when the
+    launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found something until then."""
     failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
     """Called with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.launch import Argument, Launch, Layers, Memory, Observation, Surface, Target, TensorMap, Texture, cluster_of
+from memlane.launch import Argument, Launch, Layers, Memory, Surface, Target, TensorMap, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
@@ -24,20 +24,17 @@ def examples(launch: Launch) -> Examples | None:
 
     The launch happens on a target that observes; otherwise its first block does on an emulator, with copies of the arrays.
     """
-    seen: list[Observation] = []
-    layers = Layers(accesses=True, max_accesses=0, report=seen.append)
+    layers = Layers(accesses=True, max_accesses=0)
     try:
         if not launch.kernel.target.observes:
             moved = _on_emulator(launch)
             if moved is None:
                 return None
             launch = moved
-        target = launch.kernel.target
-        target.launch(replace(launch, layers=layers))
-        target.sync()
+        seen = launch.kernel.target.launch(replace(launch, layers=layers))
     except MemlaneError:
         return None  # one block alone may not get along, or follow addresses that mean nothing here: then the lanes stay unknown
-    return seen[0].examples if seen else None
+    return None if seen is None else seen.examples
 
 
 def _on_emulator(launch: Launch) -> Launch | None:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.layout import PARTNER
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ def present_partner() -> Partner:
     return _PRESENT.get() or _ALONE
 
 
-def run_together(launches: Sequence[Callable[[], None]]) -> None:
-    """Make some launches in a thread each, and raise the first error once all have ended.
+def run_together(launches: Sequence[Callable[[], T]]) -> list[T]:
+    """Make some launches in a thread each, and return what each gave, or raise the first error, once all have ended.
 
     A launch that waits for another is not endless while that one is still prepared or gets on; when one ends, with an error or without, the
     others know that it does nothing more for them.
@@ -53,14 +56,13 @@ def run_together(launches: Sequence[Callable[[], None]]) -> None:
     records = np.zeros(len(launches), PARTNER)
     records["working"] = 1
 
-    def run(number: int, launch: Callable[[], None]) -> None:
+    def run(number: int, launch: Callable[[], T]) -> T:
         _PRESENT.set(Partner(number, records))
         try:
-            launch()
+            return launch()
         finally:
             records["working"][number] = 0
 
     with ThreadPoolExecutor(len(launches)) as pool:
-        running: list[Future[None]] = [pool.submit(copy_context().run, run, number, one) for number, one in enumerate(launches)]
-    for done in running:
-        done.result()
+        running: list[Future[T]] = [pool.submit(copy_context().run, run, number, one) for number, one in enumerate(launches)]
+    return [done.result() for done in running]

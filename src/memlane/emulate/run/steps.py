@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from memlane.errors import BadLaunch
-from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Observation, Stream, Target, same_kinds
+from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, LaunchTime, Stream, Target, same_kinds
 
 
 def timed_launches(target: Target, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
@@ -18,15 +18,8 @@ def timed_launches(target: Target, launches: Sequence[Launch]) -> tuple[LaunchTi
 
 
 def _timed(target: Target, launch: Launch) -> LaunchTime:
-    seen: list[Observation] = []
-
-    def report(observation: Observation) -> None:
-        seen.append(observation)
-        if launch.layers.report is not None:
-            launch.layers.report(observation)
-
-    target.launch(replace(launch, layers=replace(launch.layers, clock=True, report=report)))
-    (observation,) = seen
+    observation = target.launch(replace(launch, layers=replace(launch.layers, clock=True)))
+    assert observation is not None
     assert observation.time is not None
     return LaunchTime(observation.time.cycles * 1000 / target.chip.clock_mhz, observation.time)
 
