@@ -14,7 +14,7 @@ Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`; `target(...)
 Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each launches once and leaves memory as the plain launch would
              (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
-Changing     `relayout` moves an array in shared memory
+Changing     `relayout` moves an array in shared memory, or one behind a pointer; `advise_layout` says which layout pays
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
 Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
              `BoundPlan` again and again, or times it; `predicted` tells its times without running it; `draw` writes times as a picture,
@@ -53,6 +53,7 @@ _HOME = {
     "Trace": "record",
     "TraceOptions": "instrument",
     "Tracer": "measure",
+    "advise_layout": "optimize.advise",
     "check": "testing.limits",
     "compare": "diagnose",
     "count": "measure",
@@ -95,6 +96,7 @@ __all__ = [
     "Trace",
     "TraceOptions",
     "Tracer",
+    "advise_layout",
     "check",
     "compare",
     "count",
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
     from memlane.launch import DeviceArray, Kernel, Launch, Target
     from memlane.measure import Checker, Counter, Tracer, count, time, trace
     from memlane.model import predicted
+    from memlane.optimize.advise import advise_layout
     from memlane.optimize.relayout import relayout
     from memlane.plan import Plan, PlanBuilder
     from memlane.ptx import Module, parse

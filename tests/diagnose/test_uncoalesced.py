@@ -13,12 +13,15 @@ def findings(*entries: SiteCounts) -> list[Finding]:
     return [finding for finding in explain(counts(*entries), {"transpose.cu": SOURCE}) if finding.rule == "uncoalesced-global"]
 
 
+ELSE = "for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
+
+
 def test_the_naive_store_in_one_paragraph() -> None:
     (found,) = findings(counted(site(1, "st.global.f32", 4), 32_768, sectors=32, ideal_sectors=4))
     assert str(found) == (
         "transpose.cu:4  st.global.f32 in naive: each request touches 32 sectors where 4 would do (8.0x the traffic), because every lane "
         "touches a sector of its own. 917,504 of 1,048,576 sectors are excess (28.0 MiB). Let neighbouring threads store to neighbouring "
-        "addresses, for example through a shared-memory tile."
+        "addresses, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
     )
 
 
@@ -46,7 +49,7 @@ def test_the_cause_says_no_more_than_was_counted(op: str, per_request: dict[str,
 @pytest.mark.parametrize(
     ("op", "advice"),
     [
-        ("ld.global.f32", "Let neighbouring threads read neighbouring addresses, for example through a shared-memory tile."),
+        ("ld.global.f32", f"Let neighbouring threads read neighbouring addresses, {ELSE}"),
         ("red.global.u32", "Let neighbouring threads update neighbouring addresses, or collect the updates in shared memory first."),
     ],
 )

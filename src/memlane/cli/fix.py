@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memlane import record, report
     from memlane.cli import fixer as fixers
     from memlane.cli.fixer import Fixer
-    from memlane.optimize import Fix, Measured
+    from memlane.optimize import Fix, LayoutAdvice, Measured
 else:
     fixers = later("memlane.cli.fixer")
     record = later("memlane.record")
@@ -80,10 +80,22 @@ def fix(
 def _report(fixer: Fixer, as_json: bool, failed: str) -> None:
     if as_json:
         arrays = [_document(one) for one in fixer.found]
-        show_json({**report.document_head("fix"), "failed": failed or None, "kernels": fixer.looked_at, "arrays": arrays})
+        show_json(
+            {
+                **report.document_head("fix"),
+                "failed": failed or None,
+                "kernels": fixer.looked_at,
+                "arrays": arrays,
+                "global_arrays": [_advice(one) for one in fixer.advice],
+            }
+        )
         return
     for one in fixer.found:
         _print(one)
+    for advice in fixer.advice:
+        show(Text(advice.verdict), *(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in advice.refused))
+        if advice.best is not None:
+            typer.echo(f"\n{advice.best.layout.cuda_source(o.LAYOUT_FUNCTION).rstrip()}\n")
     others = [name for name in fixer.looked_at if name not in {record.kernel_label(one.kernel) for one in fixer.found}]
     if others:
         show(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
@@ -137,6 +149,35 @@ def _document(fix: Fix) -> dict[str, object]:
         "source": fix.source(o.LAYOUT_FUNCTION) or None,
         "cuda": None if best is None or best.layout is None else best.layout.cuda_source(o.LAYOUT_FUNCTION),
         "verdict": fix.verdict,
+    }
+
+
+def _advice(advice: LayoutAdvice) -> dict[str, object]:
+    best = advice.best
+    tried = [
+        {
+            "layout": str(one.layout),
+            "sectors": one.sectors,
+            "time_ns": one.time_ns,
+            "same_output": one.same,
+            "remap_ns": one.remap_ns,
+            "exposed_ns": one.exposed_ns,
+        }
+        for one in advice.tried
+    ]
+    return {
+        "kernel": advice.kernel,
+        "parameter": advice.parameter,
+        "shape": list(advice.shape),
+        "type": advice.dtype,
+        "sectors": advice.sectors,
+        "ideal_sectors": advice.ideal_sectors,
+        "time_ns": advice.original[1],
+        "tried": tried,
+        "refused": [{"layout": layout, "reason": reason} for layout, reason in advice.refused],
+        "best": None if best is None else str(best.layout),
+        "launches_to_pay": None if best is None else advice.break_even(),
+        "verdict": advice.verdict,
     }
 
 

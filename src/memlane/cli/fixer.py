@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memlane.launch import Launch
+from memlane.launch import Launch, unobserved
 from memlane.measure import Watching
-from memlane.optimize import Fix, fix_launch
+from memlane.optimize import Fix, LayoutAdvice, advise_launch, fix_launch
 from memlane.record import kernel_label
 
 
@@ -16,6 +16,8 @@ class Fixer(Watching):
         self.looked_at: list[str] = []
         """Labels of the kernels that were tried."""
         self.found: list[Fix] = []
+        self.advice: list[LayoutAdvice] = []
+        """Of arrays in global memory, where no array in shared memory was named."""
         self._array, self._rows, self._columns = array, rows, columns
         self._known: set[str] = set()
 
@@ -25,4 +27,7 @@ class Fixer(Watching):
             self._known.add(title)
             self.looked_at.append(kernel_label(title))
             self.found += fix_launch(launch, shared=self._array or None, rows=self._rows, columns=self._columns)
+            if not self._array:
+                with unobserved():
+                    self.advice += advise_launch(launch)
         return launch

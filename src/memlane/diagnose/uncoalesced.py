@@ -78,7 +78,7 @@ def remedy(site: Site) -> str:
     advice = f"Let neighbouring threads {VERBS[site.kind]} neighbouring addresses"
     if site.is_atomic:
         return f"{advice}, or collect the updates in shared memory first."
-    return f"{advice}, for example through a shared-memory tile."
+    return f"{advice}, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
 
 
 RULE = Rule("uncoalesced-global", "uncoalesced global access", examine, (COUNTS,))

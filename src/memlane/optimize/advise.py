@@ -1,0 +1,270 @@
+"""Whether an array in global memory should lie otherwise: each badly accessed parameter of a launch, tried under other layouts.
+
+A candidate is really run: the kernel is changed (`relayout` of a parameter), the array laid out anew on the device, what both leave behind
+is compared, and the accesses are counted and timed as those of the original. What the remap costs is predicted for an upload that overlaps
+with it, and measured for an array that is on the device already.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, prod
+
+import numpy as np
+
+from memlane.errors import LayoutError, MemlaneError, RelayoutError
+from memlane.launch import DeviceArray, KernelCall, Launch, Target, observed, observing
+from memlane.layout import ArrayLayout, Permuted, array_layout
+from memlane.measure import Counter
+from memlane.measure.apart import apart
+from memlane.measure.memory import Snapshot
+from memlane.optimize.relayout import relayout
+from memlane.record import Counts, SiteCounts
+from memlane.remap.transfers import HostArray, Request, best_chunks, plan_of, prediction
+from memlane.transfer import download, lay_out
+
+MIN_RATIO = 1.5
+"""Sectors over the least that would do, from which on an array counts as badly accessed."""
+GAIN = 1.02
+"""How many times quicker a layout must be to be called better."""
+REPEATS = 10
+_SHAPED = re.compile(r"([a-z]\d+)\[([\d, ]+)\]")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One layout of an array, and what the launch takes with it."""
+
+    layout: ArrayLayout
+    sectors: int
+    """Of all accesses to global memory of the launch."""
+    time_ns: float
+    same: bool
+    """Whether the launch left the same values."""
+    remap_ns: float
+    """What laying out the array takes on the device."""
+    exposed_ns: float | None
+    """By how much an upload that overlaps with the remap is predicted to be longer; None where the chip's file says too little."""
+
+
+@dataclass(frozen=True)
+class LayoutAdvice:
+    """What was tried for the array behind one parameter."""
+
+    kernel: str
+    target: str
+    modelled: bool
+    parameter: int
+    shape: tuple[int, ...]
+    dtype: str
+    sectors: int
+    """Of the accesses to this array as it is."""
+    ideal_sectors: int
+    original: tuple[int, float]
+    """Sectors of the whole launch, and its time in ns."""
+    tried: tuple[Tried, ...]
+    refused: tuple[tuple[str, str], ...]
+    """Layouts that could not be tried, each with why."""
+
+    @property
+    def best(self) -> Tried | None:
+        """The layout with the quickest launch that leaves the same values; None if none is quicker by more than chance."""
+        better = [one for one in self.tried if one.same and self.original[1] >= GAIN * one.time_ns]
+        return min(better, key=lambda one: one.time_ns, default=None)
+
+    def break_even(self, *, uploaded: bool = True) -> float:
+        """Return after how many launches the best layout has paid, for an array that is uploaded or one on the device; inf if never."""
+        best = self.best
+        if best is None:
+            return inf
+        cost = best.exposed_ns if uploaded and best.exposed_ns is not None else best.remap_ns
+        return max(1, ceil(max(0.0, cost) / (self.original[1] - best.time_ns)))
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or two."""
+        ratio = self.sectors / max(1, self.ideal_sectors)
+        begun = f"Parameter {self.parameter} of {self.kernel}, {self.dtype}{list(self.shape)}, moves {ratio:.1f} times the sectors it needs"
+        best = self.best
+        if best is None:
+            tried = f"{len(self.tried)} layouts were tried" if self.tried else f"no layout could be tried: {self.refused[0][1]}"
+            return f"{begun}. {'No remap pays: ' if self.tried else ''}{tried}."
+        how = "modelled" if self.modelled else "measured"
+        uploaded = self.break_even()
+        exposed = best.remap_ns if best.exposed_ns is None else best.exposed_ns
+        return (
+            f"{begun}. Under {best.layout} the launch takes {best.time_ns / 1e3:.2f} us instead of {self.original[1] / 1e3:.2f} ({how}), "
+            f"{self.original[1] / best.time_ns:.2f} times as fast. The remap costs {exposed / 1e3:.2f} us of an upload, so it pays after "
+            f"{_launches(uploaded)}; on the device it takes {best.remap_ns / 1e3:.2f} us and pays after "
+            f"{_launches(self.break_even(uploaded=False))}."
+        )
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def _launches(number: float) -> str:
+    return "1 launch" if number == 1 else f"{number:,.0f} launches"
+
+
+def advise_layout(call: KernelCall, *args: object, shapes: Mapping[int, tuple[int, ...]] | None = None) -> tuple[LayoutAdvice, ...]:
+    """Try other layouts of each array in global memory that `call(*args)` accesses badly; memory stays as it was.
+
+    for advice in ml.advise_layout(assign[grid, block], points, centres, members, n, 34, 5):
+        print(advice)           # the layout, the gain of the kernel, the cost of the remap, and after how many launches it pays
+
+    Arrays of two to four dimensions are tried; `shapes` says, by parameter, what an array of one dimension is meant to be. Returns the
+    worst array first; nothing where no array moves 1.5 times the sectors that it needs.
+    """
+    launch = call.bind(*args)
+    with apart(launch):
+        return advise_launch(launch, shapes=shapes)
+
+
+def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | None = None) -> tuple[LayoutAdvice, ...]:
+    """As `advise_layout`, of a launch that nobody observes."""
+    before = Snapshot(launch)
+    try:
+        counts = _counted(launch)
+        found = sorted(_badly_accessed(counts, launch), key=lambda one: one[2] - one[1])
+        return tuple(
+            advice
+            for parameter, sectors, ideal in found
+            if (advice := _Trial(launch, before, counts).advice(parameter, sectors, ideal, (shapes or {}).get(parameter))) is not None
+        )
+    finally:
+        before.restore()
+
+
+def _counted(launch: Launch) -> Counts:
+    counter = Counter()
+    with observing(counter):
+        launch.kernel.target.launch(observed(launch))
+    return counter.finish()[0]
+
+
+def _badly_accessed(counts: Counts, launch: Launch) -> Iterator[tuple[int, int, int]]:
+    """Yield each parameter whose array moves too many sectors, with these and the least of them."""
+    of: dict[int, list[SiteCounts]] = {}
+    for entry in counts.sites:
+        pointers = [one for one in entry.site.address_parameters if one < len(launch.arguments) and launch.arguments[one].memory]
+        if entry.site.space in ("global", "generic") and len(pointers) == 1 and entry.sectors is not None:
+            of.setdefault(pointers[0], []).append(entry)
+    for parameter, entries in of.items():
+        sectors, ideal = sum(one.sectors or 0 for one in entries), sum(one.ideal_sectors or 0 for one in entries)
+        if ideal and sectors >= MIN_RATIO * ideal:
+            yield parameter, sectors, ideal
+
+
+class _Trial:
+    def __init__(self, launch: Launch, before: Snapshot, counts: Counts) -> None:
+        self.launch, self.before, self.counts = launch, before, counts
+        kernel = launch.kernel
+        assert isinstance(kernel.target, Target)
+        self.target = kernel.target
+        before.restore()
+        self.time_ns = self._time(launch)
+        before.restore()
+        self.target.launch(launch)
+        self.after = Snapshot(launch)
+
+    def advice(self, parameter: int, sectors: int, ideal: int, shape: tuple[int, ...] | None) -> LayoutAdvice | None:
+        argument = self.launch.arguments[parameter]
+        match = _SHAPED.match(argument.text)
+        if match is None or argument.memory is None:
+            return None
+        given = tuple(int(extent) for extent in match[2].split(","))
+        dtype = np.dtype(match[1])
+        extents = shape or given
+        if prod(extents) != prod(given):
+            raise LayoutError(f"the array of parameter {parameter} has {prod(given)} elements, which make no array of shape {extents}")
+        array = DeviceArray(self.target, argument.memory[0], extents, dtype, argument.owner)
+        tried: list[Tried] = []
+        refused: list[tuple[str, str]] = []
+        for layout in _candidates(extents):
+            try:
+                tried.append(self._tried(parameter, array, layout))
+            except RelayoutError as error:
+                refused.append((str(layout), str(error).partition("\n")[0]))
+            except MemlaneError as error:
+                refused.append((str(layout), str(error)))
+        if not tried and not refused:
+            refused.append(("", "it has one dimension; say its shape with shapes="))
+        return LayoutAdvice(
+            kernel=self.launch.kernel.title,
+            target=self.target.name,
+            modelled=self.target.modelled,
+            parameter=parameter,
+            shape=extents,
+            dtype=match[1],
+            sectors=sectors,
+            ideal_sectors=ideal,
+            original=(self.counts.total().sectors, self.time_ns),
+            tried=tuple(tried),
+            refused=tuple(refused),
+        )
+
+    def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
+        kernel = relayout(self.launch.kernel, layout, parameter=parameter, shape=array.shape, dtype=array.dtype)
+        self.before.restore()
+        laid_out = lay_out(array, layout=layout)
+        old = self.launch.arguments[parameter]
+        data = struct.pack("<Q", laid_out.address)
+        memory = laid_out.address, laid_out.nbytes
+        arguments = list(self.launch.arguments)
+        arguments[parameter] = replace(old, data=data, owner=laid_out, memory=memory)
+        launch = replace(self.launch, kernel=kernel, arguments=tuple(arguments))
+        self.target.launch(launch)
+        # The array goes back to its own place, so that all of the memory can be compared with what the original left.
+        self.target.write(array.address, np.ascontiguousarray(download(laid_out)))
+        same = Snapshot(self.launch).holds_what(self.after)
+        self.before.restore()
+        lay_out(array, layout=layout, out=laid_out)
+        counts = _counted(launch)
+        self.before.restore()
+        time_ns = self._time(launch)
+        self.before.restore()
+        return Tried(layout, counts.total().sectors, time_ns, same, self._remap_ns(array, layout), self._exposed_ns(array, layout))
+
+    def _time(self, launch: Launch) -> float:
+        if not self.target.modelled:
+            self.target.time_launches([launch] * 3)
+        times = self.target.time_launches([launch] * (1 if self.target.modelled else REPEATS))
+        return statistics.median(one.elapsed_ns for one in times)
+
+    def _remap_ns(self, array: DeviceArray, layout: ArrayLayout) -> float:
+        seen: list[Launch] = []
+
+        class Keeper:
+            def launching(self, launch: Launch) -> Launch:
+                seen.append(launch)
+                return launch
+
+        with observing(Keeper()):
+            lay_out(array, layout=layout)
+        return sum(self._time(launch) for launch in seen)
+
+    def _exposed_ns(self, array: DeviceArray, layout: ArrayLayout) -> float | None:
+        host = HostArray(array.shape, f"V{array.dtype.itemsize}", True)
+        wish = Request("upload", host, layout, 1)
+        plain = Request("upload", host, array_layout("row-major", array.shape), 1)
+        chip = self.target.chip
+        remapped = prediction(plan_of(replace(wish, chunks=best_chunks(wish, chip, 1.0))), chip, 1.0)
+        copied = prediction(plan_of(plain), chip, 1.0)
+        return None if remapped is None or copied is None else remapped.elapsed_ns - copied.elapsed_ns
+
+
+def _candidates(shape: tuple[int, ...]) -> Sequence[ArrayLayout]:
+    """Layouts in which another axis is the fastest, and the diagonals of a matrix."""
+    axes = range(len(shape))
+    last = [(*(one for one in axes if one != fastest), fastest) for fastest in axes if fastest != len(shape) - 1 and shape[fastest] > 1]
+    reverse = tuple(reversed(axes))
+    orders = dict.fromkeys([*([reverse] if len(shape) > 1 else []), *last])
+    found: list[ArrayLayout] = [Permuted(shape, order) for order in orders]
+    if len(shape) == 2:
+        found.append(array_layout("diagonal", shape))
+    return [one for one in found if not one.is_row_major]

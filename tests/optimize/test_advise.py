@@ -1,0 +1,104 @@
+"""Which layout an array in global memory should have: tried, compared, and weighed against what the remap costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.errors import LayoutError
+from memlane.layout import column_major
+from memlane.optimize.advise import LayoutAdvice, Tried, advise_layout
+
+CODE = """
+extern "C" __global__ void total(const float* rows, float* sums, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k < 64; ++k) sum += rows[i * 64 + k];
+    sums[i] = sum;
+}
+extern "C" __global__ void scale(float* rows, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    #pragma unroll 1
+    for (int k = 0; k < 64; ++k) rows[i * 64 + k] *= 2;
+}
+extern "C" __global__ void lost(const float* rows, const float* other, float* out, int which) {
+    const float* chosen = which ? rows : other;
+    out[threadIdx.x] = rows[threadIdx.x * 64] + chosen[0];
+}
+"""
+COUNT = 256
+
+
+@pytest.fixture(scope="module")
+def kernels() -> object:
+    return ml.target("emulator:h200", deterministic=True).load(ml.cuda(CODE, name="kernels.cu"))
+
+
+def rows() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 9, (COUNT, 64)).astype("f4")
+
+
+def test_a_row_for_each_thread_is_advised_to_lie_by_columns(kernels: object) -> None:
+    target = kernels.target
+    array, sums = target.array(rows()), target.zeros(COUNT)
+    (advice,) = ml.advise_layout(kernels["total"][COUNT // 256, 256], array, sums, COUNT)
+    assert (advice.parameter, advice.shape, advice.dtype) == (0, (COUNT, 64), "f4")
+    assert advice.sectors == 8 * advice.ideal_sectors
+    turned = next(one for one in advice.tried if one.layout == column_major((COUNT, 64)))
+    assert turned.same
+    assert turned.sectors == advice.ideal_sectors + COUNT * 4 // 32
+    assert all(one.same for one in advice.tried)
+    assert np.array_equal(array.numpy(), rows())
+    assert not sums.numpy().any()
+
+
+def test_stores_are_compared_too(kernels: object) -> None:
+    array = kernels.target.array(rows())
+    (advice,) = advise_layout(kernels["scale"][COUNT // 256, 256], array, COUNT)
+    assert all(one.same for one in advice.tried)
+    assert np.array_equal(array.numpy(), rows())
+
+
+def test_one_dimension_needs_a_shape(kernels: object) -> None:
+    target = kernels.target
+    array, sums = target.array(rows().ravel()), target.zeros(COUNT)
+    call = kernels["total"][COUNT // 256, 256]
+    (advice,) = advise_layout(call, array, sums, COUNT)
+    assert "it has one dimension; say its shape with shapes=" in advice.verdict
+    (advice,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
+    assert advice.tried
+    with pytest.raises(LayoutError, match=r"has 16384 elements, which make no array of shape \(3, 64\)"):
+        advise_layout(call, array, sums, COUNT, shapes={0: (3, 64)})
+
+
+def test_what_cannot_be_followed_is_said(kernels: object) -> None:
+    target = kernels.target
+    array, other, out = target.array(rows()), target.zeros(4), target.zeros(32)
+    (advice,) = advise_layout(kernels["lost"][1, 32], array, other, out, 0)
+    assert not advice.tried
+    assert "no layout could be tried: kernels.cu:" in advice.verdict
+    assert "by the path taken" in advice.verdict
+
+
+def test_nothing_is_said_of_arrays_that_are_read_well(kernels: object) -> None:
+    copy = kernels.target.load(ml.cuda('extern "C" __global__ void copy(const float* a, float* b) { b[threadIdx.x] = a[threadIdx.x]; }'))
+    assert advise_layout(copy["copy"][1, 32], kernels.target.zeros((4, 8)), kernels.target.zeros((4, 8))) == ()
+
+
+def test_when_it_pays() -> None:
+    best = Tried(column_major((4, 4)), 10, 600.0, True, 2000.0, 900.0)
+    advice = LayoutAdvice("k", "t", True, 0, (4, 4), "f4", 80, 10, (80, 1000.0), (best,), ())
+    assert advice.best is best
+    assert (advice.break_even(), advice.break_even(uploaded=False)) == (3, 5)
+    assert "1.67 times as fast" in advice.verdict
+    assert "pays after 3 launches; on the device it takes 2.00 us and pays after 5 launches" in advice.verdict
+    assert replace(advice, tried=(replace(best, same=False),)).break_even() == inf
+    assert replace(advice, tried=(replace(best, time_ns=990.0),)).best is None
+    assert replace(advice, tried=(replace(best, exposed_ns=None),)).break_even() == 5
