@@ -207,9 +207,9 @@ def launched(stub: StubbedDevice) -> tuple[int, int]:
 
 
 def test_a_configuration_that_was_launched_once_goes_the_short_way(stub: StubbedDevice) -> None:
-    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    kernels, array = stub.load(COPY), stub.device.empty(64, "u4")
     for more in (1, 77, -1):
-        kernel[(2, 3), 32](array, array, more)
+        kernels["copy"][(2, 3), 32](array, array, more)
     assert launched(stub) == (1, 2)
     address = struct.pack("<Q", array.address)
     assert stub.quick.launches == [
@@ -302,3 +302,18 @@ def test_clusters_that_the_code_names_go_the_short_way_and_others_do_not(stub: S
             kernel[configuration](array, array, 1)
     assert launched(stub) == (1, 2)
     assert len(stub.driver.named("cuLaunchKernelEx")) == 3
+
+
+def test_copies_beside_the_host_are_kept_until_they_are_done(stub: StubbedDevice) -> None:
+    """One call for elements side by side; one for rows with gaps."""
+    array, host = stub.device.empty((4, 8), "u4"), np.zeros((4, 16), "u4")
+    stub.device.start_copy(array, host[:, :8], stub.device.adopt_stream(FOREIGN))
+    [(node, stream)] = stub.driver.named("cuMemcpy3DAsync")
+    assert (node.Height, node.WidthInBytes, node.srcPitch, node.dstPitch, int(stream)) == (4, 32, 64, 32, FOREIGN)
+    event = stub.device.start_copy(host[:2], stub.device.empty((2, 16), "u4"))
+    [(to, _of, nbytes, stream)] = stub.driver.named("cuMemcpyAsync")
+    assert (to, nbytes, int(stream)) == (host.ctypes.data, 128, 1)
+    assert len(stub.device.streams.kept) == 2
+    assert not event.done()
+    event.wait()
+    assert event.done()

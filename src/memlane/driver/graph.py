@@ -187,7 +187,10 @@ def _copy_node(rows: Rows, to_host: bool, of_host: bool) -> Any:
 def start_copy(copy: BoundCopy, stream: Any) -> None:
     """Put a copy on a stream. The context of its device must be current."""
     for rows in copy.rows():
-        done(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
+        if rows.height == 1:
+            done(driver.cuMemcpyAsync(rows.destination, rows.source, rows.width, stream))
+        else:
+            done(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
 
 
 def _call_node(call: BoundCall, raised: list[BaseException]) -> tuple[object, Any]:

@@ -179,7 +179,7 @@ class LoadedModule(Mapping[str, "Kernel"]):
     __hash__ = object.__hash__
 
     def __getitem__(self, name: str) -> Kernel:
-        return Kernel(self, find_kernel(self.module, name))
+        return self.once(("kernel", name), lambda: Kernel(self, find_kernel(self.module, name)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.module.kernels)
