@@ -140,7 +140,7 @@ def test_what_was_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_integer_types_need_no_header() -> None:
     compiled = cuda_to_ptx("__global__ void k(int64_t* p, uint n, ushort m) { *p = (uint8_t)n + m; }", name="types.cu")
-    assert list(compiled.kernels.values()) == ["k(long long*, unsigned int, unsigned short)"]
+    assert list(compiled.kernels.values()) == ["k(long*, unsigned int, unsigned short)"]
     assert "ld.param.b8" in cuda_to_ptx("__global__ void k(int* p, uint n) { *p = n; }", define=["uint=char"]).text.replace("s8", "b8")
     own = "typedef unsigned int uint;\nnamespace mine { using uint64_t = unsigned char; }\n"
     assert "st.global.b8" in cuda_to_ptx(f"{own}__global__ void k(mine::uint64_t* p, uint n) {{ *p = n; }}").text.replace("u8", "b8")

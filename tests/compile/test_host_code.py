@@ -196,3 +196,16 @@ def test_template_kernels_are_listed() -> None:
     template <typename T> __device__ T helper(T x) { return x; }
     __global__ void plain() { }"""
     assert cut_text(text).templates == ("first",)
+
+
+def test_the_bounds_of_a_template_kernel_do_not_give_it_their_name() -> None:
+    text = """template <int N> __global__ void __launch_bounds__(N, MAX(4, 8)) k(int* p) { }
+    template <int N> __global__ __launch_bounds__(N, MAX(4, 8)) void q(int* p) { }
+    template <int N> BOUNDS(3) __global__ void r(int* p) __attribute__((cold));"""
+    assert cut_text(text).templates == ("k", "q", "r")
+
+
+def test_a_file_that_is_included_inside_a_function_is_a_piece_of_it() -> None:
+    text = '#include "a.h"\n__global__ void k() {\n#include "b.h"\n}\nstruct S {\n#include "c.h"\n};\nnamespace n {\n#include "d.h"\n}\n'
+    tokens = tokenize(text)
+    assert [tokens[index].text for index in cut_text(text).inner_includes] == ['#include "b.h"', '#include "c.h"']

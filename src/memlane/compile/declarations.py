@@ -213,7 +213,7 @@ class _Scanner:
         shape.marked |= self.macros.marks_device(word)
         if word in _CONSTANT_WORDS:
             shape.constant = shape.kept_function = True
-        elif word == "const":
+        elif word in ("const", "__const", "__const__"):
             shape.constant = True
         elif word in _CLASS_WORDS:
             shape.class_word = not shape.enumeration

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memlane.compile import instantiations, macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
-from memlane.compile.hostcode import DeviceCode, blank, cut
+from memlane.compile.hostcode import DeviceCode, blank, cut, uncut
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
@@ -22,6 +22,8 @@ _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
 )
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
+
+_RUNTIME_CALL = re.compile(r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is')
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Options:
             *(["-lineinfo"] if self.lineinfo else []),
             "-default-device",
             f"--pre-include={standard.PRELUDE}",
+            "-diag-suppress=47",  # "incompatible redefinition of macro": CCCL defines limits and INFINITY for NVRTC without asking
             "-diag-suppress=177",  # "declared but never referenced": the host code that refers to it has been cut
             *(f"-D{define}" for define in self.define),
             *(f"-I{directory}" for directory in (*self.include, *toolkit.include_directories())),
@@ -125,7 +128,12 @@ class _Compilation:
         self.program = program
         self.options = options
         found = macros.collect([file.tokens for file in program.files], options.define)
-        self.code: dict[str, DeviceCode] = {file.name: cut(file.text, file.tokens, found) for file in program.files}
+        self.code: dict[str, DeviceCode] = {}
+        pieces: set[str] = set()
+        for file in program.files:
+            code = cut(file.text, file.tokens, found) if file.name not in pieces else uncut(file.text)
+            self.code[file.name] = code
+            pieces |= {file.includes[index] for index in code.inner_includes if index in file.includes}
         self.removed: dict[str, list[Unit]] = {file.name: [] for file in program.files}
         self.launches = [e for code in self.code.values() for e in code.launches if _plain(e) not in map(_plain, options.instantiate)]
         self.refusals: list[str] = []
@@ -153,13 +161,13 @@ class _Compilation:
         """Adds the instantiations that only a reading of the host code shows. Once; where it fails, nothing is added."""
         self.asked_host = True
         device = self._device_texts()
-        flags = (*replace(self.options, lineinfo=False).flags(), "-G")
 
         def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
             request = self._request(texts, device)
-            host = standard.host_containers(any("thrust::" in text for text in device.values()))
+            host = standard.host_containers(_names_thrust(device))
             headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
-            return nvrtc.compile_request(replace(request, headers=headers, options=flags, expressions=()))
+            options = (*(option for option in request.options if option != "-lineinfo"), "-G")  # nothing is optimised: that is quicker
+            return nvrtc.compile_request(replace(request, headers=headers, options=options, expressions=()))
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
         self.host = instantiations.launched(self.program.files, self.code, compiler)
@@ -173,14 +181,19 @@ class _Compilation:
         """The request for `texts`; `device` are those without host code, which decide what of the libraries is needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
-        prelude = standard.prelude(standard.names_in_std(tokens), types, limits=bool(self.program.absent))
+        thrust = _names_thrust(device)
+        names = standard.names_in_std(tokens) | (standard.NEEDED_BY_THRUST if thrust else set())
+        prelude = standard.prelude(names, types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: prelude, **standard.stand_ins()}
-        headers |= standard.library_stand_ins(self.program.library, device.values())
+        headers |= standard.library_stand_ins(self.program.library, thrust)
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files
         headers |= {file.name: texts[file.name] for file in others}
         expressions = (*self.options.instantiate, *self.launches)
-        return nvrtc.Request(main.name, texts[main.name], tuple(headers.items()), self.options.flags(), expressions)
+        flags = self.options.flags()
+        if self.options.std in ("c++11", "c++14", "c++17") and standard.has_designators(tokens):
+            flags = replace(self.options, std="c++20").flags()
+        return nvrtc.Request(main.name, texts[main.name], tuple(headers.items()), flags, expressions)
 
     def _device_text(self, file: SourceFile) -> str:
         text = self.code[file.name].text
@@ -227,8 +240,7 @@ class _Compilation:
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
-        if "device-side kernel launch" in log:
-            parts.append("memlane runs no kernels that launch kernels: launch the inner one from the host, or as a step of a schedule.")
+        parts += _hints(log)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
@@ -265,6 +277,35 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """The names of the kernels in PTX text, in its order."""
     return _ENTRY.findall(ptx)
+
+
+def _hints(log: str) -> list[str]:
+    """What to do about errors that nvcc would not give, or that memlane has a reason for."""
+    hints = {}
+    if _RUNTIME_CALL.search(log):
+        hints["runtime"] = (
+            "memlane runs no kernels that launch kernels or call the CUDA runtime (dynamic parallelism): launch the inner kernel from the "
+            "host, or as a step of a schedule, and move calls of the runtime there."
+        )
+    for error in nvrtc.errors(log):
+        before = error.source[: error.column].rstrip()
+        if error.column is None or not error.source.startswith("{", error.column) or "expected an expression" not in error.message:
+            continue
+        if before.endswith("("):
+            hints["statements"] = (
+                f"Line {error.line} of {error.file}: NVRTC, with which memlane compiles, refuses statement expressions "
+                "`({ ...; value; })`, which nvcc takes from GCC: write `[&] { ...; return value; }()`."
+            )
+        elif before.endswith(")"):
+            hints["literal"] = (
+                f"Line {error.line} of {error.file}: NVRTC, with which memlane compiles, refuses compound literals `(type){{...}}`, which "
+                "nvcc takes from GCC: write `type{...}`."
+            )
+    return list(hints.values())
+
+
+def _names_thrust(texts: Mapping[str, str]) -> bool:
+    return any("thrust::" in text for text in texts.values())
 
 
 def _refused_expressions(log: str) -> set[str]:

@@ -9,6 +9,7 @@ stay, because a conditional may begin in one function and end in another.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane.compile.declarations import Unit, units_of
@@ -37,6 +38,8 @@ class DeviceCode:
     """Names of the template kernels."""
     host: tuple[Unit, ...]
     """Declarations that were cut."""
+    inner_includes: tuple[int, ...] = ()
+    """Directives inside a declaration, as indices of tokens: a header that is included there is a piece of it."""
 
 
 def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
@@ -55,7 +58,23 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
         len(launches),
         tuple(dict.fromkeys(templates)),
         tuple(host),
+        tuple(_directives_inside(tokens, units)),
     )
+
+
+def uncut(text: str) -> DeviceCode:
+    """A file that is a piece of a function or class of another file, and stays whole."""
+    return DeviceCode(text, (), (), (), 0, (), ())
+
+
+def _directives_inside(tokens: list[Token], units: list[Unit]) -> Iterator[int]:
+    for unit in units:
+        first = bisect_left(tokens, unit.start, key=lambda token: token.start)
+        for index in range(first, len(tokens)):
+            if tokens[index].start >= unit.end:
+                break
+            if tokens[index].kind == "directive":
+                yield index
 
 
 def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:

@@ -6,8 +6,8 @@ expression in front of `<<<` is handed to the device compiler, with the constant
 
 from __future__ import annotations
 
-from itertools import pairwise
-
+from memlane.compile.declarations import PARENTHESISED
+from memlane.compile.hostbody import Body
 from memlane.compile.tokens import Token
 
 _LONGEST_EXPRESSION = 500
@@ -36,10 +36,14 @@ def template_kernel(tokens: list[Token]) -> str | None:
     texts = [token.text for token in tokens if token.kind != "directive"]
     if texts[:2] != ["template", "<"] or texts[2:3] == [">"] or "__global__" not in texts:
         return None
-    for token, following in pairwise(tokens[len(_up_to_template_end(tokens)) :]):
-        if following.text == "(" and token.kind == "word" and not token.text.startswith("__"):
-            return token.text
-    return None
+    body = Body([token for token in tokens if token.kind != "directive"])
+    index, name = len(_up_to_template_end(tokens)), None
+    while index < len(body.tokens) and body.text(index) not in ("{", ";"):
+        before = body.tokens[index - 1]
+        if body.text(index) == "(" and before.kind == "word" and before.text not in PARENTHESISED:
+            name = before.text
+        index = body.end(index)
+    return name
 
 
 def _up_to_template_end(tokens: list[Token]) -> list[Token]:

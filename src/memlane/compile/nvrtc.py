@@ -48,6 +48,8 @@ class Diagnostic:
     """Where in the line, from 0; None where the log does not say it for certain."""
     message: str
     """All lines of the log that belong to it."""
+    source: str = ""
+    """The line of source that the log shows."""
 
     def place(self, text: str) -> tuple[int, int]:
         """The characters of the file's text that the error is about, as start and end (exclusive): one, or else the whole line."""
@@ -72,7 +74,8 @@ def errors(log: str) -> Iterator[Diagnostic]:
         carets = [index for index, line in enumerate(lines) if index and line.strip() == "^"]
         exact = bool(carets) and "\t" not in lines[carets[0] - 1]
         column = len(lines[carets[0]].rstrip()) - 3 if exact else None
-        yield Diagnostic(found["file"], int(found["line"]), column if column is None or column >= 0 else None, message)
+        source = lines[carets[0] - 1][2:] if exact else ""
+        yield Diagnostic(found["file"], int(found["line"]), column if column is None or column >= 0 else None, message, source)
 
 
 @lru_cache(maxsize=64)

@@ -42,9 +42,9 @@ class Program:
 
 
 def read(path: Path) -> str:
-    """The text of a file. Raises CompileError."""
+    """The text of a file, without the byte order mark that it may begin with. Raises CompileError."""
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as cause:
         raise CompileError(f"cannot read {path}: {cause.strerror}") from cause
 

@@ -7,12 +7,16 @@ compiler's built-in functions, or from CCCL's `cuda::std`, whose larger headers 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from memlane.compile import toolkit
 from memlane.compile.tokens import Token
 
+_ALWAYS = ("memlane/nvcc.h", "limits.h", "math.h", "stdlib.h", "stddef.h")
+"""Headers whose macros nvcc gives to every file; for all but the first it includes those of the host."""
 PRELUDE = "memlane/std.h"
 """Name of the header that is included before the first line of every file."""
 
@@ -38,6 +42,16 @@ _SYSTEM_HEADERS = _words("""
     sys/stat.h sys/time.h sys/types.h sys/wait.h unistd.h windows.h
 """)
 
+_INT64_HEADERS = ("cuda/std/cstdint", "cuda_pipeline_helpers.h", "cuda_awbarrier_helpers.h")
+_LONG_LONG = re.compile(r"(\busing u?int64_t\s*=\s*(?:un)?signed long|\btypedef (?:un)?signed long) long(?=;|\s+u?int64_t;)")
+_HOST_ONLY = frozenset(
+    _words("""
+    cudaEGL.h cudaEGLTypedefs.h cudaGL.h cudaGLTypedefs.h cudaProfilerTypedefs.h cudaTypedefs.h cudaVDPAU.h cudaVDPAUTypedefs.h
+    cuda_egl_interop.h cuda_gl_interop.h cuda_occupancy.h cuda_profiler_api.h cuda_vdpau_interop.h nvJitLink.h nvrtc.h nvvm.h
+""")
+)
+"""CUDA's headers that declare functions of the host and nothing else."""
+
 _OWN = {
     "min": "template <class T> __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }",
     "max": "template <class T> __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }",
@@ -45,6 +59,8 @@ _OWN = {
     "{ return v < lo ? lo : hi < v ? hi : v; }",
     "swap": "template <class T> __device__ constexpr void swap(T& a, T& b) { T c(a); a = b; b = c; }",
     "byte": "enum class byte : unsigned char {};",
+    "tuple_size_v": "template <class T> inline constexpr size_t tuple_size_v = tuple_size<T>::value;",
+    "tuple_element_t": "template <size_t I, class T> using tuple_element_t = typename tuple_element<I, T>::type;",
     "nullptr_t": "using nullptr_t = decltype(nullptr);",
     "max_align_t": "using max_align_t = long double;",
 }
@@ -73,53 +89,77 @@ _CCCL = {
     "limits": _words("numeric_limits"),
     "optional": _words("optional nullopt"),
     "span": _words("span"),
-    "tuple": _words("tuple make_tuple tie get tuple_size tuple_element"),
+    "tuple": _words("tuple make_tuple tie get apply forward_as_tuple tuple_cat"),
     "type_traits": _words("""
         true_type false_type integral_constant bool_constant enable_if enable_if_t conditional conditional_t decay decay_t void_t
         common_type common_type_t underlying_type underlying_type_t make_signed make_signed_t make_unsigned make_unsigned_t invoke_result
         invoke_result_t conjunction conjunction_v disjunction disjunction_v negation negation_v alignment_of extent extent_v rank rank_v
-        type_identity type_identity_t
+        type_identity type_identity_t aligned_storage aligned_storage_t aligned_union aligned_union_t
     """),
     "utility": _words("pair make_pair exchange declval integer_sequence index_sequence make_index_sequence"),
     "variant": _words("variant visit monostate"),
 }
 """Header of `cuda/std` -> the names that are taken from it."""
+_TUPLE_PROTOCOL = frozenset(_words("tuple_size tuple_size_v tuple_element tuple_element_t"))
+"""Names that CCCL itself puts into `std`, for structured bindings; its tuple brings them."""
 _UNQUALIFIED = _words("numeric_limits is_same is_same_v enable_if enable_if_t conditional_t")
 _CUB_IN_KERNELS = (
     *(f"block/block_{name}" for name in _words("adjacent_difference discontinuity exchange histogram load radix_sort reduce scan store")),
     *(f"warp/warp_{name}" for name in _words("exchange load reduce scan store")),
 )
+_THRUST_IN_KERNELS = ("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/random.h", "thrust/iterator/")
+"""Headers of Thrust that device code can use. The first three come with all others, many of which include them."""
+NEEDED_BY_THRUST = frozenset({"declval", "size_t", "ptrdiff_t", "memcpy"})
+"""What these headers take from `std`."""
 
 
 @cache
 def stand_ins() -> dict[str, str]:
     """Header name to text: every standard header, and the usual ones of the system."""
-    headers = dict.fromkeys(_SYSTEM_HEADERS, "")
+    headers = {"memlane/nvcc.h": _included("nvcc.h")} | {name: _with_long_int64(name) for name in _INT64_HEADERS}
+    headers |= dict.fromkeys(_SYSTEM_HEADERS, "")
     headers |= dict.fromkeys(_CXX_HEADERS, "")
     for name in _C_HEADERS:
-        file = Path(__file__).parent / "include" / f"{name}.h"
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        text = _included(f"{name}.h")
         headers[f"{name}.h"] = text
         headers[f"c{name}"] = f"#include <{name}.h>\n" if text else ""
     return headers
 
 
+def _included(name: str) -> str:
+    """The text of a header in `include/`; empty if there is none."""
+    file = Path(__file__).parent / "include" / name
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _with_long_int64(name: str) -> str:
+    """A header of CUDA whose integers of 64 bits are `long`, as nvcc has them on Linux; for NVRTC the header itself has `long long`."""
+    for directory in toolkit.include_directories():
+        header = directory / name
+        if header.is_file():
+            return _LONG_LONG.sub(r"\1", header.read_text(encoding="utf-8", errors="surrogateescape"))
+    return ""
+
+
 def host_containers(thrust: bool) -> str:
     """Declarations of the containers that host code uses; without those of Thrust if the real ones are there."""
     names = ("containers.h",) if thrust else ("containers.h", "thrust_containers.h")
-    return "".join((Path(__file__).parent / "include" / name).read_text(encoding="utf-8") for name in names)
+    return "".join(map(_included, names))
 
 
-def library_stand_ins(headers: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """Stand-ins for those of CUDA's own headers that NVRTC cannot digest as a whole: of CUB the parts that run inside a kernel, of Thrust
-    nothing unless device code names it."""
-    uses_thrust = any("thrust::" in text for text in texts)
+def library_stand_ins(headers: Iterable[str], uses_thrust: bool) -> dict[str, str]:
+    """Stand-ins for those of CUDA's own headers that NVRTC cannot digest as a whole.
+
+    Of CUB and of Thrust the parts that run inside a kernel stay, of Thrust nothing unless device code names it, and nothing of what is for
+    the host alone."""
     found: dict[str, str] = {}
     for header in headers:
         if header == "cub/cub.cuh":
             found[header] = "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB_IN_KERNELS)
-        elif header.startswith("cub/device/") or (header.startswith("thrust/") and not uses_thrust):
+        elif header in _HOST_ONLY or header.startswith("cub/device/"):
             found[header] = ""
+        elif header.startswith("thrust/") and not header.startswith(_THRUST_IN_KERNELS):
+            found[header] = "".join(f"#include <{name}>\n" for name in _THRUST_IN_KERNELS[:3]) if uses_thrust else ""
     return found
 
 
@@ -138,15 +178,27 @@ def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
     return frozenset(names)
 
 
+def has_designators(files: Iterable[list[Token]]) -> bool:
+    """Whether a file has an initialiser like `{.x = 1}`, which nvcc takes in any dialect and NVRTC from C++20 on."""
+    return any(
+        a.text in ("{", ",") and b.text == "." and c.kind == "word" and d.text in ("=", "{")
+        for tokens in files
+        for a, b, c, d in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False)
+    )
+
+
 def global_names(files: Iterable[list[Token]]) -> frozenset[str]:
-    """The integer types among the words of the files. A compiler of host code gives them to every file."""
-    return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED})
+    """The words that a file may use with a compiler of host code and not with NVRTC: integer types of the C library, and `register`, which
+    no longer means anything."""
+    return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED, "register"})
 
 
 def prelude(names: frozenset[str], types: frozenset[str] = frozenset(), limits: bool = False) -> str:
     """The header that puts these names into `std` and these types into the global namespace; names it does not know are left to the
     compiler, which may know them or complain. `limits` asks for those of numbers too, as `FLT_MAX`, which missing headers would give."""
-    includes: dict[str, None] = {"stdint.h": None} if types & {*_STDINT} else {}
+    includes: dict[str, None] = dict.fromkeys(_ALWAYS)
+    includes |= {"stdint.h": None} if types & {*_STDINT} else {}
+    includes |= {"cuda/std/tuple": None} if names & _TUPLE_PROTOCOL else {}
     includes |= {"float.h": None, "limits.h": None} if limits else {}
     lines: list[str] = []
     for name in sorted(names):
@@ -160,6 +212,8 @@ def prelude(names: frozenset[str], types: frozenset[str] = frozenset(), limits: 
         elif header := _cccl_header(name):
             includes[f"cuda/std/{header}"] = None
             lines.append(f"using ::cuda::std::{name};")
+    if "register" in types:
+        lines.append("#define register")
     first = [f"#include <{header}>" for header in includes]
     first += [f"typedef unsigned {_UNSIGNED[name]} {name};" for name in sorted(types) if name in _UNSIGNED]
     return "\n".join((*first, "namespace std {", *lines, "}", ""))

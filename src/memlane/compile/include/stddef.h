@@ -1,3 +1,5 @@
-// size_t and ptrdiff_t are built into the compiler; offsetof comes from CCCL.
+// size_t and ptrdiff_t are built into the compiler. CCCL defines offsetof only where nothing else did.
 #pragma once
-#include <cuda/std/cstddef>
+#ifndef offsetof
+#define offsetof(type, member) ((size_t)((char*)&(((type*)0)->member) - (char*)0))
+#endif

@@ -1,0 +1,156 @@
+"""What nvcc takes and NVRTC alone does not: the front end makes up the difference, or says what to write instead."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memlane.compile import CompiledPtx, cuda_to_ptx
+from memlane.errors import CompileError
+
+MACROS = Path(__file__).parent / "nvcc_macros.txt"
+"""`nvcc -arch=sm_90 -std=c++17 -E -Xcompiler -dM` of an empty file, nvcc 13.0.88 with GCC 12.2 and glibc 2.36 on x86-64, without the
+macros of glibc's own headers that begin with an underscore."""
+NOT_OURS = re.compile(
+    r"""
+    # what names GCC, on which CUDA's headers would take NVRTC for it
+    __GNU[CG]|__GXX|__GCC|__VERSION__|__ATOMIC|__HAVE_|__NO_INLINE__|__DEPRECATED|__OPTIMIZE|__STRICT_ANSI__|_GNU_SOURCE|_STDC_PREDEF_H
+    # types that device code lacks
+    | __(FLT\d|DEC|LDBL|FLOAT(80|128)|SIZEOF_(FLOAT|LONG_DOUBLE|INT128))|M_\w+(f\d+x?|l)\Z|(HUGE_VAL_F|SNAN)\d*|__CHAR(16|32)_TYPE
+    # the CPU and its linker
+    | __(SSE|MMX|FXSR|SEG|pi[ce]|PI[CE]|k8|amd64|x86_64\Z|ELF|code_model|REGISTER|USER_LABEL|BIGGEST)
+    # the standards that the library of the host keeps, and extensions of GCC
+    | __STDC(_|PP)|__FLT_EVAL_METHOD_TS|__FINITE|__cpp_(runtime|digit|template_auto|rvalue_reference\Z)
+    # what NVRTC has in another way
+    | __CUDA
+    """,
+    re.VERBOSE,
+)
+
+
+def kernels(source: str, **options: object) -> CompiledPtx:
+    return cuda_to_ptx(source, name="like.cu", **options)  # type: ignore[arg-type]
+
+
+def refusal(source: str) -> str:
+    with pytest.raises(CompileError) as caught:
+        kernels(source)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "INFINITY",
+        "NAN",
+        "M_PI",
+        "HUGE_VALF",
+        "INT_MAX",
+        "CHAR_BIT",
+        "ULLONG_MAX",
+        "RAND_MAX",
+        "EXIT_FAILURE",
+        "offsetof(float4, z)",
+        "FP_NAN",
+    ],
+)
+def test_macros_of_the_c_library_need_no_header(expression: str) -> None:
+    assert kernels(f"__global__ void k(float* p) {{ *p = {expression}; }}").log == ""
+
+
+def test_they_stand_beside_headers_that_define_them_too() -> None:
+    headers = "".join(
+        f"#include <{name}>\n" for name in ("cuda/std/cmath", "cuda/std/climits", "cuda/std/cstddef", "cmath", "climits", "cfloat")
+    )
+    source = "__global__ void k(float* p) { *p = INFINITY + INT_MAX + offsetof(float4, z) + FLT_MAX; }"
+    assert kernels(headers + source).log == ""
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "h.h").write_bytes(b"\xef\xbb\xbf#define ONE 1\n")
+    path = tmp_path / "bom.cu"
+    path.write_bytes(b'\xef\xbb\xbf#include "h.h"\n__global__ void k(int* p) { *p = ONE; }\n')
+    compiled = cuda_to_ptx(path)
+    assert list(compiled.kernels.values()) == ["k(int*)"]
+    assert all(text.startswith("#") for text in compiled.sources.values())
+
+
+def test_headers_inside_a_function_and_a_class(tmp_path: Path) -> None:
+    (tmp_path / "body.h").write_text("int x = *p;\nfor (int i = 0; i < 3; i++) { x += 41; }\n*p = x;\n")
+    (tmp_path / "fields.h").write_text("float a;\nint b[4];\n__host__ __device__ int first() const { return b[0]; }\n")
+    source = 'struct P {\n#include "fields.h"\n};\n__global__ void k(int* p, P q) {\n#include "body.h"\n  *p += q.first();\n}\n'
+    assert "123" in kernels(source, include=[tmp_path]).text
+
+
+def test_integers_of_64_bits_are_long_as_on_linux() -> None:
+    source = "#include <cstdint>\ntemplate <class T> __global__ void k(T* p) { *p = 1; }\nvoid f() { k<std::uint64_t><<<1, 1>>>(0); }\n"
+    compiled = kernels(f"#include <cuda_pipeline.h>\n#include <cuda_awbarrier.h>\n{source}__global__ void i(int64_t* p) {{ *p = 1; }}")
+    assert set(compiled.kernels) == {"_Z1kImEvPT_", "_Z1iPl"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "std::aligned_storage<8, 8>::type s; std::aligned_storage_t<4, 4> t; *(int*)&s = *p; *p = *(int*)&s + (int)sizeof(t);",
+        "auto t = std::make_tuple(1, 2); auto [a, b] = t; *p = a + b + (int)std::tuple_size<decltype(t)>::value;",
+        "using T = std::tuple<int, float>; std::tuple_element<0, T>::type x = 3; *p = x + (int)std::tuple_size_v<T>;",
+        "register int r = 3; *p = r;",
+        "S s = {.a = 1, .b = 2}; *p = s.a + s.b;",
+        "__const__ int c = 3; __signed__ char d = 2; *p = c + d;",
+    ],
+)
+def test_language_and_library(body: str) -> None:
+    source = f"#include <tuple>\n#include <type_traits>\nstruct S {{ int a, b; }};\n__global__ void k(int* p) {{ {body} }}"
+    assert list(kernels(source).kernels.values()) == ["k(int*)"]
+
+
+def test_host_headers_of_cuda_do_not_disturb() -> None:
+    source = "#include <cuda_gl_interop.h>\n#include <cuda_egl_interop.h>\nGLuint buffer;\n__global__ void k(int* p) { *p = 1; }"
+    assert list(kernels(source).kernels.values()) == ["k(int*)"]
+
+
+def test_thrust_for_the_host_stands_beside_thrust_in_device_code() -> None:
+    source = """#include <thrust/device_vector.h>
+#include <thrust/sort.h>
+struct Sum { __device__ float operator()(thrust::tuple<int, float> t) const { return thrust::get<0>(t) + thrust::get<1>(t); } };
+__global__ void k(float* p) { *p = Sum()(thrust::make_tuple(1, *p)) + thrust::plus<float>()(1, 2); }
+int main() { thrust::device_vector<int> v(3); thrust::sort(v.begin(), v.end()); }"""
+    assert list(kernels(source).kernels.values()) == ["k(float*)"]
+
+
+def test_what_stays_refused_says_what_to_write() -> None:
+    text = refusal("__global__ void k(int* p) {\n  *p = ({ int a = *p; a + 1; });\n}")
+    assert "Line 2 of like.cu: NVRTC, with which memlane compiles, refuses statement expressions" in text
+    assert "write `[&] { ...; return value; }()`." in text
+    text = refusal("struct S { int a; };\n__global__ void k(int* p) { *p = ((S){3}).a; }")
+    assert text.endswith("refuses compound literals `(type){...}`, which nvcc takes from GCC: write `type{...}`.")
+
+
+@pytest.mark.parametrize("body", ["inner<<<1, 1>>>(p);", "cudaStream_t s; cudaStreamCreateWithFlags(&s, 1);", "cudaFree(p);"])
+def test_dynamic_parallelism_is_refused_by_name(body: str) -> None:
+    text = refusal(f"__global__ void inner(int* p) {{ *p = 1; }}\n__global__ void k(int* p) {{ {body} }}")
+    assert (
+        "memlane runs no kernels that launch kernels or call the CUDA runtime (dynamic parallelism): launch the inner kernel from" in text
+    )
+
+
+def test_the_macros_of_nvcc_are_there() -> None:
+    defined = [line.split(" ", 2)[1].partition("(")[0] for line in MACROS.read_text().splitlines() if line.startswith("#define")]
+    wanted = [name for name in defined if not NOT_OURS.match(name)]
+    assert len(wanted) > 200
+    missing = "".join(f"#ifndef {name}\n__device__ int missing_{name};\n#endif\n" for name in wanted)
+    compiled = kernels(f"{missing}__global__ void k() {{ }}")
+    assert set(re.findall(r"missing_(\w+)[;,]", compiled.text)) == set()
+
+
+def test_numbers_among_the_macros_of_nvcc_have_its_values() -> None:
+    rows = [line.split(" ", 2) for line in MACROS.read_text().splitlines() if line.startswith("#define")]
+    values = {
+        name: value for _, name, value in (row for row in rows if len(row) == 3) if re.fullmatch(r"\(?-?(0x)?[0-9a-fA-F]+[UL]*\)?", value)
+    }
+    wanted = {name: value for name, value in values.items() if not NOT_OURS.match(name) and "(" not in name and "__cpp_" not in name}
+    assert len(wanted) > 100
+    checks = "".join(f'static_assert({name} == {value}, "{name}");\n' for name, value in wanted.items())
+    assert [note.split("error: ")[1] for note in kernels(f"{checks}__global__ void k() {{ }}").notes] == []
