@@ -19,8 +19,8 @@ Data         `DeviceArray`; `Launch`, one launch with all its arguments
 Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
              `BoundPlan` again and again, or times it; `predicted` tells its times without running it; `draw` writes times as a picture,
              a page or a trace for Perfetto
-Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation; `gather` takes rows by
-             index, `lay_out` lays out what is on the device already
+Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation;
+             `memlane.transfer` has `gather` for rows by index, and `lay_out` for what is on the device already
 Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them
 Errors       all that a user can cause are `MemlaneError`s
 
@@ -62,8 +62,6 @@ _HOME = {
     "download": "transfer",
     "draw": "report.timelines",
     "explain": "diagnose",
-    "gather": "transfer",
-    "lay_out": "transfer",
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
@@ -105,8 +103,6 @@ __all__ = [
     "download",
     "draw",
     "explain",
-    "gather",
-    "lay_out",
     "load",
     "numba",
     "parse",
@@ -139,7 +135,7 @@ if TYPE_CHECKING:
     from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
     from memlane.timeloop import stencil
-    from memlane.transfer import download, gather, lay_out, upload
+    from memlane.transfer import download, upload
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.errors import BadPlan, DeviceError, LayoutError
 from memlane.launch import Target
-from memlane.layout import Permuted, array_layout, column_major
+from memlane.layout import Permuted, Selection, array_layout, column_major
 from memlane.plan import Launch as PlannedLaunch
 from memlane.plan import from_json, to_json
 from memlane.remap.transfers import CHUNK_COUNTS, HostArray, Request, best_chunks, borders_of, plan_of, prediction
@@ -174,6 +174,8 @@ def test_rows_are_gathered_by_index(target: Target, index: str) -> None:
     array = gather(target, rows, indices, chunks=3)
     assert np.array_equal(array.numpy(), rows[indices])
     assert np.array_equal(download(array), rows[indices])
+    selected = upload(target, rows, layout=Selection(indices.astype("i4"), 100), chunks=2)
+    assert np.array_equal(selected.numpy(), rows[indices])
     on_device = gather(target, target.array(rows), target.array(indices.astype(indices.dtype.newbyteorder("="))))
     assert np.array_equal(on_device.numpy(), rows[indices])
 
@@ -321,7 +323,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: upload(HERE, numbers(4, 4), layout="helix"), "no layout of arrays is called 'helix'"),
     (lambda: upload(HERE, np.array([object()])), "are Python objects, which a device does not know: convert them"),
     (lambda: upload(HERE, "text of a file"), "host must be an array of NumPy, or one that is seen through DLPack, not a str"),
-    (lambda: upload(HERE, OnDevice()), r"in device memory: lay it out there by ml.lay_out\(target.adopt\(array\)"),
+    (lambda: upload(HERE, OnDevice()), r"in device memory: lay it out there by memlane.transfer.lay_out\(target.adopt\(array\)"),
     (lambda: upload(HERE, numbers(4, 4), chunks=0), "chunks is a number of at least 1, or 'auto', not 0"),
     (lambda: upload(HERE, numbers(4, 4), threads=0), "the host copies with at least one thread, not 0"),
     (lambda: upload(HERE, numbers(4, 4), then=lambda chunk: 7), r"then\(chunk\) returns a tuple of kernel\[grid, block\]"),
@@ -337,6 +339,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: lay_out(HERE.array(numbers(4, 4)), layout="column-major", shape=(3, 4)), "cannot be taken for one of shape"),
     (lambda: lay_out(HERE.array(numbers(4, 4)), layout="pad(4)", out=HERE.zeros(16)), "has 64 bytes; .* needs 128"),
     (lambda: _overlapping(), "overlaps with the one that is read"),
+    (lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 5)), r"is for an array of 5 rows, not one of shape \(4, 4\)"),
+    (
+        lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 4), then=print),
+        "then= is for layouts that keep each element",
+    ),
     (lambda: gather(HERE, numbers(4, 4), np.zeros(3)), "integers of 32 or 64 bits, not an array of float64"),
     (lambda: gather(HERE, np.float32(1), np.zeros(3, "i4")), "a gather needs rows along a first axis"),
 ]

@@ -81,7 +81,8 @@ def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
         kind = int(device()[0])
         if kind not in _ON_HOST:
             raise LayoutError(
-                f"{what} is a {type(value).__name__} in device memory: lay it out there by ml.lay_out(target.adopt(array), layout=...)"
+                f"{what} is a {type(value).__name__} in device memory: lay it out there by "
+                "memlane.transfer.lay_out(target.adopt(array), layout=...)"
             )
         if kind == 1:
             return np.from_dlpack(value)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
-from memlane.layout import ArrayLayout, Fields
+from memlane.layout import ArrayLayout, Fields, Selection
 from memlane.layout.array_spec import LayoutLike, array_layout
 from memlane.plan import Launch, PlanBuilder, Timeline, View, planned
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
@@ -22,6 +22,7 @@ from memlane.remap.transfers import Chunk, Request, TransferPlan, best_chunks, p
 from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
 from memlane.transfer.arrays import Given, LaidOutArray, described, given_array, host_array
+from memlane.transfer.gathers import gather
 from memlane.transfer.running import Transfer, host_gb_per_s
 
 Chunks = int | Literal["auto"]
@@ -33,7 +34,7 @@ def upload(
     target: Target | str,
     host: npt.ArrayLike,
     *,
-    layout: LayoutLike = "row-major",
+    layout: LayoutLike | Selection = "row-major",
     chunks: Chunks = "auto",
     overlap: bool = True,
     then: Then | None = None,
@@ -49,15 +50,18 @@ def upload(
 
     `host`: an array of NumPy, or of another library through DLPack, in pinned or ordinary memory; ordinary memory is staged through a ring
     of pinned buffers by `threads` threads. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`,
-    `diagonal`, `soa`), a layout of `memlane.layout`, or a function of the shape. `chunks`: how many pieces, or `"auto"` for the number that
-    is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel call and its arguments, to start as
-    soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind the last chunk.
+    `diagonal`, `soa`), a layout of `memlane.layout`, a function of the shape, or a `Selection` of rows (see `gather`). `chunks`: how many
+    pieces, or `"auto"` for the number that is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a
+    kernel call and its arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind
+    the last chunk.
 
     With `wait=False` it returns before the array has arrived (on a GPU); the host's array must then stay as it is until `array.wait()`,
     and it is kept alive as long. `stream` is one of the target. Raises LayoutError, BadPlan and DeviceError.
     """
     where = named_target(target) if isinstance(target, str) else target
     _check_chunks(chunks)
+    if isinstance(layout, Selection):
+        return _selected(where, host, layout, then, chunks, overlap=overlap, threads=threads, stream=stream, wait=wait)
     seen = host_array(host)
     if not seen.size:
         empty = where.empty(seen.shape, seen.dtype.newbyteorder("="))
@@ -70,6 +74,15 @@ def upload(
     memory: dict[str, Memory] = {"host": given.memory, "array": array, **consumers.memory}
     transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
     return _filled(replace(array, transfer=transfer), stream, wait)
+
+
+def _selected(target: Target, rows: npt.ArrayLike, layout: Selection, then: object, chunks: Chunks, **options: Any) -> LaidOutArray:
+    if then is not None:
+        raise LayoutError("then= is for layouts that keep each element once; launch the kernel behind the gather instead")
+    shape = host_array(rows, "rows").shape
+    if not shape or shape[0] != layout.rows:
+        raise LayoutError(f"{layout} is for an array of {layout.rows} rows, not one of shape {shape}")
+    return gather(target, rows, layout.indices, chunks=chunks, **options)
 
 
 def download(
