@@ -12,9 +12,10 @@ from memlane.ptx import Module
 from memlane.stencils.access import combined, helpers
 from memlane.stencils.cell import GENERATED
 from memlane.stencils.direct import DirectKernel
+from memlane.stencils.fused import FusedKernel
 from memlane.stencils.problem import Problem
 
-StepKernel = DirectKernel
+StepKernel = DirectKernel | FusedKernel
 
 FINISH_THREADS = 256
 

@@ -40,11 +40,14 @@ class Variant:
     """Rows along y of a thread, in kernels of several steps."""
     steps: int = 1
     """Steps of one launch."""
+    unroll: int = 1
+    """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane; 1 lets the compiler choose."""
 
     def __str__(self) -> str:
         shape = f"{self.steps} step{'s' if self.steps > 1 else ''}, {self.block[0]} x {self.block[1]} threads"
         rows = f" x {self.rows} rows" if self.rows > 1 else ""
-        return f"{shape} of {self.vector} cells{rows}, {self.planes} planes a block"
+        turns = f", {self.unroll} planes a turn" if self.unroll > 1 else ""
+        return f"{shape} of {self.vector} cells{rows}, {self.planes} planes a block{turns}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,9 @@ class DirectKernel:
     def block(self) -> tuple[int, int]:
         return self.variant.block
 
+    shared_bytes = 0
+    """Dynamic shared memory of a block."""
+
     @property
     def blocks(self) -> int:
         return prod(self.grid)
@@ -171,6 +177,7 @@ class DirectKernel:
     def _body(self) -> list[str]:
         lines = ["if (x0 < NX && y < NY) {"]
         lines += indented(self._registers(), 1)
+        lines += [f"#pragma unroll {self.variant.unroll}"] if self.variant.unroll > 1 else []
         lines += ["    for (int z = first; z < end; ++z) {"]
         lines += indented([*self._loads("z", newest=True), *self._compute(), *self._shift()], 2)
         return [*lines, "    }", "}"]

@@ -78,24 +78,25 @@ class Geometry:
                     found[source] = tuple(sorted({*found.get(source, ()), (0, 0, 0)}))
         return found
 
-    def constants(self) -> list[str]:
-        """Return the definitions that generated code begins with, and its functions that map cells outside the grid to cells inside."""
+    def constants(self, clamped: bool = False) -> list[str]:
+        """Return the definitions that generated code begins with, and its functions that map cells outside the grid to cells inside;
+        with `clamped` also those that lie further outside than the rule reads."""
         nz, ny, nx = self.extents
         lines = [
             f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
             "constexpr long long PLANE = (long long)NY * PITCH;",
         ]
         for axis, name, extent in zip(range(3), "zyx", ("NZ", "NY", "NX"), strict=True):
-            lines.append(self._mapping(axis, name, extent))
+            lines.append(self._mapping(axis, name, extent, clamped))
         return lines
 
-    def _mapping(self, axis: int, name: str, extent: str) -> str:
+    def _mapping(self, axis: int, name: str, extent: str, clamped: bool) -> str:
         low, high = self.conditions[axis]
         before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
         behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
         value = f"{name} < 0 ? {before} : {name} >= {extent} ? {behind} : {name}"
-        if axis == 2:  # a vector of cells may reach further behind the grid than the rule does
-            value = f"min(max({value}, 0), NX - 1)"
+        if axis == 2 or clamped:  # a vector of cells may reach further behind the grid than the rule does
+            value = f"min(max({value}, 0), {extent} - 1)"
         return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {value}; }}  // {low}, {high}"
 
     def numbers(self, axis: int) -> list[tuple[str, float]]:

@@ -143,3 +143,8 @@ def field_type(dtype: Any, name: str) -> str:
     if kind.str[1:] in ("b1", "u1"):
         return "u1"
     return floating(kind, f"field {name!r}")
+
+
+def spares(cycle: Sequence[str]) -> list[str]:
+    """Return the names of the memory that a launch of several steps writes: the first of the cycle, and more for longer cycles."""
+    return [cycle[0], *(f"{name}_next" for name in cycle[2:])]

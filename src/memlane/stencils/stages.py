@@ -6,7 +6,7 @@ at the end, and whoever binds plans to memory keeps that in mind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, View
 from memlane.stencils.code import StepKernel
 from memlane.stencils.geometry import stored_shape
 from memlane.stencils.points import ADD
-from memlane.stencils.problem import Problem
+from memlane.stencils.problem import Problem, spares
 
 SCALARS, REDUCTIONS = "scalars", "reductions"
 
@@ -68,11 +68,6 @@ def rotation(problem: Problem, steps: int) -> tuple[tuple[str, ...], ...]:
     if steps == 1:
         return tuple(tuple(reversed(cycle)) for cycle in problem.swap)
     return tuple((name, spare) for cycle in problem.swap for name, spare in zip(cycle[1:], spares(cycle), strict=True))
-
-
-def spares(cycle: Sequence[str]) -> list[str]:
-    """Return the names of the memory that a launch of several steps writes: the first of the cycle, and more for longer cycles."""
-    return [cycle[0], *(f"{name}_next" for name in cycle[2:])]
 
 
 def field_buffers(problem: Problem, fused: bool) -> list[str]:
@@ -137,6 +132,7 @@ class _Writer:
                 *arguments,
                 reads=[*inputs, self.scalars],
                 writes=written,
+                shared_bytes=kernel.shared_bytes,
                 label=kernel.name,
             )
             if partial:

@@ -180,10 +180,10 @@ class Run:
         reducing = tuple(self.code.reducing)
         last = 1 if self.problem.reductions and reduces else 0
         done = 0
-        if several and not self._points.any and count - last >= several[0].variant.steps:
+        if several and not varying and not self._points.any and count - last >= several[0].variant.steps:
             steps = several[0].variant.steps
             turns = (count - last) // steps
-            yield Stage(self.problem, several, turns, turns * steps if varying else 1), 0
+            yield Stage(self.problem, several, turns), 0
             done = turns * steps
         if count - last > done:
             turns = count - last - done

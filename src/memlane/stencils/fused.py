@@ -1,0 +1,459 @@
+"""Kernels of several steps: a tile of columns marches along z, and each step follows the one before it by a few planes.
+
+A warp holds rows of 32 vectors of cells in registers, so neighbours along x come by shuffles; rows of other warps come through shared
+memory. Tiles overlap by as many cells as the steps reach. Every step calls the same function of one cell as kernels of one step, and
+cells are kept or replaced at boundaries between the steps, so the results are the same bit by bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+from memlane.stencils.access import access_functions, call, each, has_numbers, indented, outside_name, shifted, store_row
+from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, line_directive, plain, scalar_names
+from memlane.stencils.direct import Variant, line_of_read, scalar_loads
+from memlane.stencils.geometry import Geometry, Offset3
+from memlane.stencils.problem import Problem, spares
+from memlane.stencils.rule import Rule
+
+WARP = 32
+
+
+def cannot_fuse(problem: Problem, steps: int) -> str:
+    """Return why steps of a problem cannot share a launch; empty where they can."""
+    if len(problem.rules) != 1:
+        return "a step of several rules has a launch for each"
+    (rule,) = problem.rules
+    unswapped = [name for name in rule.writes if name not in problem.previous]
+    if unswapped or not rule.writes:
+        return f"{unswapped[0] if unswapped else 'nothing'} does not take the place of another field after a step"
+    if any(len(cycle) - 1 > steps for cycle in problem.swap):
+        return "a swap is longer than the steps of a launch"
+    for axis, (pair, extent) in enumerate(zip(problem.grid.conditions, problem.grid.shape, strict=True)):
+        reach = rule.footprint.radius[axis]
+        if reach and "reflecting" in pair:
+            return f"axis {axis} has a reflecting face"
+        if "periodic" in pair and steps * reach > extent:
+            return f"{steps} steps reach {steps * reach} cells along axis {axis}, which has {extent} and is periodic"
+    return ""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The values of one cycle of fields after `step` steps of a launch; of step 0 those at its beginning."""
+
+    cycle: tuple[str, ...]
+    step: int
+
+    @property
+    def name(self) -> str:
+        return f"{plain(self.cycle[1])}_{self.step}"
+
+
+class FusedKernel:
+    """The text of a kernel that makes several steps by one rule."""
+
+    reductions: dict[str, str] = {}
+    finish_name = ""
+
+    def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True) -> None:
+        self.problem, self.rule, self.variant = problem, rule, variant
+        self.geometry = Geometry(problem, rule)
+        self.cell = CellFunction(problem, rule, fmad, False)
+        self.steps, self.rows, self.vector = variant.steps, variant.rows, variant.vector
+        self.warps = variant.block[1]
+        self.name = f"{plain(rule.name)}_{self.steps}_steps"
+        self.reads = {name: [self.geometry.offsets(one) for one in several] for name, several in rule.reads.items()}
+        for name in problem.previous.values():  # what kept cells take
+            self.reads[name] = sorted({*self.reads.get(name, []), (0, 0, 0)})
+
+    # -- the schedule ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def lag(self) -> int:
+        """How many planes a step follows the one before it: its own rows may be of this turn of the loop, those of others of the last."""
+        needed = [0]
+        for cycle in self.problem.swap:
+            for dz, dy, _ in self.reads.get(cycle[1], []):
+                needed.append(dz + (1 if dy else 0))
+        return max(needed)
+
+    def age(self, place: int, dz: int) -> int:
+        """Return how many turns ago the plane at a distance `dz` was made that a step reads of the field at `place` of its cycle."""
+        return place * self.lag - dz
+
+    def depth(self, stream: Stream) -> int:
+        """Return how many planes of a stream a thread keeps."""
+        ages = [0]
+        for place, name in enumerate(stream.cycle):
+            if place and stream.step + place <= self.steps:
+                ages += [self.age(place, dz) for dz, _, _ in self.reads.get(name, [])]
+        return max(ages) + 1
+
+    def ring(self, cycle: tuple[str, ...]) -> int:
+        """Return how many planes of the rows that other warps read lie in shared memory; 0 where none do."""
+        ages = [self.age(place, dz) for place, name in enumerate(cycle) if place for dz, dy, _ in self.reads.get(name, []) if dy]
+        return max(ages) + 1 if ages else 0
+
+    @cached_property
+    def reach(self) -> tuple[tuple[int, int], ...]:
+        """How far a step reads before and behind a cell along z, y and x in the fields that change."""
+        names = [name for cycle in self.problem.swap for name in cycle[1:]]
+        offsets = [(0, 0, 0), *(one for name in names for one in self.reads.get(name, []))]
+        return tuple((max(-one[axis] for one in offsets), max(one[axis] for one in offsets)) for axis in range(3))
+
+    @cached_property
+    def halo(self) -> tuple[int, int, int, int]:
+        """Cells of a tile that are not results: along x at both sides, in whole vectors, and along y."""
+        (_, (y_low, y_high), (x_low, x_high)), one = self.reach, self.vector
+        low, high = (ceil(self.steps * reach / one) * one for reach in (x_low, x_high))
+        return low, high, self.steps * y_low, self.steps * y_high
+
+    @property
+    def flat(self) -> bool:
+        """Whether the grid has one row in y, so that each warp of a block has a tile of its own."""
+        return self.geometry.extents[1] == 1 and self.geometry.axes[1] is None
+
+    @property
+    def width(self) -> int:
+        """Results of a tile along x."""
+        return WARP * self.vector - self.halo[0] - self.halo[1]
+
+    @property
+    def height(self) -> int:
+        """Results of a tile along y."""
+        return 1 if self.flat else self.warps * self.rows - self.halo[2] - self.halo[3]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a tile has results at all, and its rows fit in shared memory."""
+        return self.width > 0 and self.height > 0 and (not self.flat or self.rows == 1) and self.shared_bytes <= 220 << 10
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        nz, ny, nx = self.geometry.extents
+        tiles = ceil(nx / self.width)
+        return (
+            (ceil(tiles / self.warps) if self.flat else tiles),
+            1 if self.flat else ceil(ny / self.height),
+            ceil(nz / self.variant.planes),
+        )
+
+    @property
+    def block(self) -> tuple[int, int]:
+        return WARP, self.warps
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def inputs(self) -> list[str]:
+        moving = [name for cycle in self.problem.swap for name in cycle[1:]]
+        return [*moving, *(name for name in self.rule.reads if name not in moving)]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [name for cycle in self.problem.swap for name in spares(cycle)]
+
+    @cached_property
+    def published(self) -> list[int]:
+        """The rows of a thread that other warps read."""
+        (low, high), rows = self.reach[1], self.rows
+        return sorted({*range(min(high, rows)), *range(max(0, rows - low), rows)})
+
+    @cached_property
+    def rings(self) -> dict[str, tuple[int, int]]:
+        """For each stream whose rows lie in shared memory where they begin there, in cells, and the planes of its ring."""
+        found, at = {}, 0
+        for cycle in self.problem.swap:
+            planes = self.ring(cycle)
+            for step in range(self.steps) if planes else ():
+                found[Stream(cycle, step).name] = at, planes
+                at += planes * self.warps * len(self.published) * WARP * self.vector
+        return found
+
+    @property
+    def shared_bytes(self) -> int:
+        count = sum(planes for _, planes in self.rings.values()) * self.warps * len(self.published) * WARP * self.vector
+        return count * (8 if self._shared_type == "double" else 4)
+
+    # -- text --------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def text(self) -> str:
+        dtypes = [self.problem.dtype(name) for name in self.rule.fields]
+        body = [*self._position(), *self._queues(), *self._loop()]
+        return "\n".join(
+            [
+                f"// {self.rule.name}: {self.variant}",
+                *self.geometry.constants(clamped=True),
+                *access_functions(self.geometry, dtypes),
+                self.cell.text,
+                *self._signature(),
+                *indented(body, 1),
+                "}",
+                "",
+            ]
+        )
+
+    def _signature(self) -> list[str]:
+        dtype = self.problem.dtype
+        given = [f"{STORED[dtype(name.removesuffix('_next'))]}* __restrict__ {plain(name)}_field" for name in self.outputs]
+        given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
+        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
+        return [f'extern "C" __global__ void __launch_bounds__({WARP * self.warps})', f"{self.name}({', '.join(given)}) {{"]
+
+    def _position(self) -> list[str]:
+        low, _, y_low, _ = self.halo
+        tile = f"(blockIdx.x * {self.warps} + threadIdx.y)" if self.flat else "blockIdx.x"
+        lines = [
+            f"const int tile_x = {tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
+            "const int y0 = 0;" if self.flat else f"const int y0 = blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
+            f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
+            *scalar_loads(self.problem, self.rule),
+        ]
+        if self.rings:
+            lines.append(f"extern __shared__ {self._shared_type} shared_rows[];  // rows that other warps read")
+        return lines
+
+    def _queues(self) -> list[str]:
+        lines = []
+        for cycle in self.problem.swap:
+            kind = REGISTER[self.problem.dtype(cycle[0])]
+            for step in range(self.steps):
+                stream = Stream(cycle, step)
+                lines.append(f"{kind} {stream.name}[{self.depth(stream)}][{self.rows}][{self.vector}] = {{}};")
+        return lines
+
+    def _loop(self) -> list[str]:
+        begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
+        lines = [f"#pragma unroll {self.variant.unroll}"] if self.variant.unroll > 1 else []
+        lines += [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{"]
+        body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
+        for cycle in self.problem.swap:
+            body += self._load(cycle)
+        for step in range(1, self.steps + 1):
+            body += self._step(step)
+        body += ["__syncthreads();"] if self.rings else []
+        return [*lines, *indented(body, 1), "}"]
+
+    # -- one turn of the loop ----------------------------------------------------------------------------------------------------
+
+    def _load(self, cycle: tuple[str, ...]) -> list[str]:
+        """Return the load of the newest plane of the values at the beginning."""
+        stream, name = Stream(cycle, 0), cycle[1]
+        lines = [*self._shift(stream), f"if (i < end + {self.steps * self.reach[0][1]}) {{"]
+        for row in range(self.rows):
+            lines += indented(self._load_row(name, f"{stream.name}[0][{row}]", 0, "i", shifted("y0", row)), 1)
+        lines += ["}", *self._kept(stream, "i", None), *self._publish(stream)]
+        return lines
+
+    def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
+        row = f"*row_at<{self.vector}>({plain(field)}_field, {z}, {y}, x0)"
+        ragged = "NX" if self.geometry.conditions[2][1] == "periodic" else "PITCH"
+        return [
+            line_directive(self.rule, line_of_read(self.geometry, field)),
+            f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) unpack({row}, {to} + {first});",
+            f"else for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({plain(field)}_field, {z}, {y}, x0 + c));",
+            GENERATED,
+        ]
+
+    def _shift(self, stream: Stream) -> list[str]:
+        depth = self.depth(stream)
+        if depth == 1:
+            return []
+        copy = f"for (int c = 0; c < {self.vector}; ++c) {stream.name}[p][r][c] = {stream.name}[p - 1][r][c];"
+        return [
+            "#pragma unroll", f"for (int p = {depth - 1}; p > 0; --p)", "#pragma unroll",
+            f"    for (int r = 0; r < {self.rows}; ++r)", "#pragma unroll", f"        {copy}",
+        ]  # fmt: skip
+
+    def _step(self, step: int) -> list[str]:
+        """Return one step: the neighbourhoods of the cells, their update, and where it goes."""
+        z = f"z_{step}"
+        lines = [f"const int {z} = i - {step * self.lag};  // step {step}"]
+        for cycle in self.problem.swap:
+            if step < self.steps:
+                lines += self._shift(Stream(cycle, step))
+        (z_low, z_high), later = self.reach[0], self.steps - step
+        lines.append(f"if ({z} >= first - {later * z_low} && {z} < end + {later * z_high}) {{")
+        inner: list[str] = []
+        for name, offsets in self.reads.items():
+            inner += self._neighbourhood(name, offsets, step, z)
+        inner += self._update()
+        for cycle in self.problem.swap:
+            inner += self._keep_cells(cycle, step, z)
+            inner += self._store(cycle, step, z)
+            if step < self.steps:
+                stream = Stream(cycle, step)
+                inner += self._rows(f"{stream.name}[0][r][c] = {plain(cycle[0])}_value[r][c];")
+                inner += self._publish(stream)
+        return [*lines, *indented(inner, 1), "}"]
+
+    def _neighbourhood(self, name: str, offsets: list[Offset3], step: int, z: str) -> list[str]:
+        """Return the array of the values of a field around the cells of a thread, by plane, row and cell."""
+        place = next(((cycle, cycle.index(name)) for cycle in self.problem.swap if name in cycle), None)
+        stream = None if place is None or step - place[1] < 0 else Stream(place[0], step - place[1])
+        (z_low, z_high), (y_low, y_high), (x_low, x_high) = _bounds(offsets)
+        array = f"{plain(name)}_around"
+        extents = f"[{z_high - z_low + 1}][{self.rows + y_high - y_low}][{self.vector + x_high - x_low}]"
+        lines = [f"{REGISTER[self.problem.dtype(name)]} {array}{extents};"]
+        for dz in range(z_low, z_high + 1):
+            for row in range(y_low, self.rows + y_high):
+                cells = {dx for one, dy, dx in offsets if one == dz and 0 <= row - dy < self.rows}
+                if not cells:
+                    continue
+                to = f"{array}[{dz - z_low}][{row - y_low}]"
+                if stream is None:
+                    source = name if place is None else place[0][1 - (step - place[1])]
+                    lines += self._direct(source, to, -x_low, z, dz, row, cells)
+                else:
+                    assert place is not None
+                    lines += self._own(stream, self.age(place[1], dz), row, to, -x_low)
+                    lines += self._shuffled(to, -x_low, cells)
+        return lines
+
+    def _direct(self, name: str, to: str, low: int, z: str, dz: int, row: int, cells: set[int]) -> list[str]:
+        """Return the loads of a row of a field that steps do not change, or of one from before the launch."""
+        at = shifted(z, dz), shifted("y0", row)
+        lines = self._load_row(name, to, low, *at)
+        for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} - set(range(self.vector))):
+            place = f"*cell_at({plain(name)}_field, {at[0]}, {at[1]}, {shifted('x0', edge)})"
+            lines.append(f"{to}[{edge + low}] = widened({place});")
+        for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
+            where = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
+            lines.append(
+                f"if ({self._outside(*at, shifted('x0', edge))}) {to}[{edge + low}] = {outside_name(self.problem.dtype(name))}({where});"
+            )
+        return lines
+
+    def _own(self, stream: Stream, age: int, row: int, to: str, low: int) -> list[str]:
+        """Return the copy of a row of a stream: the thread's own, or that of another warp."""
+        if 0 <= row < self.rows:
+            return each(self.vector, f"{to}[{low} + c] = {stream.name}[{age}][{row}][c];")
+        warps, local = divmod(row, self.rows)
+        begin, planes = self.rings[stream.name]
+        other = f"min(max((int)threadIdx.y {'+' if warps > 0 else '-'} {abs(warps)}, 0), {self.warps - 1})"
+        plane = f"(turn + {planes - age}) % {planes}" if planes > 1 else "0"
+        return [f"unpack(*{self._shared(begin, plane, other, self.published.index(local), 'const ')}, {to} + {low});"]
+
+    def _shared(self, begin: int, plane: str, warp: str, row: int, const: str = "") -> str:
+        """Return a pointer to the vector of the thread's lane in a row in shared memory."""
+        at = f"(({plane}) * {self.warps} + {warp}) * {len(self.published)} + {row}"
+        place = f"shared_rows + {begin} + (({at}) * {WARP} + (int)threadIdx.x) * {self.vector}"
+        return f"reinterpret_cast<{const}Vector<{self._shared_type}, {self.vector}>*>({place})"
+
+    @property
+    def _shared_type(self) -> str:
+        return "double" if "f8" in {self.problem.dtype(name) for name in self.rule.writes} else "float"
+
+    def _shuffled(self, to: str, low: int, cells: set[int]) -> list[str]:
+        """Return the shuffles that bring the cells beside the vector of a thread."""
+        lines = []
+        for cell in sorted({dx + one for dx in cells for one in range(self.vector)} - set(range(self.vector))):
+            lanes, element = divmod(cell, self.vector)
+            way = "down" if lanes > 0 else "up"
+            lines.append(f"{to}[{cell + low}] = __shfl_{way}_sync(0xffffffff, {to}[{element + low}], {abs(lanes)});")
+        return lines
+
+    def _update(self) -> list[str]:
+        lines = [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
+        values = []
+        for name, given in self.cell.arguments():
+            dz, dy, dx = self.geometry.offsets(given)
+            (z_low, _), (y_low, _), (x_low, _) = _bounds(self.reads[name])
+            values.append(f"{plain(name)}_around[{dz - z_low}][{shifted('r', dy - y_low)}][{shifted('c', dx - x_low)}]")
+        values += [*scalar_names(self.rule), *(f"{plain(name)}_value[r][c]" for name, _ in self.cell.results())]
+        called = call(f"{plain(self.rule.name)}_cell", values)
+        lines += [
+            "#pragma unroll",
+            f"for (int r = 0; r < {self.rows}; ++r)",
+            "#pragma unroll",
+            f"    for (int c = 0; c < {self.vector}; ++c)",
+        ]
+        return [*lines, *indented(called, 2)]
+
+    # -- boundaries --------------------------------------------------------------------------------------------------------------
+
+    def _outside(self, z: str, y: str, x: str) -> str:
+        """Return the condition under which a cell lies behind a face with a number."""
+        found = []
+        for axis, at in enumerate((z, y, x)):
+            found += [test.replace("zyx"[axis], at, 1) for test, _ in self.geometry.numbers(axis)]
+        return " || ".join(found)
+
+    def _kept(self, stream: Stream, z: str, value: str | None) -> list[str]:
+        """Return the replacement of cells behind faces with numbers."""
+        if not has_numbers(self.geometry):
+            return []
+        to = f"{stream.name}[0][r][c]" if value is None else f"{value}[r][c]"
+        where = f"{z}, y0 + r, x0 + c"
+        name = outside_name(self.problem.dtype(stream.cycle[0]))
+        return self._rows(f"if ({self._outside(z, 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
+
+    def _keep_cells(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
+        """Return what boundaries make of the cells of a step: fixed ones keep their value, those behind faces have their number."""
+        value = f"{plain(cycle[0])}_value"
+        tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
+        lines = []
+        if tests:
+            (z_low, _), (y_low, _), (x_low, _) = _bounds(self.reads[cycle[1]])
+            kept = f"{plain(cycle[1])}_around[{-z_low}][{shifted('r', -y_low)}][{shifted('c', -x_low)}]"
+            lines += self._rows(f"if (!({' && '.join(tests)})) {value}[r][c] = {kept};")
+        return lines + self._kept(Stream(cycle, step), z, value)
+
+    # -- where results go --------------------------------------------------------------------------------------------------------
+
+    def _rows(self, statement: str) -> list[str]:
+        return [
+            "#pragma unroll",
+            f"for (int r = 0; r < {self.rows}; ++r)",
+            "#pragma unroll",
+            f"    for (int c = 0; c < {self.vector}; ++c) {statement}",
+        ]
+
+    def _publish(self, stream: Stream) -> list[str]:
+        """Return the stores of the newest plane of a stream into shared memory, of the rows that other warps read."""
+        if stream.name not in self.rings:
+            return []
+        begin, planes = self.rings[stream.name]
+        lines = []
+        for position, row in enumerate(self.published):
+            to = self._shared(begin, f"turn % {planes}", "(int)threadIdx.y", position)
+            lines.append(f"*{to} = packed<{self._shared_type}, {self.vector}>({stream.name}[0][{row}]);")
+        return lines
+
+    def _store(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
+        """Return the store of a step whose values the launch leaves: the last one, and those before it that the cycle keeps."""
+        back = self.steps - step
+        if back >= len(cycle) - 1:
+            return []
+        low, high, y_low, y_high = self.halo
+        name, dtype = spares(cycle)[back], self.problem.dtype(cycle[0])
+        tests = [f"{z} >= first && {z} < end"]
+        tests += [f"threadIdx.x >= {low // self.vector}"] if low else []
+        tests += [f"threadIdx.x < {WARP - high // self.vector}"] if high else []
+        tests.append("x0 < NX")
+        line = next(one.line for one in self.rule.body if one.is_field and one.name == cycle[0])
+        lines = [f"if ({' && '.join(tests)}) {{"]
+        for row in range(self.rows):
+            of_tile = "" if self.flat else f"{shifted(f'(int)threadIdx.y * {self.rows}', row)}"
+            inside = (
+                f"if ({of_tile} >= {y_low} && {of_tile} < {self.warps * self.rows - y_high} && {shifted('y0', row)} < NY) "
+                if of_tile
+                else ""
+            )
+            stores = store_row(
+                dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", f"{z}, {shifted('y0', row)}, x0", self.vector
+            )
+            lines += [line_directive(self.rule, line), f"    {inside}{stores[0]}", GENERATED]
+        return [*lines, "}"]
+
+
+def _bounds(offsets: list[Offset3]) -> tuple[tuple[int, int], ...]:
+    """Return the least and the greatest offset along z, y and x, with the cell itself among them."""
+    all_ = [(0, 0, 0), *offsets]
+    return tuple((min(one[axis] for one in all_), max(one[axis] for one in all_)) for axis in range(3))
