@@ -17,26 +17,17 @@ def combined(kind: str, first: str, second: str) -> str:
 def access_functions(geometry: Geometry, dtypes: list[str]) -> Iterator[str]:
     """Yield the functions by which kernels find cells. The accesses themselves stand in the kernel, where the compiler ascribes them to the
     line of the rule that reads or writes."""
-    yield "template <typename T, int V> struct alignas(sizeof(T) * V) Vector { T cell[V]; };"
     yield "template <typename T> __device__ __forceinline__ const T* cell_at(const T* field, int z, int y, int x) {"
     yield "    return field + inside_z(z) * PLANE + inside_y(y) * PITCH + inside_x(x);"
     yield "}"
-    yield "template <int V, typename T> __device__ __forceinline__ const Vector<T, V>* row_at(const T* field, int z, int y, int x0) {"
-    yield "    return reinterpret_cast<const Vector<T, V>*>(field + inside_z(z) * PLANE + inside_y(y) * PITCH + x0);"
+    yield "template <typename P, typename T> __device__ __forceinline__ const P* row_at(const T* field, int z, int y, int x0) {"
+    yield "    return reinterpret_cast<const P*>(field + inside_z(z) * PLANE + inside_y(y) * PITCH + x0);"
     yield "}"
-    yield "template <int V, typename T> __device__ __forceinline__ Vector<T, V>* own_row(T* field, int z, int y, int x0) {"
-    yield "    return reinterpret_cast<Vector<T, V>*>(field + z * PLANE + y * PITCH + x0);"
+    yield "template <typename P, typename T> __device__ __forceinline__ P* own_row(T* field, int z, int y, int x0) {"
+    yield "    return reinterpret_cast<P*>(field + z * PLANE + y * PITCH + x0);"
     yield "}"
-    yield "template <typename T, int V, typename R> __device__ __forceinline__ void unpack(const Vector<T, V>& row, R* to) {"
-    yield "#pragma unroll"
-    yield "    for (int c = 0; c < V; ++c) to[c] = widened(row.cell[c]);"
-    yield "}"
-    yield "template <typename T, int V, typename R> __device__ __forceinline__ Vector<T, V> packed(const R (&from)[V]) {"
-    yield "    Vector<T, V> row;"
-    yield "#pragma unroll"
-    yield "    for (int c = 0; c < V; ++c) narrow(row.cell[c], from[c]);"
-    yield "    return row;"
-    yield "}"
+    for dtype in sorted(set(dtypes)):
+        yield from _chunk_functions(dtype)
     for dtype in sorted(set(dtypes)) if has_numbers(geometry) else ():
         yield f"__device__ __forceinline__ {REGISTER[dtype]} {outside_name(dtype)}(int z, int y, int x) {{  // the value behind a face"
         last: str | None = None
@@ -46,6 +37,40 @@ def access_functions(geometry: Geometry, dtypes: list[str]) -> Iterator[str]:
                 last = literal(value, dtype)
         yield f"    return {last};"
         yield "}"
+
+
+_CHUNKS = {"f2": "ushort", "f4": "float", "f8": "double", "u1": "uchar"}
+"""How CUDA calls vectors of the types in memory, without the number of their elements."""
+
+
+def chunk(dtype: str, vector: int) -> int:
+    """Return how many cells one access takes: what fits in 16 bytes, and no more than four."""
+    return min(vector, 2 if dtype == "f8" else 4)
+
+
+def chunk_type(dtype: str, cells: int) -> str:
+    """Return the type of an access of so many cells."""
+    return STORED[dtype] if cells == 1 else f"{_CHUNKS[dtype]}{cells}"
+
+
+def _chunk_functions(dtype: str) -> Iterator[str]:
+    """Yield the functions that take the accesses of a type apart and put them together."""
+    stored, register = STORED[dtype], REGISTER[dtype]
+    for cells in (1, 2) if dtype == "f8" else (1, 2, 4):
+        kind, name = chunk_type(dtype, cells), f"{_CHUNKS[dtype]}{cells}"
+        parts = ["row"] if cells == 1 else [f"row.{one}" for one in "xyzw"[:cells]]
+        taken = " ".join(f"to[{at}] = widened({part});" for at, part in enumerate(parts))
+        yield f"__device__ __forceinline__ void unpack(const {kind} row, {register}* to) {{ {taken} }}"
+        if dtype != "u1":
+            put = " ".join(f"narrow(cell[{at}], from[{at}]);" for at in range(cells))
+            made = "cell[0]" if cells == 1 else f"make_{kind}({', '.join(f'cell[{at}]' for at in range(cells))})"
+            head = f"__device__ __forceinline__ {kind} pack_{name}(const {register}* from)"
+            yield f"{head} {{ {stored} cell[{cells}]; {put} return {made}; }}"
+
+
+def packed(dtype: str, cells: int, value: str) -> str:
+    """Return the access of so many cells that is made of the values that begin at `value`."""
+    return f"pack_{_CHUNKS[dtype]}{cells}({value})"
 
 
 def has_numbers(geometry: Geometry) -> bool:
@@ -68,7 +93,7 @@ def load_cell(geometry: Geometry, dtype: str, field: str, to: str, where: tuple[
 
 def load_row(geometry: Geometry, dtype: str, field: str, to: str, first: int, where: tuple[str, str, str], vector: int) -> list[str]:
     """Return the statements that read the vector of cells of a thread into `to[first]` and those behind it."""
-    lines = [f"unpack(*row_at<{vector}>({field}, {', '.join(where)}), {to} + {first});"]
+    lines = body_loads(dtype, field, to, first, where, vector)
     tests = [test for axis in (0, 1) for test in _outside(geometry, axis, where[axis])]
     ragged = geometry.extents[2] % vector != 0 and geometry.radius[2][1] and geometry.conditions[2][1] != "fixed"
     if ragged:
@@ -79,16 +104,31 @@ def load_row(geometry: Geometry, dtype: str, field: str, to: str, first: int, wh
     return lines
 
 
-def store_row(dtype: str, field: str, value: str, where: str, vector: int) -> list[str]:
-    """Return the statement that writes the vector of cells of a thread. Nothing of it is read again soon, so it is marked for eviction."""
-    at = f"own_row<{vector}>({field}, {where})"
-    letter, width = {"f4": ("f", "f32"), "f8": ("d", "f64")}.get(dtype, ("", ""))
-    if letter and vector in (1, 2, 4) and vector * (4 if dtype == "f4" else 8) <= 16:
-        kind = f"st.global.cs{f'.v{vector}' if vector > 1 else ''}.{width}"
-        places = ", ".join(f"%{one + 1}" for one in range(vector))
-        values = ", ".join(f'"{letter}"({value}[{one}])' for one in range(vector))
-        return [f'asm volatile("{kind} [%0], {"{" + places + "}" if vector > 1 else places};" :: "l"({at}), {values});']
-    return [f"*{at} = packed<{STORED[dtype]}, {vector}>({value});"]
+def body_loads(dtype: str, field: str, to: str, first: int, where: tuple[str, str, str], vector: int) -> list[str]:
+    """Return the accesses that read a vector of cells, which lie in the memory of the field."""
+    cells = chunk(dtype, vector)
+    kind = chunk_type(dtype, cells)
+    return [
+        f"unpack(*row_at<{kind}>({field}, {where[0]}, {where[1]}, {shifted(where[2], at)}), {to} + {first + at});"
+        for at in range(0, vector, cells)
+    ]
+
+
+def store_row(dtype: str, field: str, value: str, where: tuple[str, str, str], vector: int) -> list[str]:
+    """Return the accesses that write a vector of cells. Nothing of it is read again soon, so it is marked to leave the caches first."""
+    cells = chunk(dtype, vector)
+    lines = []
+    for first in range(0, vector, cells):
+        at = f"own_row<{chunk_type(dtype, cells)}>({field}, {where[0]}, {where[1]}, {shifted(where[2], first)})"
+        letter, width = {"f4": ("f", "f32"), "f8": ("d", "f64")}.get(dtype, ("", ""))
+        if not letter:
+            lines.append(f"*{at} = {packed(dtype, cells, f'{value} + {first}')};")
+            continue
+        kind = f"st.global.cs{f'.v{cells}' if cells > 1 else ''}.{width}"
+        places = ", ".join(f"%{one + 1}" for one in range(cells))
+        values = ", ".join(f'"{letter}"({value}[{first + one}])' for one in range(cells))
+        lines.append(f'asm volatile("{kind} [%0], {"{" + places + "}" if cells > 1 else places};" :: "l"({at}), {values});')
+    return lines
 
 
 def _outside(geometry: Geometry, axis: int, at: str) -> list[str]:

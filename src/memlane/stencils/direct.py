@@ -26,6 +26,9 @@ from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 
 
+WARP = 32
+
+
 @dataclass(frozen=True)
 class Variant:
     """How a kernel of a rule is cut: what changes its speed and not its result."""
@@ -40,13 +43,16 @@ class Variant:
     """Rows along y of a thread, in kernels of several steps."""
     steps: int = 1
     """Steps of one launch."""
+    ahead: int = 0
+    """Planes that kernels of one step load before they are needed."""
     unroll: int = 1
     """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane; 1 lets the compiler choose."""
 
     def __str__(self) -> str:
         shape = f"{self.steps} step{'s' if self.steps > 1 else ''}, {self.block[0]} x {self.block[1]} threads"
         rows = f" x {self.rows} rows" if self.rows > 1 else ""
-        turns = f", {self.unroll} planes a turn" if self.unroll > 1 else ""
+        turns = f", {self.ahead} ahead" if self.ahead else ""
+        turns += f", {self.unroll} planes a turn" if self.unroll > 1 else ""
         return f"{shape} of {self.vector} cells{rows}, {self.planes} planes a block{turns}"
 
 
@@ -72,8 +78,8 @@ class Row:
         return self.last - self.first + 1
 
 
-def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int) -> list[Row]:
-    """Return the rows that a thread of `vector` cells holds."""
+def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int, ahead: int = 0) -> list[Row]:
+    """Return the rows that a thread of `vector` cells holds; those that it marches through are read `ahead` planes early."""
     found = []
     for name, offsets in reads.items():
         for dy in sorted({one[1] for one in offsets}):
@@ -84,7 +90,7 @@ def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int) -> list[Row]:
                     needed[cell] = min(least, dz), max(most, dz)
             body = [needed[cell] for cell in range(vector) if cell in needed]
             if body:  # the vector is loaded as a whole
-                whole = min(one[0] for one in body), max(one[1] for one in body)
+                whole = min(one[0] for one in body), max(one[1] for one in body) + (ahead if dy == 0 else 0)
                 needed |= dict.fromkeys(range(vector), whole)
             first, last = min(one[0] for one in needed.values()), max(one[1] for one in needed.values())
             found.append(Row(name, dy, first, last, max(0, -min(needed)), max(0, max(needed) - vector + 1), needed))
@@ -98,7 +104,7 @@ class DirectKernel:
         self.problem, self.rule, self.variant = problem, rule, variant
         self.geometry = Geometry(problem, rule)
         self.cell = CellFunction(problem, rule, fmad, reduces and bool(rule.reductions))
-        self.rows = rows_of(self.geometry.reads(), variant.vector)
+        self.rows = rows_of(self.geometry.reads(), variant.vector, variant.ahead)
         self.reductions = self.cell.reductions
         self.name = f"{plain(rule.name)}_{'reducing' if self.reductions else 'step'}"
 
@@ -165,7 +171,7 @@ class DirectKernel:
     def _position(self) -> list[str]:
         bx, by = self.block
         lines = [
-            f"const int x0 = (blockIdx.x * {bx} + threadIdx.x) * {self.variant.vector};",
+            *self._columns(),
             f"const int y = blockIdx.y * {by} + threadIdx.y;",
             f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
             *scalar_loads(self.problem, self.rule),
@@ -174,8 +180,24 @@ class DirectKernel:
             lines.append(f"double {plain(name)}_total = {_START[kind]};")
         return lines
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether the cells beside the vector of a thread come from the neighbouring lanes."""
+        return self.block[0] % WARP == 0
+
+    def _columns(self) -> list[str]:
+        bx, vector = self.block[0], self.variant.vector
+        if not self.shuffles:
+            return [f"const int x0 = (blockIdx.x * {bx} + threadIdx.x) * {vector};", "const bool active = x0 < NX;"]
+        last = (self.geometry.extents[2] - 1) // vector * vector
+        return [
+            f"const int column = (blockIdx.x * {bx} + threadIdx.x) * {vector}, lane = threadIdx.x % {WARP};",
+            "const bool active = column < NX;  // the other lanes of a warp take part in its shuffles",
+            f"const int x0 = min(column, {last});",
+        ]
+
     def _body(self) -> list[str]:
-        lines = ["if (x0 < NX && y < NY) {"]
+        lines = ["if (y < NY) {" if self.shuffles else "if (active && y < NY) {"]
         lines += indented(self._registers(), 1)
         lines += [f"#pragma unroll {self.variant.unroll}"] if self.variant.unroll > 1 else []
         lines += ["    for (int z = first; z < end; ++z) {"]
@@ -196,7 +218,11 @@ class DirectKernel:
             body = row.planes.get(0) if 0 in row.planes else None
             planes = () if body is None else (body[1],) if newest else range(body[0], body[1])
             for plane in planes:
-                lines += self._load_row(row, plane, at)
+                loads = self._load_row(row, plane, at)
+                if newest and self.variant.ahead and row.dy == 0 and plane > row.last - self.variant.ahead:
+                    limit = f"{shifted('end', self.geometry.radius[0][1])}"
+                    loads = [loads[0], f"if ({shifted(at, plane)} < {limit}) {{", *indented(loads[1:], 1), "}"]
+                lines += loads
             for cell, (least, most) in sorted(row.planes.items()):
                 if 0 <= cell < self.variant.vector:
                     continue
@@ -212,8 +238,17 @@ class DirectKernel:
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str) -> list[str]:
         where = shifted(at, plane), shifted("y", row.dy), shifted("x0", cell)
-        field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}][{cell + row.low}]"
-        return [self._line(row.field, (plane, row.dy)), *load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)]
+        field, array = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
+        to, vector = f"{array}[{cell + row.low}]", self.variant.vector
+        loads = load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)
+        lanes, element = divmod(cell, vector)
+        body = row.planes.get(0)
+        if not self.shuffles or body is None or not body[0] <= plane <= body[1] or abs(lanes) >= WARP:
+            return [self._line(row.field, (plane, row.dy)), *loads]
+        way = "down" if lanes > 0 else "up"
+        own = f"lane >= {WARP - lanes} || column + {lanes * vector} >= NX" if lanes > 0 else f"lane < {-lanes}"
+        shuffle = f"{to} = __shfl_{way}_sync(0xffffffff, {array}[{element + row.low}], {abs(lanes)});"
+        return [shuffle, self._line(row.field, (plane, row.dy)), f"if ({own}) {loads[0]}"]
 
     def _line(self, field: str, row: tuple[int, int]) -> str:
         return line_directive(self.rule, line_of_read(self.geometry, field, row))
@@ -234,13 +269,19 @@ class DirectKernel:
         row = next(one for one in self.rows if one.field == name and one.dy == dy)
         return f"{row.name}[{dz - row.first}][{shifted('c', row.low + dx)}]"
 
-    def _updated(self, cells_too: bool = True) -> str:
+    def _updated(self) -> str:
         """Return the condition under which cell c of the thread is updated; empty where all are."""
+        return " && ".join(test for axis, at in enumerate(("z", "y", "x0 + c")) for test in self.geometry.kept_test(axis, at))
+
+    def _all_updated(self) -> str:
+        """Return the condition under which all cells of the thread are updated."""
+        (low, high), vector = self.geometry.fixed[2], self.variant.vector
         tests = [*self.geometry.kept_test(0, "z"), *self.geometry.kept_test(1, "y")]
-        return " && ".join([*tests, *(self.geometry.kept_test(2, "x0 + c") if cells_too else [])])
+        tests += [f"x0 >= {low}"] if low else []
+        return " && ".join([*tests, *([f"x0 + {vector} <= NX - {high}"] if high else [])])
 
     def _stores(self) -> list[str]:
-        lines = []
+        lines, vector = [], self.variant.vector
         for name in self.rule.writes:
             line = next(one.line for one in self.rule.body if one.is_field and one.name == name)
             updated = self._updated()
@@ -250,21 +291,24 @@ class DirectKernel:
                 continue
             if updated and previous is not None:
                 kept = self._value(previous, (0, 0, 0))
-                lines += each(self.variant.vector, f"if (!({updated})) {plain(name)}_value[c] = {kept};")
-            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", f"{plain(name)}_value", "z, y, x0", self.variant.vector)
-            lines += [line_directive(self.rule, line), *stores, GENERATED]
+                lines += [f"if (!({self._all_updated()})) {{"]
+                lines += indented(each(vector, f"if (!({updated})) {plain(name)}_value[c] = {kept};"), 1)
+                lines.append("}")
+            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", f"{plain(name)}_value", ("z", "y", "x0"), vector)
+            lines += [line_directive(self.rule, line), "if (active) {", *indented(stores, 1), "}", GENERATED]
         return lines
 
     def _scalar_stores(self, name: str, line: int, updated: str) -> list[str]:
-        store = f"if (x0 + c < NX && {updated}) narrow({plain(name)}_field[z * PLANE + y * PITCH + x0 + c], {plain(name)}_value[c]);"
-        return [line_directive(self.rule, line), "#pragma unroll", f"for (int c = 0; c < {self.variant.vector}; ++c) {store}", GENERATED]
+        to = f"{plain(name)}_field[z * PLANE + y * PITCH + x0 + c]"
+        store = f"if (active && x0 + c < NX && {updated}) narrow({to}, {plain(name)}_value[c]);"
+        return [line_directive(self.rule, line), *each(self.variant.vector, store), GENERATED]
 
     def _accumulate(self) -> list[str]:
-        tests = [one for one in (self._updated(), "x0 + c < NX" if self.geometry.extents[2] % self.variant.vector else "") if one]
+        tests = [one for one in ("active", self._updated(), "x0 + c < NX" if self.geometry.extents[2] % self.variant.vector else "") if one]
         lines = []
         for name, kind in self.reductions.items():
             added = combined(kind, f"{plain(name)}_total", f"{plain(name)}_value[c]")
-            lines += each(self.variant.vector, f"if ({' && '.join(tests) or 'true'}) {plain(name)}_total = {added};")
+            lines += each(self.variant.vector, f"if ({' && '.join(tests)}) {plain(name)}_total = {added};")
         return lines
 
     def _shift(self) -> list[str]:

@@ -11,14 +11,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
-from memlane.stencils.access import access_functions, call, each, has_numbers, indented, outside_name, shifted, store_row
+from memlane.stencils.access import (
+    access_functions,
+    body_loads,
+    call,
+    chunk,
+    chunk_type,
+    each,
+    has_numbers,
+    indented,
+    outside_name,
+    packed,
+    shifted,
+    store_row,
+)
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, line_directive, plain, scalar_names
-from memlane.stencils.direct import Variant, line_of_read, scalar_loads
-from memlane.stencils.geometry import Geometry, Offset3
+from memlane.stencils.direct import WARP, Variant, line_of_read, scalar_loads
+from memlane.stencils.geometry import Geometry, Offset3, itemsize
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rule import Rule
-
-WARP = 32
 
 
 def cannot_fuse(problem: Problem, steps: int) -> str:
@@ -178,7 +189,7 @@ class FusedKernel:
     @property
     def shared_bytes(self) -> int:
         count = sum(planes for _, planes in self.rings.values()) * self.warps * len(self.published) * WARP * self.vector
-        return count * (8 if self._shared_type == "double" else 4)
+        return count * (itemsize(self._shared_dtype))
 
     # -- text --------------------------------------------------------------------------------------------------------------------
 
@@ -190,7 +201,7 @@ class FusedKernel:
             [
                 f"// {self.rule.name}: {self.variant}",
                 *self.geometry.constants(clamped=True),
-                *access_functions(self.geometry, dtypes),
+                *access_functions(self.geometry, [*dtypes, self._shared_dtype]),
                 self.cell.text,
                 *self._signature(),
                 *indented(body, 1),
@@ -215,8 +226,19 @@ class FusedKernel:
             f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
             *scalar_loads(self.problem, self.rule),
         ]
+        tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
+        if not self.flat:
+            tests += [f"y0 >= {self._border(1)[0]}", f"y0 + {self.rows} <= NY - {self._border(1)[1]}"]
+        lines.append(f"const bool is_inner = {' && '.join(tests)};  // no boundary along x and y changes the cells of this thread")
         if self.rings:
-            lines.append(f"extern __shared__ {self._shared_type} shared_rows[];  // rows that other warps read")
+            count = self.shared_bytes // itemsize(self._shared_dtype)
+            thread = f"threadIdx.y * {WARP} + threadIdx.x"
+            lines += [
+                f"extern __shared__ {REGISTER[self._shared_dtype]} shared_rows[];  // rows that other warps read",
+                "// The first turns read planes that no turn has made. Nothing of them gets into results.",
+                f"for (int at = {thread}; at < {count}; at += {WARP * self.warps}) shared_rows[at] = 0;",
+                "__syncthreads();",
+            ]
         return lines
 
     def _queues(self) -> list[str]:
@@ -226,6 +248,8 @@ class FusedKernel:
             for step in range(self.steps):
                 stream = Stream(cycle, step)
                 lines.append(f"{kind} {stream.name}[{self.depth(stream)}][{self.rows}][{self.vector}] = {{}};")
+            lines.append(f"{kind} {plain(cycle[1])}_next[{self.rows}][{self.vector}];")
+            lines += self._next(cycle, f"first - {self.steps * self.reach[0][0]}")
         return lines
 
     def _loop(self) -> list[str]:
@@ -244,20 +268,26 @@ class FusedKernel:
 
     def _load(self, cycle: tuple[str, ...]) -> list[str]:
         """Return the load of the newest plane of the values at the beginning."""
-        stream, name = Stream(cycle, 0), cycle[1]
-        lines = [*self._shift(stream), f"if (i < end + {self.steps * self.reach[0][1]}) {{"]
+        stream = Stream(cycle, 0)
+        lines = [*self._shift(stream), *self._rows(f"{stream.name}[0][r][c] = {plain(cycle[1])}_next[r][c];")]
+        lines += [f"if (i + 1 < end + {self.steps * self.reach[0][1]}) {{", *indented(self._next(cycle, "i + 1"), 1), "}"]
+        return [*lines, *self._kept(stream, "i", None), *self._publish(stream)]
+
+    def _next(self, cycle: tuple[str, ...], z: str) -> list[str]:
+        """Return the load of a plane of the values at the beginning, a turn before it is needed."""
+        name, lines = cycle[1], []
         for row in range(self.rows):
-            lines += indented(self._load_row(name, f"{stream.name}[0][{row}]", 0, "i", shifted("y0", row)), 1)
-        lines += ["}", *self._kept(stream, "i", None), *self._publish(stream)]
+            lines += self._load_row(name, f"{plain(name)}_next[{row}]", 0, z, shifted("y0", row))
         return lines
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
-        row = f"*row_at<{self.vector}>({plain(field)}_field, {z}, {y}, x0)"
         ragged = "NX" if self.geometry.conditions[2][1] == "periodic" else "PITCH"
+        dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
         return [
             line_directive(self.rule, line_of_read(self.geometry, field)),
-            f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) unpack({row}, {to} + {first});",
-            f"else for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({plain(field)}_field, {z}, {y}, x0 + c));",
+            f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) {{",
+            *indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1),
+            f"}} else for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({name}, {z}, {y}, x0 + c));",
             GENERATED,
         ]
 
@@ -278,8 +308,7 @@ class FusedKernel:
         for cycle in self.problem.swap:
             if step < self.steps:
                 lines += self._shift(Stream(cycle, step))
-        (z_low, z_high), later = self.reach[0], self.steps - step
-        lines.append(f"if ({z} >= first - {later * z_low} && {z} < end + {later * z_high}) {{")
+        lines.append("{")
         inner: list[str] = []
         for name, offsets in self.reads.items():
             inner += self._neighbourhood(name, offsets, step, z)
@@ -338,17 +367,23 @@ class FusedKernel:
         begin, planes = self.rings[stream.name]
         other = f"min(max((int)threadIdx.y {'+' if warps > 0 else '-'} {abs(warps)}, 0), {self.warps - 1})"
         plane = f"(turn + {planes - age}) % {planes}" if planes > 1 else "0"
-        return [f"unpack(*{self._shared(begin, plane, other, self.published.index(local), 'const ')}, {to} + {low});"]
+        cells = chunk(self._shared_dtype, self.vector)
+        places = [self._shared(begin, plane, other, self.published.index(local), at, "const ") for at in range(0, self.vector, cells)]
+        return [f"unpack(*{place}, {to} + {low + number * cells});" for number, place in enumerate(places)]
 
-    def _shared(self, begin: int, plane: str, warp: str, row: int, const: str = "") -> str:
-        """Return a pointer to the vector of the thread's lane in a row in shared memory."""
+    def _shared(self, begin: int, plane: str, warp: str, row: int, first: int, const: str = "") -> str:
+        """Return a pointer to the cells from `first` of the vector of the thread's lane, in a row in shared memory. Lanes access side by
+        side what they access at once."""
+        cells = chunk(self._shared_dtype, self.vector)
         at = f"(({plane}) * {self.warps} + {warp}) * {len(self.published)} + {row}"
-        place = f"shared_rows + {begin} + (({at}) * {WARP} + (int)threadIdx.x) * {self.vector}"
-        return f"reinterpret_cast<{const}Vector<{self._shared_type}, {self.vector}>*>({place})"
+        place = (
+            f"shared_rows + {begin} + (({at}) * {self.vector // cells} + {first // cells}) * {WARP * cells} + (int)threadIdx.x * {cells}"
+        )
+        return f"reinterpret_cast<{const}{chunk_type(self._shared_dtype, cells)}*>({place})"
 
     @property
-    def _shared_type(self) -> str:
-        return "double" if "f8" in {self.problem.dtype(name) for name in self.rule.writes} else "float"
+    def _shared_dtype(self) -> str:
+        return "f8" if "f8" in {self.problem.dtype(name) for name in self.rule.writes} else "f4"
 
     def _shuffled(self, to: str, low: int, cells: set[int]) -> list[str]:
         """Return the shuffles that bring the cells beside the vector of a thread."""
@@ -394,16 +429,22 @@ class FusedKernel:
         name = outside_name(self.problem.dtype(stream.cycle[0]))
         return self._rows(f"if ({self._outside(z, 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
 
+    def _border(self, axis: int) -> tuple[int, int]:
+        """Return how many cells at the low and the high side of an axis a boundary keeps or replaces."""
+        return self.geometry.fixed[axis]
+
     def _keep_cells(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
         """Return what boundaries make of the cells of a step: fixed ones keep their value, those behind faces have their number."""
         value = f"{plain(cycle[0])}_value"
         tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
+        low, high = self._border(0)
         lines = []
         if tests:
             (z_low, _), (y_low, _), (x_low, _) = _bounds(self.reads[cycle[1]])
             kept = f"{plain(cycle[1])}_around[{-z_low}][{shifted('r', -y_low)}][{shifted('c', -x_low)}]"
             lines += self._rows(f"if (!({' && '.join(tests)})) {value}[r][c] = {kept};")
-        return lines + self._kept(Stream(cycle, step), z, value)
+        lines += self._kept(Stream(cycle, step), z, value)
+        return [f"if (!(is_inner && {z} >= {low} && {z} < NZ - {high})) {{", *indented(lines, 1), "}"] if lines else []
 
     # -- where results go --------------------------------------------------------------------------------------------------------
 
@@ -421,9 +462,11 @@ class FusedKernel:
             return []
         begin, planes = self.rings[stream.name]
         lines = []
+        cells = chunk(self._shared_dtype, self.vector)
         for position, row in enumerate(self.published):
-            to = self._shared(begin, f"turn % {planes}", "(int)threadIdx.y", position)
-            lines.append(f"*{to} = packed<{self._shared_type}, {self.vector}>({stream.name}[0][{row}]);")
+            for first in range(0, self.vector, cells):
+                to = self._shared(begin, f"turn % {planes}", "(int)threadIdx.y", position, first)
+                lines.append(f"*{to} = {packed(self._shared_dtype, cells, f'{stream.name}[0][{row}] + {first}')};")
         return lines
 
     def _store(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
@@ -446,10 +489,9 @@ class FusedKernel:
                 if of_tile
                 else ""
             )
-            stores = store_row(
-                dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", f"{z}, {shifted('y0', row)}, x0", self.vector
-            )
-            lines += [line_directive(self.rule, line), f"    {inside}{stores[0]}", GENERATED]
+            place = z, shifted("y0", row), "x0"
+            stores = store_row(dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", place, self.vector)
+            lines += [line_directive(self.rule, line), f"    {inside}{{", *indented(stores, 2), "    }", GENERATED]
         return [*lines, "}"]
 
 
