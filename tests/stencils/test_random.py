@@ -1,7 +1,9 @@
 """Random stencils: generated kernels on the emulator, under the checker, against the rule's function on NumPy arrays, bit by bit."""
 
 import linecache
+import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import memlane as ml
-from memlane.stencils import Variant
+from memlane.stencils import FusedKernel, Problem, Variant, cannot_fuse
 
 _made = []
 
@@ -49,11 +51,19 @@ def problems(draw):
     ]
     text = f"def rule({', '.join(parameters)}):\n{used}\n"
     dtypes = [draw(st.sampled_from(["f4", "f4", "f8", "f2"])) for _ in names]
-    variant = Variant(draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([(32, 1), (8, 4), (32, 2)])), draw(st.integers(1, 5)))
-    return text, shape, boundary, dict(zip(names, dtypes, strict=True)), variant, draw(st.integers(1, 5))
+    vector, planes = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 7))
+    if draw(st.booleans()):
+        warps, rows = draw(st.integers(2, 4)), draw(st.integers(1, 3)) if dimensions == 3 else 1
+        variant = Variant(vector, (32, warps), planes, rows, steps=draw(st.integers(2, 3)))
+    else:
+        variant = Variant(vector, draw(st.sampled_from([(32, 1), (8, 4), (32, 2)])), planes, ahead=draw(st.integers(0, 1)))
+    return text, shape, boundary, dict(zip(names, dtypes, strict=True)), variant, draw(st.integers(1, 4))
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+EXAMPLES = int(os.environ.get("MEMLANE_STENCIL_EXAMPLES", "4"))  # each takes a second or two: 25 are for whoever changes kernels
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 @given(problems())
 def test_kernels_equal_the_reference(problem):
     text, shape, boundary, dtypes, variant, steps = problem
@@ -65,6 +75,9 @@ def test_kernels_equal_the_reference(problem):
     values |= {"k": [0.17]} if "k" in rule.rules[0].scalars else {}
     values["dtypes"] = dtypes
     values["swap"] = tuple((f"{name}_new", name) for name in dtypes)
+    problem = Problem(rule.rules, grid, values["swap"], {**dtypes, **{f"{name}_new": dtype for name, dtype in dtypes.items()}})
+    if variant.steps > 1 and (cannot_fuse(problem, variant.steps) or not FusedKernel(problem, problem.rules[0], variant).is_possible):
+        variant = replace(variant, steps=1, rows=1)
     with ml.Checker() as checker:
         run = rule.on(grid).prepare(**values, fmad=False, variant=variant, targets=ml.target("emulator:h200")).steps(steps)
     expected = rule.on(grid).reference(steps, **values)
@@ -98,3 +111,64 @@ def test_each_condition_at_every_face_edge_and_corner(condition):
         is_inside = all(0 < one < extent - 1 for one, extent in zip(cell, u.shape, strict=True))
         expected[cell] = total if condition != "fixed" or is_inside else u[cell]
     assert np.array_equal(run["u"].gather(), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "boundary", "variant"),
+    [
+        ((4, 5, 9), ("periodic", (1.5, "fixed"), "periodic"), Variant(2, (32, 3), 4, 3, 2)),
+    ],
+)
+def test_steps_of_one_launch_equal_launches_of_one_step(shape, boundary, variant):
+    """Offsets along several axes at once, so that rows of other warps are read at several planes; a mask that no step changes."""
+    text = """def rule(new, u, c):
+    v = 0.3 * u[0, 0, 0] + c[0, 0, 0] * u[1, 1, 1] + 0.2 * u[-1, -1, -1] + 0.1 * u[1, -1, 2] - c[0, 1, 0] * u[-1, 1, 0]
+    new[0, 0, 0] = min(v, u[0, 0, 1])
+"""
+    rule = ml.stencil(defined(text))
+    random = np.random.default_rng(8)
+    values = {"u": random.random(shape, np.float32), "c": random.random(shape, np.float32), "swap": ("new", "u")}
+    grid, target = ml.Grid(shape, boundary=boundary), ml.target("emulator:h200")
+    with ml.Checker() as checker:
+        fused = rule.on(grid).prepare(**values, variant=variant, targets=target).steps(2 * variant.steps + 1)
+    single = rule.on(grid).prepare(**values, targets=target).steps(2 * variant.steps + 1)
+    assert np.array_equal(fused["u"].gather(), single["u"].gather())
+    assert not checker.reports
+
+
+def test_poisoned_padding_does_not_reach_results():
+    """Padding of rows holds NaN, so a cell that is read outside of the grid and gets into a result shows."""
+    rule = ml.stencil(defined("def rule(new, u):\n    new[0, 0] = 0.25 * (u[-1, 0] + u[1, 0] + u[0, -2] + u[0, 2])\n"))
+    u, target = np.random.default_rng(9).random((9, 45), np.float32), ml.target("emulator:h200")
+    for boundary in ("fixed", "periodic", "reflecting", 0.5):
+        for variant in (Variant(4, (32, 1), 3), Variant(4, (32, 2), 4, 1, 2)):
+            if boundary == "reflecting" and variant.steps > 1:
+                continue
+            run = rule.on(ml.Grid((9, 45), boundary=boundary)).prepare(u=u, swap=("new", "u"), variant=variant, fmad=False, targets=target)
+            for name in ("u", "new"):
+                padded = run.engine.arrays[name].numpy()
+                padded[:, 45:] = np.nan
+                padded[...] = np.nan if name == "new" else padded
+                run.engine.arrays[name].copy_from(padded)
+            run.steps(2)
+            assert np.array_equal(run["u"].gather(), rule.on(ml.Grid((9, 45), boundary=boundary)).reference(2, u=u, swap=("new", "u"))["u"])
+
+
+def test_cells_beside_a_vector_that_are_needed_before_it():
+    """The cell before a thread's vector is read a plane further than any cell of the vector."""
+    rule = ml.stencil(defined("def rule(new, u):\n    new[0, 0] = u[-2, -1] + 2 * u[-1, 1] + 3 * u[0, -1] + 4 * u[1, -2]\n"))
+    u = np.random.default_rng(4).integers(-9, 9, (8, 11)).astype("f4")
+    run = rule.on(ml.Grid((8, 11), boundary="periodic")).prepare(
+        u=u, swap=("new", "u"), variant=Variant(2, (32, 1), 4), targets=ml.target("emulator:h200")
+    )
+    rolled = [np.roll(u, (-dz, -dx), (0, 1)) for dz, dx in ((-2, -1), (-1, 1), (0, -1), (1, -2))]
+    expected = sum((one + 1) * values for one, values in enumerate(rolled))
+    assert np.array_equal(run.steps(1)["u"].gather(), expected)
+
+
+def test_double_to_half_is_rounded_once():
+    rule = ml.stencil(defined("def rule(new, u, v):\n    new[0] = u[0] + v[0]\n"))
+    u, v = np.full(8, 2048.0, "f2"), np.full(8, 1.0 + 2.0**-40)  # by float32 it would be 2049, which is halfway between two halves
+    values = {"u": u, "v": v, "dtypes": {"u": "f2", "v": "f8"}, "swap": ("new", "u")}
+    run = rule.on(ml.Grid(8)).prepare(**values, targets=ml.target("emulator:h200"))
+    assert (run.steps(1)["u"].gather() == 2050).all()

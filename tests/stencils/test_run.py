@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import memlane as ml
+from memlane.chip import load as load_chip
 from memlane.errors import RecordError, StencilError
-from memlane.stencils import Face, Variant
+from memlane.stencils import Face, Problem, Variant
+from memlane.stencils.choice import estimates
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +233,22 @@ def test_the_source_can_be_read(target):
     assert "heat_cell(" in run.source()
     assert "#line" not in run.source()
     assert "32 x 1 threads of 4 cells, 4 planes a block" in repr(run)
+
+
+def test_variants_that_cannot_be(target):
+    values = {"u": field(16, 64), "r": 0.1, "swap": ("new", "u"), "targets": target}
+    with pytest.raises(StencilError, match=r"2 steps cannot share a launch here, because axis 0 has a reflecting face"):
+        heat.on(ml.Grid((16, 64), boundary="reflecting")).prepare(**values, variant=Variant(4, (32, 1), 8, 1, 2))
+    with pytest.raises(StencilError, match=r"has no cells left for results"):
+        heat.on(ml.Grid((16, 64))).prepare(**values, variant=Variant(1, (32, 1), 8, 1, 16))
+    with pytest.raises(StencilError, match=r"a variant is a Variant, 'timed', or None"):
+        heat.on(ml.Grid((16, 64))).prepare(**values, variant="fast")
+
+
+def test_the_model_of_an_h200_expects_several_steps_to_pay():
+    (rule,) = heat.rules
+    problem = Problem((rule,), ml.Grid((16384, 16384)), (("new", "u"),))
+    best, *_ = estimates(problem, rule, load_chip("h200"))
+    assert best.variant.steps > 1
+    single = next(one for one in estimates(problem, rule, load_chip("h200")) if one.variant.steps == 1)
+    assert single.cells_per_s < load_chip("h200").copy_gb_per_s * 1e9 / 8 < best.cells_per_s

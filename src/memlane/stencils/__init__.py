@@ -8,7 +8,8 @@
     cell         the update of one cell in CUDA C++, which every kernel of a rule calls
     geometry     a problem with three axes, as kernels index it
     direct       kernels of one step
-    fused        kernels of several steps
+    fused        kernels of several steps; `schedule` says what they compute where
+    choice       how kernels are cut, by a model of the chip
     code         the kernels of a problem as one text and as a module
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
@@ -20,11 +21,12 @@ from __future__ import annotations
 
 from memlane.stencils.code import Code
 from memlane.stencils.direct import DirectKernel, Variant
-from memlane.stencils.fused import FusedKernel, cannot_fuse
+from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Footprint, Rule
+from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.stages import Point, Stage
 
 __all__ = [

@@ -55,6 +55,12 @@ def line_directive(rule: Rule, line: int) -> str:
     return f'#line {line} "{name}"'
 
 
+def ascribed(rule: Rule, line: int, statements: list[str]) -> list[str]:
+    """Return statements each of which the compiler ascribes to a line of the rule."""
+    directive = line_directive(rule, line)
+    return [part for one in statements for part in ((one,) if one.startswith("#") else (directive, one))]
+
+
 GENERATED = "#line @"
 """Stands for the directive that leads back to the generated text, whose line is known when all of it is."""
 
@@ -123,7 +129,9 @@ class CellFunction:
             return value.text
         if to == "u1":
             raise StencilError("a mask of type u1 is read only by conditions, and cannot be computed", span)
-        return self._rounded(f"({REGISTER[to]})({value.text})", to)
+        if to == "f2":
+            return f"round_half({value.text})"
+        return f"({REGISTER[to]})({value.text})"
 
     def _rounded(self, text: str, kind: str) -> str:
         return f"round_half({text})" if kind == "f2" else text
@@ -249,6 +257,11 @@ __device__ __forceinline__ void narrow(unsigned short& to, float value) { asm("c
 __device__ __forceinline__ float round_half(float value) {
     unsigned short half;
     narrow(half, value);
+    return widened(half);
+}
+__device__ __forceinline__ float round_half(double value) {  // once, as by float it would be twice
+    unsigned short half;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(half) : "d"(value));
     return widened(half);
 }
 """

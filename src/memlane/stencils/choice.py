@@ -1,16 +1,107 @@
-"""Variants of a kernel by a model of the chip."""
+"""Variants of the kernels of a rule, and how fast a model of the chip expects them to be.
+
+A launch takes the longer of two times: that of the bytes it must move, at the rate of a copy, and that of the instructions it issues. The
+bytes are one read of each field and one write of each result, over the steps of the launch; tiles of several steps also read and compute
+the cells by which they overlap. Two numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a
+5-point rule in two): what a kernel of one step reaches of the copy, and instructions issued for each operation of the rule.
+"""
 
 from __future__ import annotations
 
-from memlane.chip import Chip
+from dataclasses import dataclass
+from math import ceil
+
+from memlane.chip import LANES, Chip
 from memlane.stencils.direct import Variant, preferred_vector
-from memlane.stencils.geometry import Geometry
+from memlane.stencils.expression import Operation, parts
+from memlane.stencils.fused import FusedKernel
+from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
+from memlane.stencils.schedule import cannot_fuse
+
+_DIRECT_SHARE = 0.88
+"""What kernels of one step reach of the rate of a copy: measured 0.82 to 0.95 on an H200."""
+_SLOTS = {True: 2.2, False: 1.87}
+"""Instructions issued for each operation of the rule in kernels of several steps: of grids without y, and with it (waiting included)."""
+_RATED_SHARE = 0.88
+"""What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
 
 
-def default_variant(problem: Problem, rule: Rule, chip: Chip) -> tuple[Variant, str]:
-    """Return the variant for launches of one step, and why."""
+@dataclass(frozen=True)
+class Estimate:
+    """A variant and how many cells a second it updates by the model, with what limits it."""
+
+    variant: Variant
+    cells_per_s: float
+    limit: str
+
+    def __str__(self) -> str:
+        return f"{self.variant}: {self.cells_per_s / 1e9:,.0f} Gcell/s expected, limited by {self.limit}"
+
+
+def default_variant(problem: Problem, rule: Rule) -> Variant:
+    """Return the variant for launches of one step: short marches, which keep many blocks under way and balance them."""
     nz, ny, _ = Geometry(problem, rule).extents
-    block = (32, 8) if ny > 1 else (128, 1)
-    return Variant(preferred_vector(problem, rule), block, min(8, nz)), "default"
+    if ny == 1:
+        return Variant(preferred_vector(problem, rule), (256, 1), min(4, nz))
+    several = sum(map(len, rule.reads.values())) > 9 and len(rule.reads) == 1
+    return Variant(preferred_vector(problem, rule), (32, 4), min(8, nz), ahead=1 if several else 0)
+
+
+def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
+    """Return variants of several steps that are worth a look, where steps can share a launch."""
+    nz, ny, _ = Geometry(problem, rule).extents
+    vector = preferred_vector(problem, rule)
+    if ny == 1:
+        shapes = [(4, 1, steps, planes) for steps in (2, 4, 6, 8) for planes in (128, 256)]
+    else:
+        shapes = [(12, 4, steps, planes) for steps in (2, 3) for planes in (64, 128)] + [(16, 2, 2, 64), (16, 2, 3, 64), (12, 3, 3, 64)]
+    found = []
+    for warps, rows, steps, planes in shapes:
+        variant = Variant(vector, (32, warps), min(planes, nz), rows, steps, unroll=3 if ny > 1 and rows < 4 else 1)
+        if not cannot_fuse(problem, steps) and FusedKernel(problem, rule, variant).is_possible:
+            found.append(variant)
+    return found
+
+
+def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:
+    """Return the estimates of all variants worth a look, the fastest first."""
+    found = [estimate(problem, rule, one, chip) for one in [default_variant(problem, rule), *fused_variants(problem, rule)]]
+    return sorted(found, key=lambda one: -one.cells_per_s)
+
+
+def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Estimate:
+    """Return how fast a variant is by the model."""
+    bandwidth = 1e9 * (chip.copy_gb_per_s or _RATED_SHARE * chip.dram_gb_per_s)
+    moving = sum(itemsize(problem.dtype(name)) for name in rule.reads if name not in problem.constant)
+    kept = sum(itemsize(problem.dtype(name)) for name in rule.reads if name in problem.constant)
+    written = sum(itemsize(problem.dtype(name)) for name in rule.writes)
+    if variant.steps == 1:
+        return Estimate(variant, _DIRECT_SHARE * bandwidth / (moving + kept + written), "memory")
+    kernel = FusedKernel(problem, rule, variant)
+    useful, waves = _useful(kernel), _waves(kernel, chip)
+    byte_s = ((moving / useful + written) / variant.steps + kept / useful) / (_DIRECT_SHARE * bandwidth)
+    operations = sum(isinstance(part, Operation) for one in rule.body if not one.reduces for part in parts(one.value))
+    flat = kernel.flat or problem.grid.dimensions == 1
+    issued = chip.sm_count * chip.schedulers * LANES * 1e6 * chip.clock_mhz
+    issue_s = operations * _SLOTS[flat] / useful / issued / waves
+    limit = "memory" if byte_s / waves > issue_s else "instructions"
+    return Estimate(variant, 1 / max(byte_s / waves, issue_s), limit)
+
+
+def _useful(kernel: FusedKernel) -> float:
+    """Return which share of the cells that tiles compute are results."""
+    nz, ny, nx = kernel.geometry.extents
+    blocks_x, blocks_y, blocks_z = kernel.grid
+    tiles = blocks_x * (kernel.warps if kernel.flat else 1)
+    height = 1 if kernel.flat else kernel.warps * kernel.rows
+    turns = nz + blocks_z * kernel.steps * (kernel.reach[0][0] + kernel.lag)
+    return nx * ny * nz / (tiles * LANES * kernel.vector * blocks_y * height * turns)
+
+
+def _waves(kernel: FusedKernel, chip: Chip) -> float:
+    """Return which share of the time all multiprocessors are busy: the last blocks leave some without work."""
+    resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
+    waves = kernel.blocks / (chip.sm_count * resident)
+    return waves / ceil(waves)

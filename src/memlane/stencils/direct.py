@@ -15,7 +15,7 @@ from memlane.stencils.cell import (
     REGISTER,
     STORED,
     CellFunction,
-    line_directive,
+    ascribed,
     plain,
     scalar_name,
     scalar_names,
@@ -24,7 +24,6 @@ from memlane.stencils.expression import Read, parts
 from memlane.stencils.geometry import Geometry, Offset3, itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
-
 
 WARP = 32
 
@@ -169,7 +168,7 @@ class DirectKernel:
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
 
     def _position(self) -> list[str]:
-        bx, by = self.block
+        by = self.block[1]
         lines = [
             *self._columns(),
             f"const int y = blockIdx.y * {by} + threadIdx.y;",
@@ -221,37 +220,38 @@ class DirectKernel:
                 loads = self._load_row(row, plane, at)
                 if newest and self.variant.ahead and row.dy == 0 and plane > row.last - self.variant.ahead:
                     limit = f"{shifted('end', self.geometry.radius[0][1])}"
-                    loads = [loads[0], f"if ({shifted(at, plane)} < {limit}) {{", *indented(loads[1:], 1), "}"]
+                    loads = [f"if ({shifted(at, plane)} < {limit}) {{", *indented(loads, 1), "}"]
                 lines += loads
             for cell, (least, most) in sorted(row.planes.items()):
                 if 0 <= cell < self.variant.vector:
                     continue
                 for plane in (most,) if newest else range(least, most):
-                    lines += self._load_cell(row, plane, cell, at)
+                    lines += self._load_cell(row, plane, cell, at, newest)
         return [*lines, GENERATED] if lines else []
 
     def _load_row(self, row: Row, plane: int, at: str) -> list[str]:
         where = shifted(at, plane), shifted("y", row.dy), "x0"
         field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
-        return [self._line(row.field, (plane, row.dy)), *loads]
+        return self._ascribed(row.field, (plane, row.dy), loads)
 
-    def _load_cell(self, row: Row, plane: int, cell: int, at: str) -> list[str]:
+    def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
         where = shifted(at, plane), shifted("y", row.dy), shifted("x0", cell)
         field, array = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         to, vector = f"{array}[{cell + row.low}]", self.variant.vector
         loads = load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)
         lanes, element = divmod(cell, vector)
         body = row.planes.get(0)
-        if not self.shuffles or body is None or not body[0] <= plane <= body[1] or abs(lanes) >= WARP:
-            return [self._line(row.field, (plane, row.dy)), *loads]
+        is_there = body is not None and body[0] <= plane <= (body[1] if newest else body[1] - 1)  # the newest plane comes in the loop
+        if not self.shuffles or not is_there or abs(lanes) >= WARP:
+            return self._ascribed(row.field, (plane, row.dy), loads)
         way = "down" if lanes > 0 else "up"
         own = f"lane >= {WARP - lanes} || column + {lanes * vector} >= NX" if lanes > 0 else f"lane < {-lanes}"
         shuffle = f"{to} = __shfl_{way}_sync(0xffffffff, {array}[{element + row.low}], {abs(lanes)});"
-        return [shuffle, self._line(row.field, (plane, row.dy)), f"if ({own}) {loads[0]}"]
+        return [shuffle, *self._ascribed(row.field, (plane, row.dy), [f"if ({own}) {loads[0]}"])]
 
-    def _line(self, field: str, row: tuple[int, int]) -> str:
-        return line_directive(self.rule, line_of_read(self.geometry, field, row))
+    def _ascribed(self, field: str, row: tuple[int, int], statements: list[str]) -> list[str]:
+        return ascribed(self.rule, line_of_read(self.geometry, field, row), statements)
 
     def _compute(self) -> list[str]:
         vector = self.variant.vector
@@ -295,13 +295,13 @@ class DirectKernel:
                 lines += indented(each(vector, f"if (!({updated})) {plain(name)}_value[c] = {kept};"), 1)
                 lines.append("}")
             stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", f"{plain(name)}_value", ("z", "y", "x0"), vector)
-            lines += [line_directive(self.rule, line), "if (active) {", *indented(stores, 1), "}", GENERATED]
+            lines += ["if (active) {", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
         return lines
 
     def _scalar_stores(self, name: str, line: int, updated: str) -> list[str]:
         to = f"{plain(name)}_field[z * PLANE + y * PITCH + x0 + c]"
         store = f"if (active && x0 + c < NX && {updated}) narrow({to}, {plain(name)}_value[c]);"
-        return [line_directive(self.rule, line), *each(self.variant.vector, store), GENERATED]
+        return [*ascribed(self.rule, line, each(self.variant.vector, store)), GENERATED]
 
     def _accumulate(self) -> list[str]:
         tests = [one for one in ("active", self._updated(), "x0 + c < NX" if self.geometry.extents[2] % self.variant.vector else "") if one]

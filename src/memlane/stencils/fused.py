@@ -1,15 +1,13 @@
 """Kernels of several steps: a tile of columns marches along z, and each step follows the one before it by a few planes.
 
 A warp holds rows of 32 vectors of cells in registers, so neighbours along x come by shuffles; rows of other warps come through shared
-memory. Tiles overlap by as many cells as the steps reach. Every step calls the same function of one cell as kernels of one step, and
-cells are kept or replaced at boundaries between the steps, so the results are the same bit by bit.
+memory. Every step calls the same function of one cell as kernels of one step, and cells are kept or replaced at boundaries between the
+steps, so the results are the same bit by bit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, prod
 
 from memlane.stencils.access import (
     access_functions,
@@ -25,173 +23,24 @@ from memlane.stencils.access import (
     shifted,
     store_row,
 )
-from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, line_directive, plain, scalar_names
+from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, ascribed, plain, scalar_names
 from memlane.stencils.direct import WARP, Variant, line_of_read, scalar_loads
-from memlane.stencils.geometry import Geometry, Offset3, itemsize
+from memlane.stencils.geometry import Offset3, itemsize
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rule import Rule
+from memlane.stencils.schedule import FusedSchedule, Stream, bounds
 
 
-def cannot_fuse(problem: Problem, steps: int) -> str:
-    """Return why steps of a problem cannot share a launch; empty where they can."""
-    if len(problem.rules) != 1:
-        return "a step of several rules has a launch for each"
-    (rule,) = problem.rules
-    unswapped = [name for name in rule.writes if name not in problem.previous]
-    if unswapped or not rule.writes:
-        return f"{unswapped[0] if unswapped else 'nothing'} does not take the place of another field after a step"
-    if any(len(cycle) - 1 > steps for cycle in problem.swap):
-        return "a swap is longer than the steps of a launch"
-    for axis, (pair, extent) in enumerate(zip(problem.grid.conditions, problem.grid.shape, strict=True)):
-        reach = rule.footprint.radius[axis]
-        if reach and "reflecting" in pair:
-            return f"axis {axis} has a reflecting face"
-        if "periodic" in pair and steps * reach > extent:
-            return f"{steps} steps reach {steps * reach} cells along axis {axis}, which has {extent} and is periodic"
-    return ""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The values of one cycle of fields after `step` steps of a launch; of step 0 those at its beginning."""
-
-    cycle: tuple[str, ...]
-    step: int
-
-    @property
-    def name(self) -> str:
-        return f"{plain(self.cycle[1])}_{self.step}"
-
-
-class FusedKernel:
+class FusedKernel(FusedSchedule):
     """The text of a kernel that makes several steps by one rule."""
 
     reductions: dict[str, str] = {}
     finish_name = ""
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True) -> None:
-        self.problem, self.rule, self.variant = problem, rule, variant
-        self.geometry = Geometry(problem, rule)
+        super().__init__(problem, rule, variant)
         self.cell = CellFunction(problem, rule, fmad, False)
-        self.steps, self.rows, self.vector = variant.steps, variant.rows, variant.vector
-        self.warps = variant.block[1]
         self.name = f"{plain(rule.name)}_{self.steps}_steps"
-        self.reads = {name: [self.geometry.offsets(one) for one in several] for name, several in rule.reads.items()}
-        for name in problem.previous.values():  # what kept cells take
-            self.reads[name] = sorted({*self.reads.get(name, []), (0, 0, 0)})
-
-    # -- the schedule ------------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def lag(self) -> int:
-        """How many planes a step follows the one before it: its own rows may be of this turn of the loop, those of others of the last."""
-        needed = [0]
-        for cycle in self.problem.swap:
-            for dz, dy, _ in self.reads.get(cycle[1], []):
-                needed.append(dz + (1 if dy else 0))
-        return max(needed)
-
-    def age(self, place: int, dz: int) -> int:
-        """Return how many turns ago the plane at a distance `dz` was made that a step reads of the field at `place` of its cycle."""
-        return place * self.lag - dz
-
-    def depth(self, stream: Stream) -> int:
-        """Return how many planes of a stream a thread keeps."""
-        ages = [0]
-        for place, name in enumerate(stream.cycle):
-            if place and stream.step + place <= self.steps:
-                ages += [self.age(place, dz) for dz, _, _ in self.reads.get(name, [])]
-        return max(ages) + 1
-
-    def ring(self, cycle: tuple[str, ...]) -> int:
-        """Return how many planes of the rows that other warps read lie in shared memory; 0 where none do."""
-        ages = [self.age(place, dz) for place, name in enumerate(cycle) if place for dz, dy, _ in self.reads.get(name, []) if dy]
-        return max(ages) + 1 if ages else 0
-
-    @cached_property
-    def reach(self) -> tuple[tuple[int, int], ...]:
-        """How far a step reads before and behind a cell along z, y and x in the fields that change."""
-        names = [name for cycle in self.problem.swap for name in cycle[1:]]
-        offsets = [(0, 0, 0), *(one for name in names for one in self.reads.get(name, []))]
-        return tuple((max(-one[axis] for one in offsets), max(one[axis] for one in offsets)) for axis in range(3))
-
-    @cached_property
-    def halo(self) -> tuple[int, int, int, int]:
-        """Cells of a tile that are not results: along x at both sides, in whole vectors, and along y."""
-        (_, (y_low, y_high), (x_low, x_high)), one = self.reach, self.vector
-        low, high = (ceil(self.steps * reach / one) * one for reach in (x_low, x_high))
-        return low, high, self.steps * y_low, self.steps * y_high
-
-    @property
-    def flat(self) -> bool:
-        """Whether the grid has one row in y, so that each warp of a block has a tile of its own."""
-        return self.geometry.extents[1] == 1 and self.geometry.axes[1] is None
-
-    @property
-    def width(self) -> int:
-        """Results of a tile along x."""
-        return WARP * self.vector - self.halo[0] - self.halo[1]
-
-    @property
-    def height(self) -> int:
-        """Results of a tile along y."""
-        return 1 if self.flat else self.warps * self.rows - self.halo[2] - self.halo[3]
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether a tile has results at all, and its rows fit in shared memory."""
-        return self.width > 0 and self.height > 0 and (not self.flat or self.rows == 1) and self.shared_bytes <= 220 << 10
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        nz, ny, nx = self.geometry.extents
-        tiles = ceil(nx / self.width)
-        return (
-            (ceil(tiles / self.warps) if self.flat else tiles),
-            1 if self.flat else ceil(ny / self.height),
-            ceil(nz / self.variant.planes),
-        )
-
-    @property
-    def block(self) -> tuple[int, int]:
-        return WARP, self.warps
-
-    @property
-    def blocks(self) -> int:
-        return prod(self.grid)
-
-    @property
-    def inputs(self) -> list[str]:
-        moving = [name for cycle in self.problem.swap for name in cycle[1:]]
-        return [*moving, *(name for name in self.rule.reads if name not in moving)]
-
-    @property
-    def outputs(self) -> list[str]:
-        return [name for cycle in self.problem.swap for name in spares(cycle)]
-
-    @cached_property
-    def published(self) -> list[int]:
-        """The rows of a thread that other warps read."""
-        (low, high), rows = self.reach[1], self.rows
-        return sorted({*range(min(high, rows)), *range(max(0, rows - low), rows)})
-
-    @cached_property
-    def rings(self) -> dict[str, tuple[int, int]]:
-        """For each stream whose rows lie in shared memory where they begin there, in cells, and the planes of its ring."""
-        found, at = {}, 0
-        for cycle in self.problem.swap:
-            planes = self.ring(cycle)
-            for step in range(self.steps) if planes else ():
-                found[Stream(cycle, step).name] = at, planes
-                at += planes * self.warps * len(self.published) * WARP * self.vector
-        return found
-
-    @property
-    def shared_bytes(self) -> int:
-        count = sum(planes for _, planes in self.rings.values()) * self.warps * len(self.published) * WARP * self.vector
-        return count * (itemsize(self._shared_dtype))
-
-    # -- text --------------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def text(self) -> str:
@@ -201,7 +50,7 @@ class FusedKernel:
             [
                 f"// {self.rule.name}: {self.variant}",
                 *self.geometry.constants(clamped=True),
-                *access_functions(self.geometry, [*dtypes, self._shared_dtype]),
+                *access_functions(self.geometry, [*dtypes, self.shared_dtype]),
                 self.cell.text,
                 *self._signature(),
                 *indented(body, 1),
@@ -231,10 +80,10 @@ class FusedKernel:
             tests += [f"y0 >= {self._border(1)[0]}", f"y0 + {self.rows} <= NY - {self._border(1)[1]}"]
         lines.append(f"const bool is_inner = {' && '.join(tests)};  // no boundary along x and y changes the cells of this thread")
         if self.rings:
-            count = self.shared_bytes // itemsize(self._shared_dtype)
+            count = self.shared_bytes // itemsize(self.shared_dtype)
             thread = f"threadIdx.y * {WARP} + threadIdx.x"
             lines += [
-                f"extern __shared__ {REGISTER[self._shared_dtype]} shared_rows[];  // rows that other warps read",
+                f"extern __shared__ {REGISTER[self.shared_dtype]} shared_rows[];  // rows that other warps read",
                 "// The first turns read planes that no turn has made. Nothing of them gets into results.",
                 f"for (int at = {thread}; at < {count}; at += {WARP * self.warps}) shared_rows[at] = 0;",
                 "__syncthreads();",
@@ -283,13 +132,11 @@ class FusedKernel:
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
         ragged = "NX" if self.geometry.conditions[2][1] == "periodic" else "PITCH"
         dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
-        return [
-            line_directive(self.rule, line_of_read(self.geometry, field)),
-            f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) {{",
-            *indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1),
-            f"}} else for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({name}, {z}, {y}, x0 + c));",
-            GENERATED,
-        ]
+        near = indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1)
+        far = f"    for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({name}, {z}, {y}, x0 + c));"
+        line = line_of_read(self.geometry, field)
+        head = f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) {{"
+        return [head, *ascribed(self.rule, line, near), "} else {", *ascribed(self.rule, line, [far]), "}", GENERATED]
 
     def _shift(self, stream: Stream) -> list[str]:
         depth = self.depth(stream)
@@ -326,7 +173,7 @@ class FusedKernel:
         """Return the array of the values of a field around the cells of a thread, by plane, row and cell."""
         place = next(((cycle, cycle.index(name)) for cycle in self.problem.swap if name in cycle), None)
         stream = None if place is None or step - place[1] < 0 else Stream(place[0], step - place[1])
-        (z_low, z_high), (y_low, y_high), (x_low, x_high) = _bounds(offsets)
+        (z_low, z_high), (y_low, y_high), (x_low, x_high) = bounds(offsets)
         array = f"{plain(name)}_around"
         extents = f"[{z_high - z_low + 1}][{self.rows + y_high - y_low}][{self.vector + x_high - x_low}]"
         lines = [f"{REGISTER[self.problem.dtype(name)]} {array}{extents};"]
@@ -351,7 +198,7 @@ class FusedKernel:
         lines = self._load_row(name, to, low, *at)
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} - set(range(self.vector))):
             place = f"*cell_at({plain(name)}_field, {at[0]}, {at[1]}, {shifted('x0', edge)})"
-            lines.append(f"{to}[{edge + low}] = widened({place});")
+            lines += ascribed(self.rule, line_of_read(self.geometry, name), [f"{to}[{edge + low}] = widened({place});"])
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
             where = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
             lines.append(
@@ -367,23 +214,19 @@ class FusedKernel:
         begin, planes = self.rings[stream.name]
         other = f"min(max((int)threadIdx.y {'+' if warps > 0 else '-'} {abs(warps)}, 0), {self.warps - 1})"
         plane = f"(turn + {planes - age}) % {planes}" if planes > 1 else "0"
-        cells = chunk(self._shared_dtype, self.vector)
+        cells = chunk(self.shared_dtype, self.vector)
         places = [self._shared(begin, plane, other, self.published.index(local), at, "const ") for at in range(0, self.vector, cells)]
         return [f"unpack(*{place}, {to} + {low + number * cells});" for number, place in enumerate(places)]
 
     def _shared(self, begin: int, plane: str, warp: str, row: int, first: int, const: str = "") -> str:
         """Return a pointer to the cells from `first` of the vector of the thread's lane, in a row in shared memory. Lanes access side by
         side what they access at once."""
-        cells = chunk(self._shared_dtype, self.vector)
+        cells = chunk(self.shared_dtype, self.vector)
         at = f"(({plane}) * {self.warps} + {warp}) * {len(self.published)} + {row}"
         place = (
             f"shared_rows + {begin} + (({at}) * {self.vector // cells} + {first // cells}) * {WARP * cells} + (int)threadIdx.x * {cells}"
         )
-        return f"reinterpret_cast<{const}{chunk_type(self._shared_dtype, cells)}*>({place})"
-
-    @property
-    def _shared_dtype(self) -> str:
-        return "f8" if "f8" in {self.problem.dtype(name) for name in self.rule.writes} else "f4"
+        return f"reinterpret_cast<{const}{chunk_type(self.shared_dtype, cells)}*>({place})"
 
     def _shuffled(self, to: str, low: int, cells: set[int]) -> list[str]:
         """Return the shuffles that bring the cells beside the vector of a thread."""
@@ -399,7 +242,7 @@ class FusedKernel:
         values = []
         for name, given in self.cell.arguments():
             dz, dy, dx = self.geometry.offsets(given)
-            (z_low, _), (y_low, _), (x_low, _) = _bounds(self.reads[name])
+            (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[name])
             values.append(f"{plain(name)}_around[{dz - z_low}][{shifted('r', dy - y_low)}][{shifted('c', dx - x_low)}]")
         values += [*scalar_names(self.rule), *(f"{plain(name)}_value[r][c]" for name, _ in self.cell.results())]
         called = call(f"{plain(self.rule.name)}_cell", values)
@@ -440,7 +283,7 @@ class FusedKernel:
         low, high = self._border(0)
         lines = []
         if tests:
-            (z_low, _), (y_low, _), (x_low, _) = _bounds(self.reads[cycle[1]])
+            (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[cycle[1]])
             kept = f"{plain(cycle[1])}_around[{-z_low}][{shifted('r', -y_low)}][{shifted('c', -x_low)}]"
             lines += self._rows(f"if (!({' && '.join(tests)})) {value}[r][c] = {kept};")
         lines += self._kept(Stream(cycle, step), z, value)
@@ -462,11 +305,11 @@ class FusedKernel:
             return []
         begin, planes = self.rings[stream.name]
         lines = []
-        cells = chunk(self._shared_dtype, self.vector)
+        cells = chunk(self.shared_dtype, self.vector)
         for position, row in enumerate(self.published):
             for first in range(0, self.vector, cells):
                 to = self._shared(begin, f"turn % {planes}", "(int)threadIdx.y", position, first)
-                lines.append(f"*{to} = {packed(self._shared_dtype, cells, f'{stream.name}[0][{row}] + {first}')};")
+                lines.append(f"*{to} = {packed(self.shared_dtype, cells, f'{stream.name}[0][{row}] + {first}')};")
         return lines
 
     def _store(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
@@ -491,11 +334,5 @@ class FusedKernel:
             )
             place = z, shifted("y0", row), "x0"
             stores = store_row(dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", place, self.vector)
-            lines += [line_directive(self.rule, line), f"    {inside}{{", *indented(stores, 2), "    }", GENERATED]
+            lines += [f"    {inside}{{", *ascribed(self.rule, line, indented(stores, 2)), "    }", GENERATED]
         return [*lines, "}"]
-
-
-def _bounds(offsets: list[Offset3]) -> tuple[tuple[int, int], ...]:
-    """Return the least and the greatest offset along z, y and x, with the cell itself among them."""
-    all_ = [(0, 0, 0), *offsets]
-    return tuple((min(one[axis] for one in all_), max(one[axis] for one in all_)) for axis in range(3))

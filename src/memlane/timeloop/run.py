@@ -58,7 +58,7 @@ class Run:
         for new, old in problem.previous.items():
             if new not in arrays and old not in arrays:
                 raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
-        chosen = chosen_code(problem, self.target, variant, fmad)
+        chosen = chosen_code(problem, self.target, variant, fmad, arrays)
         self.code: Code = chosen.code
         self.reason = chosen.reason
         """Why the kernels are cut as they are."""

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from memlane.errors import StencilError
-from memlane.launch import Target
-from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Variant, cannot_fuse
-from memlane.stencils.choice import default_variant
+from memlane.emulate.code.store import Entry, digest, keep, present_store
+from memlane.errors import LaunchError, StencilError
+from memlane.launch import DeviceArray, Target
+from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Stage, Variant, cannot_fuse
+from memlane.stencils.choice import default_variant, estimates
+from memlane.stencils.stages import scalar_count
+from memlane.timeloop.engine import Engine
+
+_PROBED = 4
+"""Variants that are timed: those that the model expects to be fastest, and that of one step."""
+_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -18,23 +29,35 @@ class Choice:
     reason: str
 
 
-def chosen_code(problem: Problem, target: Target, variant: Variant | str | None, fmad: bool) -> Choice:
-    """Return the kernels for a problem on a target."""
-    given = variant if isinstance(variant, Variant) else None
+def chosen_code(problem: Problem, target: Target, variant: Variant | str | None, fmad: bool, arrays: dict[str, DeviceArray]) -> Choice:
+    """Return the kernels for a problem on a target: those of a given variant, with `"timed"` the fastest of a few that are timed, else
+    what the model expects to be fastest. Raises StencilError for a variant that is impossible."""
+    if isinstance(variant, str) and variant != "timed":
+        raise StencilError(f"a variant is a Variant, 'timed', or None for the one that the model chooses, not {variant!r}")
+    if isinstance(variant, Variant):
+        return Choice(_code(problem, variant, fmad), f"{variant} (given)")
+    if len(problem.rules) > 1 or not problem.swap:
+        why = "a step of several rules has a launch for each" if len(problem.rules) > 1 else "no fields change places"
+        return Choice(_code(problem, None, fmad), f"launches of one step, because {why}")
+    if target.modelled:
+        return Choice(_code(problem, None, fmad), f"launches of one step: times on {target.name} are modelled")
+    if variant == "timed":
+        return _timed(problem, target, fmad, arrays)
+    best = estimates(problem, problem.rules[0], target.chip)[0]
+    return Choice(_code(problem, best.variant, fmad), f"{best}, by the model of {target.chip.name}")
+
+
+def _code(problem: Problem, variant: Variant | None, fmad: bool) -> Code:
+    """Return the kernels of a problem: for each rule that of one step and the one that reduces, and that of several steps, if asked."""
     kernels: list[DirectKernel | FusedKernel] = []
-    reasons = []
     for rule in problem.rules:
-        single, why = default_variant(problem, rule, target.chip)
-        if given is not None and given.steps == 1:
-            single, why = given, "given"
+        single = variant if variant is not None and variant.steps == 1 else default_variant(problem, rule)
         kernels.append(DirectKernel(problem, rule, single, fmad=fmad))
         if rule.reductions:
             kernels.append(DirectKernel(problem, rule, single, fmad=fmad, reduces=True))
-        reasons.append(f"{rule.name}: {single} ({why})")
-    if given is not None and given.steps > 1:
-        kernels.append(_fused(problem, given, fmad))
-        reasons.append(f"{problem.rules[0].name}: {given} (given)")
-    return Choice(Code(problem, tuple(kernels)), "\n".join(reasons))
+    if variant is not None and variant.steps > 1:
+        kernels.append(_fused(problem, variant, fmad))
+    return Code(problem, tuple(kernels))
 
 
 def _fused(problem: Problem, variant: Variant, fmad: bool) -> FusedKernel:
@@ -47,3 +70,50 @@ def _fused(problem: Problem, variant: Variant, fmad: bool) -> FusedKernel:
             f"a tile of {variant} has no cells left for results, or does not fit in shared memory: take more rows or fewer steps"
         )
     return kernel
+
+
+# -- a few timed launches ----------------------------------------------------------------------------------------------------------
+
+
+def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, DeviceArray]) -> Choice:
+    """Return the fastest of a few variants: that of an earlier process, for the same chip, rule and grid, or one that is timed now."""
+    rule = problem.rules[0]
+    key = digest("stencil variant", target.chip.name, target.driver, repr(rule.body), repr(problem.grid), repr(problem.dtypes), str(fmad))
+    store = present_store()
+    entry = store.get(key) if store is not None else None
+    if entry is not None:
+        facts: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.facts["variant"].items()}
+        return Choice(_code(problem, Variant(**facts), fmad), f"{Variant(**facts)}, timed before: {entry.facts['reason']}")
+    expected = estimates(problem, rule, target.chip)
+    candidates = [one.variant for one in expected[:_PROBED]]
+    candidates += [] if any(one.steps == 1 for one in candidates) else [default_variant(problem, rule)]
+    measured = [(_cells_per_s(problem, target, one, fmad, arrays), one) for one in candidates]
+    rate, best = max(measured, key=lambda one: one[0])
+    others = ", ".join(f"{one / 1e9:,.1f} ({variant})" for one, variant in measured if variant != best)
+    reason = f"{rate / 1e9:,.1f} Gcell/s, the fastest of {len(measured)}; others: {others or 'none'}"
+    keep(key, Entry({"variant": asdict(best), "reason": reason}, b""))
+    return Choice(_code(problem, best, fmad), f"{best}, timed: {reason}")
+
+
+def _cells_per_s(problem: Problem, target: Target, variant: Variant, fmad: bool, arrays: dict[str, DeviceArray]) -> float:
+    """Return how fast launches of a variant are. They write only fields that the first step overwrites; 0 where none can be launched."""
+    code = _code(problem, variant, fmad)
+    kernels = tuple(kernel for kernel in code.kernels if kernel.variant == variant and not kernel.reductions)
+    try:
+        engine = Engine(problem, code, target, dict(arrays))
+        scalars = target.zeros((1, max(1, scalar_count(problem))), problem.grid.dtype)
+        bound = engine.bound(Stage(problem, kernels, 1), scalars, {})
+        seconds = _median(bound.run)
+    except LaunchError:
+        return 0.0
+    return problem.grid.cells * variant.steps / seconds
+
+
+def _median(run: Callable[[], object]) -> float:
+    """Return the median of some runs in seconds, without the first."""
+    times = []
+    for _ in range(_ROUNDS + 1):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])
