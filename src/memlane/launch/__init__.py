@@ -29,6 +29,7 @@ from memlane.launch.kernel import (
     LaunchTime,
     LoadedModule,
     Loader,
+    Observation,
     QuickCall,
     Timer,
     find_kernel,
@@ -47,7 +48,6 @@ from memlane.launch.observation import (
     DeclaredBuffer,
     ExampleOf,
     Layers,
-    Observation,
 )
 from memlane.launch.observe import Observer, StepObserver, adds_clock_reads, observed, observing, show_step, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared

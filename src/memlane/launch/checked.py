@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from memlane.checks import Check, wished
 from memlane.errors import CheckFailed, MemlaneError
-from memlane.launch.kernel import Launch, Launcher
-from memlane.launch.observation import Layers, Observation
+from memlane.launch.kernel import Launch, Launcher, Observation
+from memlane.launch.observation import Layers
 from memlane.launch.reports import Actor, Report
 
 _SHOWN = 10

@@ -16,7 +16,7 @@ from memlane.launch.arguments import Argument, pack, pointer_parameters
 from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
 from memlane.launch.events import Streams
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
-from memlane.launch.observation import NO_LAYERS, Layers, Observation
+from memlane.launch.observation import NO_LAYERS, Layers, Seen
 from memlane.launch.tensor_map import TensorMaps
 from memlane.plan import KernelRef
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, parameter_use, print_module
@@ -149,6 +149,10 @@ class Launch:
     @property
     def warps_per_block(self) -> int:
         return -(-self.threads_per_block // LANES)
+
+
+Observation = Seen[Launch]
+"""What a target saw of a launch with its own eyes."""
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import MemlaneError
+from memlane.launch.reports import Report
 from memlane.plan import View
 
-if TYPE_CHECKING:
-    from memlane.launch.kernel import Launch
-    from memlane.launch.reports import Report
-
+L = TypeVar("L")
 _P = ParamSpec("_P")
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
@@ -85,14 +83,14 @@ wavefronts of shared memory, as they were counted. `kind`: index into `memlane.c
 
 
 @dataclass(frozen=True)
-class Observation:
+class Seen(Generic[L]):
     """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
 
     Instructions are named by their index in `kernel.inlined.body.instructions()`. Those of the functions that even this kernel calls
     (`ptx.called_functions`) follow, function by function; one whose text ends without a return has a `ret` more.
     """
 
-    launch: Launch
+    launch: L
     counts: dict[int, npt.NDArray[np.int64]]
     """By instruction: the fields of `COUNT_FIELDS`, summed over the launch. Memory instructions and branches that were executed."""
     accesses: npt.NDArray[Any] | None = None
@@ -174,7 +172,7 @@ class Layers:
     a clock go by time."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
-    report: Callable[[Observation], None] | None = field(default=None, compare=False)
+    report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)
     """For observers, which do not start the launch themselves: who does gets the observation back. Called with the observation when the
     launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found something until then."""
     failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
