@@ -7,11 +7,12 @@ import pytest
 
 import memlane as ml
 from memlane.errors import CheckFailed
-from memlane.launch import BoundStep, Launch, observing
+from memlane.launch import BoundStep, Launch, module_digest, observing
 from memlane.measure import Counter
-from memlane.plan import Plan, PlanBuilder
+from memlane.plan import Buffer, KernelRef, Plan, PlanBuilder, planned
 from memlane.ptx import parse
 from memlane.targets import BoundPlan, devices
+from tests.targets.test_plans import SIGNALS
 
 N = 64
 MODULE = parse("""
@@ -28,7 +29,7 @@ MODULE = parse("""
 """)
 
 
-def planned() -> Plan:
+def stepping() -> Plan:
     """A kernel on each of two devices in three turns, with strides that differ, and a copy between them; then one to the host."""
     add = devices("emulator:h200", 1)[0].load(MODULE)["add"]
     b = PlanBuilder()
@@ -44,7 +45,7 @@ def planned() -> Plan:
 def bound() -> BoundPlan:
     targets = devices("emulator:h200", 2)
     memory = {f"{name}{device}": targets[device].zeros(4 * N, "u4") for device in range(2) for name in ("one", "two")}
-    return BoundPlan(planned(), memory, targets=targets, modules=[MODULE])
+    return BoundPlan(stepping(), memory, targets=targets, modules=[MODULE])
 
 
 def test_each_launch_of_a_plan_has_its_counts_and_says_where_it_ran() -> None:
@@ -179,3 +180,28 @@ def test_equal_launches_on_many_queues_have_their_own_records() -> None:
     loads = [row for row in trace.table.to_pylist() if row["op"] == "ld.global.u32"]
     found = {(trace.launches[row["launch"]].path[0], row["sectors"]) for row in loads}
     assert found == {(queue, 4 if queue % 2 == 0 else 8) for queue in range(6)}
+
+
+def together() -> BoundPlan:
+    """Two kernels that wait for each other, on a device each."""
+    targets = devices("emulator:h200", 2)
+    flags = [Buffer(f"flag{device}", 4, device).view("u4", 1) for device in range(2)]
+    b = PlanBuilder()
+    ping = KernelRef(module_digest(SIGNALS), "ping")
+    with b.repeat(1) as loop:
+        loop.together((device, planned(ping, 1, 1, flags[device], flags[1 - device], int(device == 0))) for device in range(2))
+    memory = {f"flag{device}": targets[device].zeros(1, "u4") for device in range(2)}
+    return BoundPlan(b.plan(), memory, targets=targets, modules=[SIGNALS])
+
+
+def test_launches_that_run_together_have_a_result_each() -> None:
+    names = [target.name for target in devices("emulator:h200", 2)]
+    counted = ml.count(together())
+    assert [(one.path, one.turns, one.device) for one in counted.launches] == [
+        ((0, 0), (turn,), name) for turn in range(1) for name in names
+    ]
+    assert all(one.result is not None and one.result.total().sectors for one in counted.launches)
+    trace = ml.trace(together())
+    assert sorted((one.turns, one.device) for one in trace.launches) == sorted(((turn,), name) for turn in range(1) for name in names)
+    rows = trace.table.to_pylist()
+    assert {(row["launch"], row["device"]) for row in rows} == {(one.id, one.device) for one in trace.launches}
