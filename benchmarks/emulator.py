@@ -94,7 +94,7 @@ def on_cores(launch: Launch, cores: int) -> Launch:
     where = launch.kernel.target
     if not isinstance(where, Emulator):
         raise SystemExit(f"this measures the emulator, not {where.name}; give --target emulator:h200")
-    where.threads = cores
+    where.state.threads = cores
     return launch
 
 

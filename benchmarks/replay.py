@@ -39,9 +39,12 @@ class Visitor:
 
 def each_launch(script: Path, arguments: Sequence[str], target: str, visit: Callable[[int, Launch], None]) -> int:
     """Run a script on `target` and call `visit` with the number of each launch and the launch, just before it happens; how many there
-    were. `visit` may launch what it likes: the arrays that the launch was given are as before when it has returned."""
+    were. `visit` may launch what it likes: the arrays that the launch was given are as before when it has returned. Raises what ended
+    the script, or `visit`, early."""
     visitor = Visitor(visit)
-    run_script(script, arguments, target, visitor)
+    ended = run_script(script, arguments, target, visitor)
+    if ended is not None:
+        raise ended.error
     return visitor.seen
 
 

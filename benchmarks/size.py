@@ -40,7 +40,7 @@ from memlane.instrument import (
     decode,
     initial_header,
 )
-from memlane.launch import Launch
+from memlane.launch import Launch, Observation
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.probed import probe
 from memlane.measure.runs import LaunchRecord
@@ -84,6 +84,7 @@ def made_up(records: int, sites: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]
     began = block // SMS // BLOCKS_PER_SM * long + random.integers(0, 100, warps)
     origin = random.integers(1 << 40, 1 << 41, SMS)[sm]
     heads = np.zeros(warps, SLICE_DTYPE)
+    heads["tag"] = 1
     heads["gridid"], heads["block"], heads["warp"], heads["sm"] = 1, block, warp, sm
     heads["lanes"], heads["room"], heads["attempted"] = 0xFFFFFFFF, RECORDS_PER_WARP, RECORDS_PER_WARP
     for name, cycles in (("begin", began), ("end", began + long - 100)):
@@ -128,7 +129,8 @@ def collect(records: int, folder: Path) -> dict[str, float]:
     decoded = decode(buffer)
     del buffer
     marks.append(time.perf_counter())
-    trace = assemble_trace(traced.target, "dependent", [LaunchRecord(traced.launch, traced.probed)], {traced.probed: [decoded]})
+    record = LaunchRecord(traced.launch, traced.probed, tag=1, observations={1: Observation(traced.launch, {})})
+    trace = assemble_trace(traced.target, "dependent", [record], {traced.probed: [decoded]})
     del decoded
     marks.append(time.perf_counter())
     trace.save(folder / "trace.parquet", force=True)

@@ -21,7 +21,8 @@ def problems(text: str) -> Iterator[str]:
         if caught & {"Exception", "BaseException"}:
             if "#" not in lines[node.lineno - 1]:
                 yield f"line {node.lineno} does not say why it catches everything"
-            if not any(isinstance(one, ast.Name) and one.id == node.name for body in node.body for one in ast.walk(body)):
+            passes_on = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            if not passes_on and not any(isinstance(one, ast.Name) and one.id == node.name for body in node.body for one in ast.walk(body)):
                 yield f"line {node.lineno} drops the error"
 
 

@@ -540,7 +540,7 @@ def test_record_file_of_another_version(memlane: Command, record: Path, command:
     parquet = pq.read_table(record)
     pq.write_table(parquet.replace_schema_metadata({**(parquet.schema.metadata or {}), b"memlane_format": b"7"}), record)
     options = ("--to", "csv") if command == "export" else ()
-    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 2; install a newer memlane")
+    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 3; install a newer memlane")
 
 
 def test_output_file_that_exists(memlane: Command, record: Path) -> None:

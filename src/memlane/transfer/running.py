@@ -82,7 +82,7 @@ class Transfer:
                 if self._graph is None or watched():
                     self._graph = bound.graph()
                 self._graph.replay(stream)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: what was made for it is given back
             self._break_off()
             raise
         self.started = True
@@ -97,7 +97,7 @@ class Transfer:
                 self._graph.wait()
             if self._finish is not None:
                 self._finish()
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: what was made for it is given back
             self._break_off()
             raise
         if not self._repeats:
@@ -117,7 +117,7 @@ class Transfer:
             timeline = self._binding().time()
             if self._finish is not None:
                 self._finish()
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: what was made for it is given back
             self._break_off()
             raise
         if not self._repeats:
@@ -133,7 +133,7 @@ class Transfer:
                     self._borrowed.append(_borrow(self.target, sizes[name]))
                     staged[name] = self._borrowed[-1]
                 self._bound = BoundPlan(self.plan, {**self._memory, **staged}, targets=[self.target], modules=self._modules)
-            except BaseException:
+            except BaseException:  # Ctrl-C as well: what was made for it is given back
                 self._release()
                 raise
         return self._bound
