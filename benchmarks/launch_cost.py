@@ -9,7 +9,7 @@ by a graph; the events alone take a part of it.
 
 Prediction (written before the first run), for an H200 and its host: ctypes 2.0 us, cuda.bindings 3.5 us, `kernel[grid, block](...)`
 4.5 us, so 2.5 us of Python; the usual way 20 us. Between events: the kernel itself 8.5 us, `reduce` 11 us, as it starts a graph, which
-costs the GPU more than a kernel does.
+costs the GPU more than a kernel does. Of that Python takes 1.7 us: to reach 8 us, a kernel has to be quicker than a graph of one.
 
     python benchmarks/launch_cost.py --target cuda:0
 """
@@ -63,7 +63,7 @@ def host_us(gpu: Device, call: Callable[[], object]) -> float:
 def host(gpu: Device) -> list[Row]:
     from cuda.bindings import driver
 
-    from memlane.driver.parameters import Parameters
+    from memlane.driver.parameters import Parameters  # needs the packages of CUDA
 
     kernel, array = gpu.load(cuda(CODE, arch="sm_90"))["nothing"], gpu.zeros(64)
     launch = kernel[1, 32].bind(array, array, 1)
@@ -95,12 +95,24 @@ def host(gpu: Device) -> list[Row]:
 
 
 def events(gpu: Device) -> list[Row]:
+    from memlane.driver.parameters import Parameters  # needs the packages of CUDA
+
     array = gpu.array(np.ones(1 << 16, np.int32))
     bound = Reducer(array)
     out = bound.empty()
     launch, call = bound.launch(out), bound._call
     prepared, graph, arguments = gpu.prepared(launch), gpu.graph([launch]), (out, array, *bound._arguments)
+    raw, parameters = ctypes.CDLL(LIBRARY).cuLaunchKernel, Parameters([one.data for one in launch.arguments])
+    shape = map(ctypes.c_uint, (*launch.grid, *launch.block, launch.shared_bytes))
+    ready = [
+        ctypes.c_void_p(int(gpu._kernel(launch.kernel).function)),
+        *shape,
+        ctypes.c_void_p(1),
+        ctypes.c_void_p(parameters.address),
+        None,
+    ]
     ways: dict[str, Callable[[], object]] = {
+        "ctypes, a kernel with all arguments ready": lambda: raw(*ready),
         "reduce": lambda: reduce(array),
         "Reducer": bound,
         "a prepared launch": prepared.start,

@@ -85,6 +85,8 @@ class Emulator(Target):
         """What lasts between launches: memory, textures, caches and the clock."""
         self.memory, self.textures, self.shadows, self.clock = self.state.memory, self.state.textures, self.state.shadows, self.state.clock
         self._streams = 0
+        self._adopted: dict[int, int] = {}
+        """By handle, the number of a stream of another library."""
         self._launches = 0
         self._running = threading.RLock()
 
@@ -249,6 +251,14 @@ class Emulator(Target):
     def stream(self) -> Stream:
         self._streams += 1
         return Stream(self._streams)
+
+    def adopt_stream(self, value: object) -> Stream:
+        adopted = super().adopt_stream(value)
+        if adopted is self.default_stream:
+            return adopted
+        if adopted.number not in self._adopted:
+            self._adopted[adopted.number] = self.stream().number
+        return Stream(self._adopted[adopted.number], value)
 
     def sync(self) -> None:
         """Nothing is ever pending."""
