@@ -100,6 +100,18 @@ def test_positions_that_are_no_views_are_refused(through: tuple[tuple[int, ...],
         replace(launches(two_sums())[0], reads_through=through[0], writes_through=through[1])
 
 
+def test_a_plan_that_says_less_than_the_kernel_may_do_is_refused_where_it_is_bound() -> None:
+    """As one of JSON that somebody has changed."""
+    plan = two_sums()
+    text = to_json(plan).replace('"writes_through": [\n     0\n    ]', '"writes_through": []', 1)
+    changed = from_json(text)
+    assert changed != plan
+    with pytest.raises(
+        BadPlan, match=r"add may write through argument 1, first u4\[64\], and the plan says that it does not: make the plan"
+    ):
+        run(changed, {"shared": H200.zeros(N, "u4")}, targets=[H200], modules=[ADD])
+
+
 # -- declared views, compared ------------------------------------------------------------------------------------------------------------
 
 

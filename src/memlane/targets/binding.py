@@ -131,6 +131,21 @@ def declared(execution: Execution, memory: Mapping[Buffer, Memory]) -> Declared 
     return Declared(str(execution), tuple(areas), is_derived=launch.reads is None)
 
 
+def check_use(launch: Launch, kernel: Kernel) -> None:
+    """Raise BadPlan if a plan says that a kernel leaves an array alone which it may touch: it was changed by hand, or made by a memlane
+    that knew less."""
+    if launch.reads_through is None or launch.writes_through is None:
+        return
+    found = kernel.argument_use([isinstance(one, View) for one in launch.arguments])
+    for verb, kept, real in zip(("read", "write"), (launch.reads_through, launch.writes_through), found or ((), ()), strict=True):
+        missing = sorted(set(real) - set(kept))
+        if missing:
+            raise BadPlan(
+                f"{launch.kernel} may {verb} through argument {missing[0] + 1}, {launch.arguments[missing[0]]}, and the plan says that it "
+                "does not: make the plan again, or give the launch reads= and writes="
+            )
+
+
 def _launches(order: Sequence[Execution]) -> Iterator[Launch]:
     seen: set[int] = set()
     for execution in order:

@@ -16,7 +16,7 @@ from memlane.errors import BadLaunch, BadPlan
 from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, observed, show_step, watched
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Together, View
-from memlane.targets.binding import Memory, Modules
+from memlane.targets.binding import Memory, Modules, check_use
 
 BoundAction = BoundLaunch | BoundCopy | BoundCall
 
@@ -125,6 +125,7 @@ class BoundActions:
     def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
         target = self.targets[device]
         kernel = self._modules.kernel(launch, target)
+        check_use(launch, kernel)
         arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
         return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
 
