@@ -28,6 +28,7 @@ from running import measure, parser
 
 from memlane.compile import cuda
 from memlane.driver import Device
+from memlane.driver.parameters import Parameters
 from memlane.driver.probe import LIBRARY
 from memlane.lab.reduction import Reducer, reduce
 from memlane.targets import target as named_target
@@ -61,9 +62,7 @@ def host_us(gpu: Device, call: Callable[[], object]) -> float:
 
 
 def host(gpu: Device) -> list[Row]:
-    from cuda.bindings import driver
-
-    from memlane.driver.parameters import Parameters  # needs the packages of CUDA
+    from cuda.bindings import driver  # an optional package
 
     kernel, array = gpu.load(cuda(CODE, arch="sm_90"))["nothing"], gpu.zeros(64)
     launch = kernel[1, 32].bind(array, array, 1)
@@ -81,22 +80,11 @@ def host(gpu: Device) -> list[Row]:
     }
     us = {name: host_us(gpu, way) for name, way in ways.items()}
     own = us["kernel[grid, block](...)"] - us["ctypes"]
-    return [
-        Row(
-            "a launch of three arguments",
-            "Python before the driver",
-            own,
-            "us",
-            REACH_US,
-            "lower",
-            peer={f"{name}, us": one for name, one in us.items()},
-        )
-    ]
+    peer = {f"{name}, us": one for name, one in us.items()}
+    return [Row("a launch of three arguments", "Python before the driver", own, "us", REACH_US, "lower", peer=peer)]
 
 
 def events(gpu: Device) -> list[Row]:
-    from memlane.driver.parameters import Parameters  # needs the packages of CUDA
-
     array = gpu.array(np.ones(1 << 16, np.int32))
     bound = Reducer(array)
     out = bound.empty()
