@@ -1,0 +1,19 @@
+"""The examples of stencils run on the emulator and check themselves against NumPy; the benchmark runs small."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from memlane.targets import names
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(("name", "printed"), [("heat", "after 40 steps"), ("wave", "arrives at the border"), ("himeno", "(float64)")])
+def test_an_example_runs(name, printed, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [name])
+    with names.override("emulator:h200"):
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert printed in capsys.readouterr().out
