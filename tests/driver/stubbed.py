@@ -134,8 +134,8 @@ class StubMemory:
 class StubbedDevice:
     """A `Device` whose driver is a `StubDriver`: `device` is what is tested, `driver` and `notes` what it did."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.driver, self.notes = StubDriver(), list[str]()
+    def __init__(self, patch: pytest.MonkeyPatch, notes: list[str] | None = None) -> None:
+        self.driver, self.notes = StubDriver(), [] if notes is None else notes
         default, numbers = StubStream(DEFAULT_HANDLE, self.notes), itertools.count(1)
         for module in (calls, cluster, context, device, graph, streams):
             patch.setattr(module, "driver", self.driver)

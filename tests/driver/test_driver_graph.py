@@ -317,3 +317,15 @@ def test_copies_beside_the_host_are_kept_until_they_are_done(stub: StubbedDevice
     assert not event.done()
     event.wait()
     assert event.done()
+
+
+def test_a_copy_to_another_device_is_ordered_with_its_default_stream(stub: StubbedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind what it did before; what it does later, such as being read, comes behind the copy."""
+    other = StubbedDevice(monkeypatch, notes=stub.notes).device
+    there, here = other.empty(64, "u4"), stub.device.empty(64, "u4")
+    stub.device.start_copy(there, here)
+    assert stub.notes[:3] == ["event on 1", "1 waits for stream 1", "event on 1"]
+    assert len(other.streams.others) == 1
+    there.numpy()
+    assert stub.notes[-1] == "1 waits for stream 1"
+    assert other.streams.others == []

@@ -121,9 +121,10 @@ class Device(Target):
                 raise BadLaunch(f"{self.name} copies beside the host from and to pinned memory only: make the array with target.pinned")
             if not isinstance(place, np.ndarray) and not isinstance(place.target, Device):
                 raise BadLaunch(f"{self.name} does not reach memory of {place.target.name_beside(self)}: copy it through the host")
+        ends = (copy.destination.target, copy.source.target)
+        others = [one.streams for one in ends if isinstance(one, Device) and one is not self]
         queue = self.streams.queue(stream)
-        with self._current(f"a copy of {source.nbytes} bytes"):
-            self.streams.order(queue)
+        with self._current(f"a copy of {source.nbytes} bytes"), self.streams.across(queue, others):
             start_copy(copy, queue.stream.handle)
         self.streams.keep(stream, (destination, source))
         return self.record(stream)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cuda import core
@@ -112,21 +113,33 @@ class Streams:
         elif (self.apart or self.others) and queue.stream is DEFAULT:
             self.join()
 
-    def start(self, graph: Graph, stream: Stream | None, others: Sequence[Streams]) -> None:
-        """Start a graph, on a stream of this device, that works on others too: behind their default streams, whose later work is behind
-        it. The context must be current."""
-        queue = self.queue(stream)
+    @contextmanager
+    def across(self, queue: Queue, others: Sequence[Streams]) -> Iterator[None]:
+        """Put work that uses memory of further devices on a stream of this one, in the `with` block.
+
+        It comes behind their default streams, whose later work comes behind it. The context must be current.
+        """
         self.order(queue)
         for other in others:
             with other.context.current("an event"):
                 other.join()
                 event = DEFAULT.record()
             queue.stream.wait(event)
-        graph.launch(queue.stream)
+        yield
         if others:
             end = queue.stream.record()
             for other in others:
                 other.others.append(end)
+
+    def start(self, graph: Graph, stream: Stream | None, others: Sequence[Streams]) -> None:
+        """Start a graph that works on these devices too. The context must be current."""
+        queue = self.queue(stream)
+        if others:
+            with self.across(queue, others):
+                graph.launch(queue.stream)
+        else:
+            self.order(queue)
+            graph.launch(queue.stream)
 
     def wait_for_default(self) -> None:
         """Wait for the default stream, and so for all streams that are ordered with it; streams that other libraries keep apart go on.
