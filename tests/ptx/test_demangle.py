@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from memlane.compile import cuda_to_ptx
-from memlane.ptx import demangle
+from memlane.ptx import demangle, mangled
+from memlane.ptx.demangle import read
 
 
 @pytest.mark.parametrize(
@@ -13,6 +16,9 @@ from memlane.ptx import demangle
     [
         ("_Z5naivePfPKfi", "naive(float*, float const*, int)"),
         ("_Z1kv", "k()"),
+        ("_ZN1AcvT_IiEEv", "A::operator int<int>()"),
+        ("_ZNK1A1fEi", "A::f(int) const"),
+        ("_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()() const"),
         ("_Z9block_sumIiEvPT_PKS0_i", "void block_sum<int>(int*, int const*, int)"),
         ("_ZN1a1qILi4EEEvPi", "void a::q<4>(int*)"),
         ("_Z1kILin1ELb1ELj5EEvv", "void k<-1, true, 5>()"),
@@ -44,6 +50,32 @@ def test_reads_names(mangled: str, expected: str) -> None:
 )
 def test_leaves_what_it_cannot_read(name: str) -> None:
     assert demangle(name) == name
+
+
+NAMES = (Path(__file__).parent / "mangled_names.txt").read_text().split()
+"""Kernels and functions of this project's own programs and of the headers that they use, as NVRTC and nvcc 13.0 mangle them."""
+
+
+@pytest.mark.skipif(mangled._runtime() is None, reason="needs the library of a C++ runtime")
+def test_the_runtime_and_the_reader_agree() -> None:
+    assert len(NAMES) > 300
+    assert {name: read(name) for name in NAMES} == {name: mangled.by_runtime(name) for name in NAMES}
+
+
+def test_without_a_runtime_the_reader_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mangled, "_runtime", lambda: None)
+    assert demangle.__wrapped__("_Z1kILi1ELb1ELj5EEvv") == "void k<1, true, 5>()"
+
+
+def test_a_name_that_grows_without_end_is_not_given_to_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mangled, "_runtime", lambda: pytest.fail("asked"))
+    doubling = "_Z1k1AI" + "".join(f"1BIS{letter}_S{letter}_E" for letter in "0123456789ABCDEFGHIJKLMNOP") + "E"
+    assert mangled.by_runtime(doubling) is None
+
+
+@pytest.mark.parametrize("name", [f"_Z1k{'P' * 60_000}i", f"_Z1k{'P' * 4_000}i", f"_Z1k{'N1AI' * 900}iE", f"_Z1k{'F' * 3_000}vE"])
+def test_a_name_nested_deeply_does_not_end_the_process(name: str) -> None:
+    assert demangle(name).startswith(("k(", name))
 
 
 def test_a_suffix_of_the_compiler_does_not_disturb() -> None:

@@ -107,7 +107,7 @@ _CUB_IN_KERNELS = (
     *(f"block/block_{name}" for name in _words("adjacent_difference discontinuity exchange histogram load radix_sort reduce scan store")),
     *(f"warp/warp_{name}" for name in _words("exchange load reduce scan store")),
 )
-_THRUST_IN_KERNELS = ("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/random.h", "thrust/iterator/")
+_THRUST_IN_KERNELS = ("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/iterator/")
 """Headers of Thrust that device code can use. The first three come with all others, many of which include them."""
 NEEDED_BY_THRUST = frozenset({"declval", "size_t", "ptrdiff_t", "memcpy"})
 """What these headers take from `std`."""

@@ -1,6 +1,8 @@
 """Names of kernels as the programmer wrote them, from the names in PTX.
 
-Reads the part of the Itanium C++ ABI's mangling that the names of kernels use: namespaces, classes, templates with types and constants as
+The C++ runtime of the machine reads them where there is one (`mangled.by_runtime`). Where there is none, where it says less plainly what
+the programmer wrote (a function as a template argument), and where a name may come to more than fits into memory, the reader below does. It
+reads the part of the Itanium C++ ABI's mangling that the names of kernels use: namespaces, classes, templates with types and constants as
 arguments, packs, pointers, references, arrays, functions, lambdas. Anything else leaves the name as it is.
 
 Types are printed as `c++filt` prints them, `float const*`; integers as template arguments without a suffix, `red<256>`.
@@ -8,11 +10,12 @@ Types are printed as `c++filt` prints them, `float const*`; integers as template
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from memlane.ptx.mangled import Cursor, Name, Type, UnreadError
+from memlane.ptx.mangled import Cursor, Name, Type, UnreadError, by_runtime
 
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short", "t": "unsigned short",
@@ -21,6 +24,7 @@ _BUILTIN = {
 }  # fmt: skip
 _BUILTIN_D = {"h": "half", "i": "char32_t", "s": "char16_t", "u": "char8_t", "n": "decltype(nullptr)", "a": "auto", "c": "decltype(auto)"}
 _INTEGERS = frozenset({"int", "unsigned int", "long", "unsigned long", "long long", "unsigned long long"})
+_QUALIFIERS = {"K": " const", "V": " volatile", "r": " __restrict__"}
 _STANDARD = {"t": "std", "a": "std::allocator", "b": "std::basic_string", "s": "std::string", "i": "std::istream", "o": "std::ostream"}
 _OPERATORS = {
     "nw": "new", "dl": "delete", "ps": "+", "ng": "-", "ad": "&", "de": "*", "co": "~", "pl": "+", "mi": "-", "ml": "*", "dv": "/",
@@ -28,6 +32,8 @@ _OPERATORS = {
     "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=", "nt": "!", "aa": "&&", "oo": "||", "pp": "++", "mm": "--",
     "cm": ",", "pt": "->", "cl": "()", "ix": "[]",
 }  # fmt: skip
+_SUFFIX = re.compile(r"[.$]")
+"""What begins the suffix that a compiler puts behind a name for a copy of a function."""
 
 
 @lru_cache(maxsize=4096)
@@ -38,6 +44,11 @@ def demangle(name: str) -> str:
     """
     if not name.startswith("_Z"):
         return name
+    return ("L_Z" not in name and by_runtime(_SUFFIX.split(name)[0])) or read(name)
+
+
+def read(name: str) -> str:
+    """What the reader of this module makes of a mangled name; the name itself if it has a part that is not understood."""
     try:
         reader = _Reader(name[2:])
         result = reader.encoding()
@@ -68,9 +79,10 @@ class _Reader(Cursor):
         self.arguments = outer
         if part == "name":
             return name.text
+        function = f"{name.text}({parameters}){name.qualifiers}"
         if result is None or part == "without result":
-            return f"{name.text}({parameters})"
-        return f"{result.left}{'' if result.left.endswith('(*') else ' '}{name.text}({parameters}){result.right}"
+            return function
+        return f"{result.left}{'' if result.left.endswith('(*') else ' '}{function}{result.right}"
 
     def parameters(self) -> str:
         """Types up to the end of the function; `v` alone means none."""
@@ -99,9 +111,9 @@ class _Reader(Cursor):
 
     def nested(self) -> Name:
         self.need("N")
-        while self.peek() in ("K", "V", "r") and self.peek(2) != "rs":
-            self.at += 1
         name = Name("")
+        while self.peek() in _QUALIFIERS and self.peek(2) != "rs":
+            name.qualifiers = _QUALIFIERS[self.next()] + name.qualifiers
         while not self.take("E"):
             if self.peek() == "I":
                 self._give_arguments(name)

@@ -1,8 +1,14 @@
-"""What mangled names are made of: their characters, read one after another, and the types and names that they spell."""
+"""What mangled names are made of: their characters, read one after another, and the types and names that they spell; and the demangler of
+the C++ runtime, where there is one."""
 
 from __future__ import annotations
 
+import ctypes
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 _MOST_DIGITS = 40
 _LONGEST = 1 << 16
@@ -45,6 +51,8 @@ class Name:
     has_arguments: bool = False
     returns_nothing: bool = False
     """A constructor, destructor or conversion: even as a template it has no return type in its mangling."""
+    qualifiers: str = ""
+    """What stands behind the parameters of a member function, for example ` const`."""
 
 
 class Cursor:
@@ -98,3 +106,59 @@ class Cursor:
 
     def _fail(self) -> int:
         raise UnreadError
+
+
+_RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib")
+_LONGEST_FOR_RUNTIME = 4096
+"""Characters of a name; the runtime reads nested parts by recursion."""
+_MOST_SUBSTITUTIONS = 32
+"""Parts of a name that stand for earlier ones. Each may double its length, and the runtime has no limit."""
+_SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
+_LITERAL = re.compile(r"(?<=[<,( ])(-?\d+)(?:u|l|ul|ll|ull)(?=[,>)])")
+_INTERNAL = re.compile(r"\b_INTERNAL_\w+(?=::)")
+
+
+def by_runtime(name: str) -> str | None:
+    """Return what the C++ runtime of this machine makes of a mangled name, in the spelling of this package.
+
+    None if there is no runtime, if it cannot read the name, or if the name may come to more than fits into memory.
+    """
+    if len(name) > _LONGEST_FOR_RUNTIME or len(_SUBSTITUTION.findall(name)) > _MOST_SUBSTITUTIONS:
+        return None
+    runtime = _runtime()
+    text = runtime(name) if runtime else None
+    if text is None:
+        return None
+    while "> >" in text:
+        text = text.replace("> >", ">>")
+    return _INTERNAL.sub("(anonymous namespace)", _LITERAL.sub(r"\1", text))
+
+
+@cache
+def _runtime() -> Callable[[str], str | None] | None:
+    """The function `__cxa_demangle` of the C++ ABI, from the first library that is there."""
+    for library in _RUNTIMES:
+        try:
+            return _bound(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def _bound(demangler: Any, free: Any) -> Callable[[str], str | None]:
+    """The two functions of C as one of Python."""
+    demangler.restype = ctypes.c_void_p
+    demangler.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+    free.argtypes = (ctypes.c_void_p,)
+
+    def demangled(name: str) -> str | None:
+        status = ctypes.c_int()
+        memory = demangler(name.encode(errors="replace"), None, None, ctypes.byref(status))
+        if not memory:
+            return None
+        try:
+            return ctypes.string_at(memory).decode(errors="replace")
+        finally:
+            free(memory)
+
+    return demangled
