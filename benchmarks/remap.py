@@ -371,7 +371,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    measure("remap", list(CASES), run_case, options)
+    measure("remap_transfers", list(CASES), run_case, options)
 
 
 if __name__ == "__main__":
