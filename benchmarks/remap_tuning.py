@@ -3,7 +3,7 @@
     python benchmarks/remap_tuning.py --target cuda:0 --out DIRECTORY      (about 60 s)
 
 Variants of one step alternate within each round; the best of a step goes on to the next. It chooses `memlane.remap.kernels.TILES` and
-states nothing itself: `benchmarks/remap.py` does.
+states nothing itself: `benchmarks/transfers.py` does.
 
 Prediction for an H200: 16 x 16 units for 4 bytes, 8 x 16 for 2, 8 x 8 or 16 x 8 for 1; orders in groups of 8 to 32 tiles are alike and
 5 % better than rows of tiles; hints change less than 2 %.
@@ -19,10 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from transfers import Bench, moving, random_bytes
+
 from memlane.errors import MemlaneError
 from memlane.layout import column_major
 from memlane.remap.kernels import Share, Tile
-from remap import Bench, moving, random_bytes
 
 UNITS = ((8, 8), (8, 16), (16, 8), (16, 16), (8, 32), (32, 8), (16, 32), (32, 16), (32, 32))
 GROUPS = (0, 1, 4, 8, 16, 32, 64)

@@ -11,7 +11,7 @@ Prediction (written before the first run), for an H200: transposition reaches 95
 0.95 of PyTorch's time, both bound by sectors that no one shares; uploads with a transposition 1.005 of the plain copy at 16 to 32 chunks;
 pageable memory 0.55 of PyTorch's time; plans are predicted within 3 %.
 
-    python benchmarks/remap.py
+    python benchmarks/transfers.py
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memlane.remap.movement import movement_of
 from memlane.remap.staging import default_threads
 from memlane.remap.transfers import CHUNK_COUNTS
 
-SOURCES = ["src/memlane/remap", "src/memlane/transfer", "src/memlane/model", "benchmarks/remap.py"]
+SOURCES = ["src/memlane/remap", "src/memlane/transfer", "src/memlane/model", "benchmarks/transfers.py"]
 ROUNDS = 11
 DEFAULT = default_threads()
 WORK = """
@@ -371,7 +371,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    measure("remap_transfers", list(CASES), run_case, options)
+    measure("transfers", list(CASES), run_case, options)
 
 
 if __name__ == "__main__":
