@@ -69,7 +69,7 @@ def compiled(case: int, layout: ArrayLayout | None, gathered: bool = False, work
     """Return the kernels of a case for a layout of its array."""
     place = layout.cuda_source("place") if layout is not None else ""
     defines = (f"CASE={case}", f"GATHERED={int(gathered)}", f"WORK={work}")
-    return cuda(f"{place}\n{SOURCE.read_text(encoding='utf-8')}", name="kernels.cu", define=defines, arch="sm_75")
+    return cuda(f"{place}\n{SOURCE.read_text(encoding='utf-8')}", name="kernels.cu", define=defines, arch="sm_80")
 
 
 def kmeans(count: int, work: int = 1) -> Case:
