@@ -21,7 +21,7 @@ SIZES = {
     SPARSE: (65536, 262144, 1048576),
     PARTICLES: (65536, 1048576, 8388608),
 }
-MODELLED = {KMEANS: (65536,), STRIPS: (256,), SPARSE: (16384,), PARTICLES: (65536,)}
+MODELLED = {KMEANS: (65536, 131072), STRIPS: (256, 1024), SPARSE: (16384, 65536), PARTICLES: (65536, 262144)}
 QUICK = {KMEANS: (2048,), STRIPS: (16,), SPARSE: (256,), PARTICLES: (2048,)}
 PUBLISHED = {KMEANS: (3.11, 5.8, 30.6), STRIPS: (1.424, 16.1, 14.0), SPARSE: (4.1, 10.2, 15.6)}
 """Of the paper, on a GTX 480: speed-up of the kernel, overhead of the transfer in %, gain of the whole in %."""
