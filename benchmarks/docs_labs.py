@@ -178,3 +178,30 @@ def volume_correlations(document: Document) -> str:
             found.setdefault(row["case"], {"remark": row["note"]})[row["metric"]] = said
     lines = [[case, one["Pearson's r"], one["Spearman's rho"], one["remark"]] for case, one in found.items()]
     return table(["over the shapes", "Pearson's r", "Spearman's rho", "remark"], lines)
+
+
+def transfers(document: Document) -> str:
+    """A line for each case of the remap kernels and transfers that has a reach or a peer."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "equal to NumPy" or (row["reach"] is None and not row["peer"]):
+            continue
+        peers = ", ".join(f"{name} {number(value)}" for name, value in row["peer"].items() if name not in ("p10", "p90", "over measured"))
+        lines.append([row["case"], row["metric"], number(row["value"], row["unit"]), peers if len(peers) < 160 else "", verdict(row)])
+    return table(["what", "", "value", "beside it", "reach"], lines)
+
+
+def remaps(document: Document) -> str:
+    """A line for each case of the lab: what the kernel gained and what the transfer lost."""
+    cases: dict[str, dict[str, str]] = {}
+    for row in document["rows"]:
+        metric = row["metric"].partition(",")[0] if row["metric"].startswith("speed-up of the whole") else row["metric"]
+        cases.setdefault(row["case"], {})[metric] = number(row["value"], row["unit"]) if row["value"] is not None else "never"
+    metrics = {
+        "kernel, times": "speed-up of the kernel",
+        "transfer, behind": "overhead of the transfer, behind the copy",
+        "transfer, overlapped": "overhead of the transfer, overlapped",
+        "whole, times": "speed-up of the whole",
+        "pays after": "runs after which it pays",
+    }
+    return table(["case", *metrics], [[case, *(found.get(one, "-") for one in metrics.values())] for case, found in cases.items()])

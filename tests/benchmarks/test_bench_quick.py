@@ -118,3 +118,9 @@ def test_fuzz(quick: Quick) -> None:
     failures, inputs = quick("fuzz", "name")
     assert (failures["metric"], failures["value"], failures["holds"]) == ("ways to fail", 0, True)
     assert (inputs["metric"], inputs["value"], inputs["reach"]) == ("inputs", 200, None)
+
+
+def test_transfers(quick: Quick) -> None:
+    rows = {row["metric"]: row for row in quick("transfers", "upload")}
+    assert rows["equal to NumPy"]["holds"]
+    assert rows["chosen chunks over the best of the sweep"]["value"] > 0

@@ -63,6 +63,8 @@ def test_any_shape_and_element_is_transposed_and_back(target: ml.Target, element
         (array_layout("diagonal", (70, 45)), "scatter"),
         (array_layout("diagonal", (31, 100)), "scatter"),
         (Fields((100, 4), (2, 1, 1)), "scatter"),
+        (Fields((1024, 5), (1, 1, 1, 1, 1)), "split_structures"),
+        (Fields((1024, 6), (2, 2, 2)), "split_structures"),
         (PaddedRows((53, 37), 3) @ column_major((37, 53)), "transpose_any"),
         (column_major((20, 12)) @ Permuted((12, 20), (1, 0)), "copy_strided"),
         (array_layout("pad(1)", (9,)), "copy_strided"),

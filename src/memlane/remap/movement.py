@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd
 
-from memlane.layout import ArrayLayout, Blocked, ComposedArray, OfTile, PaddedRows, Permuted
+from memlane.layout import ArrayLayout, Blocked, ComposedArray, Fields, OfTile, PaddedRows, Permuted
 from memlane.layout.strides import ColumnMajor, RowMajor
 
 WIDEST = 16
@@ -112,6 +112,10 @@ def strides_of(layout: ArrayLayout) -> tuple[Parts, ...] | None:
             ((stored[axis], _product(stored[axis + 1 :])), (layout.block[axis], _product(stored[axes + axis + 1 :])))
             for axis in range(axes)
         )
+    if isinstance(layout, Fields) and len(set(layout.widths)) == 1:
+        count, width = layout.shape[0], layout.widths[0]
+        fields = (len(layout.widths), count * width)
+        return ((count, width),), ((fields, (width, 1)) if width > 1 else (fields,))
     if isinstance(layout, OfTile) and isinstance(layout.tile, RowMajor | ColumnMajor):
         rows, columns = layout.shape
         by_row = isinstance(layout.tile, RowMajor)
