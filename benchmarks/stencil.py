@@ -1,13 +1,13 @@
 """How near generated stencils come to a copy, and what several steps in one launch buy.
 
 Each case measures in turn, round by round: a copy of as many bytes as one step reads and writes of its fields (16 bytes a thread), launches
-of one step, launches of several steps where the model chooses those, and peers on the same data. All are plans of 20 or more launches that
-run as a graph between two readings of the host's clock (peers: as many calls between two synchronisations); medians of 9 rounds, and the
-median of the paired ratios to the copy. Variants are those that a user gets by default. Peers: PyTorch slices, which make an array for each
-operation, and its conv3d; Triton by hand, a program for each 1024 cells, without reuse in registers; for Himeno CUDA by hand, one thread a
-cell. Grids are filled with random numbers, Himeno's with its own initial values. `bitwise` compares runs on the device with NumPy, cell by
-cell; `first step` is the time from the first line of a rule to the end of its first step on a grid of 256^3, in a process whose CUDA
-context exists.
+of one step, launches of several steps where the reach names those, and peers on the same grid. All are plans of many launches that run as
+graphs for some 40 ms between two readings of the host's clock (peers: six calls between two synchronisations); medians of 9 rounds, and
+the median of the paired ratios to the copy. Variants are the fastest of a few that `variant="timed"` tries, too. Peers: PyTorch slices,
+which make an array for each operation, and its conv3d; Triton by hand, a program for each 1024 cells, without reuse in registers; for
+Himeno CUDA by hand, one thread a cell. Grids are filled with random numbers, Himeno's with its own initial values. `bitwise` compares runs
+on the device with NumPy, cell by cell; `first step` is the time from the first line of a rule to the end of its first step on a grid of
+256^3, in a process whose CUDA context exists.
 
 Prediction (written before the first run), for an H200 whose copy makes 4.2 TB/s: 7-point fp32 by one step 460 Gcell/s at 512^3 and 430 at
 1024^3; by three steps 740 and 970; 13-point fp64 155; 7-point fp64 220; 27-point fp32 285; 5-point in two dimensions 495, and 1,850 by six
@@ -34,7 +34,7 @@ import memlane as ml
 from memlane.launch import Target
 from memlane.plan import PlanBuilder
 from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Stage, Variant
-from memlane.stencils.choice import default_variant, estimates
+from memlane.stencils.choice import direct_variants, estimates
 from memlane.stencils.geometry import stored_shape
 from memlane.targets import BoundPlan
 from memlane.targets import target as named_target
@@ -132,12 +132,24 @@ class Bench:
     def bytes_a_cell(self) -> int:
         return np.dtype(self.case.dtype).itemsize * (len(self.rule.reads) + len(self.rule.writes))
 
+    def _turns(self, steps: int) -> int:
+        """Return how many launches make a run that takes some 40 ms, beside which the start and the end of a graph count little."""
+        a_launch = self.problem.grid.cells * self.bytes_a_cell / 4e12 * (1 if steps == 1 else steps / 2)
+        return 2 if self.quick else max(10, int(0.04 / a_launch) // 2 * 2)
+
     def stepping(self, variant: Variant) -> tuple[Callable[[], object], int]:
         """Return what makes some steps by launches of a variant, and how many."""
         kernel = (DirectKernel if variant.steps == 1 else FusedKernel)(self.problem, self.rule, variant)
         engine = Engine(self.problem, Code(self.problem, (kernel,)), self.target, dict(self.arrays))
-        turns = 2 if self.quick else 20
+        turns = self._turns(variant.steps)
         return engine.bound(Stage(self.problem, (kernel,), turns), self.scalars, {}).run, turns * variant.steps
+
+    def fastest(self, variants: list[Variant]) -> Variant:
+        """Return the fastest of some variants, as `variant="timed"` finds it."""
+        if self.quick:
+            return variants[0]
+        rates = [(max(measured() for _ in range(2)), one) for one in variants for measured in [rate(self, *self.stepping(one))]]
+        return max(rates, key=lambda pair: pair[0])[1]
 
     def copying(self) -> tuple[Callable[[], object], float]:
         """Return what copies as many bytes as a step reads and writes, at most 4 GiB at once, and of how many steps those are the bytes."""
@@ -145,7 +157,7 @@ class Bench:
         size = min(a_step // 2, 4 << 30) // 16 * 16 // np.dtype(self.case.dtype).itemsize
         builder, copy = PlanBuilder(), self.kernels["copy"]
         to, of = builder.array("to", size, self.case.dtype), builder.array("of", size, self.case.dtype)
-        turns, vectors = 2 if self.quick else 20, to.nbytes // 16
+        turns, vectors = self._turns(1), to.nbytes // 16
         with builder.repeat(turns) as loop:
             loop.launch(copy, -(-vectors // 256), 256, to, of, vectors, reads=[of], writes=[to])
         memory = {"to": self.filled((size,), 0.0), "of": self.filled((size,), None)}
@@ -169,9 +181,9 @@ def grid_case(name: str, options: argparse.Namespace) -> list[Row]:
     """Measure one rule on one grid."""
     case = CASES[name]
     bench = Bench(named_target(options.target), case, options.quick)
-    single = default_variant(bench.problem, bench.rule)
-    expected = estimates(bench.problem, bench.rule, bench.target.chip)
-    several = next((one.variant for one in expected if one.variant.steps > 1), None) if case.fused_reach else None
+    expected = [one.variant for one in estimates(bench.problem, bench.rule, bench.target.chip) if one.variant.steps > 1]
+    single = bench.fastest(direct_variants(bench.problem, bench.rule)[:4])
+    several = bench.fastest(expected[:4]) if case.fused_reach else None
     runs = {"copy": rate(bench, *bench.copying()), "one step": rate(bench, *bench.stepping(single))}
     if several is not None:
         runs["several steps"] = rate(bench, *bench.stepping(several))

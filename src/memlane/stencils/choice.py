@@ -49,20 +49,33 @@ def default_variant(problem: Problem, rule: Rule) -> Variant:
     return Variant(preferred_vector(problem, rule), (32, 4), min(8, nz), ahead=1 if several else 0)
 
 
+def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
+    """Return variants of one step that are worth a look, the default one first."""
+    first = default_variant(problem, rule)
+    nz, ny, _ = Geometry(problem, rule).extents
+    if ny == 1:
+        shapes = [((256, 1), 4, 0), ((128, 1), 8, 0), ((256, 1), 8, 1)]
+    else:
+        shapes = [((32, 8), 8, 0), ((32, 8), 8, 1), ((64, 4), 8, 0), ((32, 8), 4, 0), ((32, 4), 8, 1), ((32, 4), 8, 0)]
+    others = [Variant(first.vector, block, min(planes, nz), ahead=ahead) for block, planes, ahead in shapes]
+    return list(dict.fromkeys([first, *others]))
+
+
 def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
     """Return variants of several steps that are worth a look, where steps can share a launch."""
     nz, ny, _ = Geometry(problem, rule).extents
     vector = preferred_vector(problem, rule)
     if ny == 1:
-        shapes = [(4, 1, steps, planes) for steps in (2, 4, 6, 8) for planes in (128, 256)]
+        shapes = [(4, 1, steps, planes, 1) for steps in (2, 4, 6, 8) for planes in (128, 256)]
     else:
-        shapes = [(12, 4, steps, planes) for steps in (2, 3) for planes in (64, 128)] + [(16, 2, 2, 64), (16, 2, 3, 64), (12, 3, 3, 64)]
-    found = []
-    for warps, rows, steps, planes in shapes:
-        variant = Variant(vector, (32, warps), min(planes, nz), rows, steps, unroll=3 if ny > 1 and rows < 4 else 1)
+        shapes = [(12, 4, steps, planes, 1) for steps in (2, 3) for planes in (64, 128, 256)]
+        shapes += [(16, 2, 2, 64, 1), (16, 2, 3, 64, 3), (12, 3, 3, 64, 3), (16, 1, 2, 64, 1)]
+    found: dict[Variant, None] = {}
+    for warps, rows, steps, planes, unroll in shapes:
+        variant = Variant(vector, (32, warps), min(planes, nz), rows, steps, unroll=unroll)
         if not cannot_fuse(problem, steps) and FusedKernel(problem, rule, variant).is_possible:
-            found.append(variant)
-    return found
+            found[variant] = None
+    return list(found)
 
 
 def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:

@@ -12,12 +12,12 @@ from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Stage, Variant, cannot_fuse
-from memlane.stencils.choice import default_variant, estimates
+from memlane.stencils.choice import default_variant, direct_variants, estimates
 from memlane.stencils.stages import scalar_count
 from memlane.timeloop.engine import Engine
 
 _PROBED = 4
-"""Variants that are timed: those that the model expects to be fastest, and that of one step."""
+"""Variants of several steps that are timed: those that the model expects to be fastest."""
 _ROUNDS = 7
 
 
@@ -85,8 +85,7 @@ def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, Devic
         facts: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.facts["variant"].items()}
         return Choice(_code(problem, Variant(**facts), fmad), f"{Variant(**facts)}, timed before: {entry.facts['reason']}")
     expected = estimates(problem, rule, target.chip)
-    candidates = [one.variant for one in expected[:_PROBED]]
-    candidates += [] if any(one.steps == 1 for one in candidates) else [default_variant(problem, rule)]
+    candidates = [one.variant for one in expected if one.variant.steps > 1][:_PROBED] + direct_variants(problem, rule)
     measured = [(_cells_per_s(problem, target, one, fmad, arrays), one) for one in candidates]
     rate, best = max(measured, key=lambda one: one[0])
     others = ", ".join(f"{one / 1e9:,.1f} ({variant})" for one, variant in measured if variant != best)
