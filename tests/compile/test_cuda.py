@@ -239,6 +239,9 @@ def test_a_program_without_kernels_names_its_templates() -> None:
         "bad.cu has no kernel, only templates of kernels: t; ask for one with instantiate=('t<...>',) or --instantiate 't<...>'"
     )
     assert str(refusal("int main() { }")) == "bad.cu has no kernel"
+    assert str(refusal(f"#include <magic.h>\n{source}")).endswith(
+        "'t<...>'\nHeader not found: magic.h; name its directory with include=(...) or -I"
+    )
 
 
 def test_an_instantiation_that_is_impossible_is_named() -> None:

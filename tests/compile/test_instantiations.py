@@ -74,7 +74,8 @@ void f() {
 }"""
     compiled = cuda_to_ptx(source, name="lost.cu")
     assert list(compiled.kernels.values()) == ["plain()"]
-    (note,) = compiled.notes
+    note, offer = compiled.notes
+    assert offer == "no host code launches the kernel template k; ask for one with --instantiate 'k<...>'"
     assert note.startswith("host code that may launch a kernel was not followed: lost.cu(4): error: ")
 
 

@@ -239,10 +239,13 @@ class _Compilation:
         parts = [log.rstrip()]
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
-        parts += [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
+        parts += self._absent_headers()
         parts += _hints(log)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
+
+    def _absent_headers(self) -> list[str]:
+        return [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
 
     def _template_hint(self) -> str:
         names = [name for code in self.code.values() for name in code.templates]
@@ -254,7 +257,8 @@ class _Compilation:
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
         if not kernels:
-            raise CompileError(f"{self.program.files[0].name} has no kernel{self._template_hint()}")
+            hint = self._template_hint()
+            raise CompileError(f"{self.program.files[0].name} has no kernel{hint}", "\n".join(self._absent_headers()) if hint else "")
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
         if self.host:
@@ -264,10 +268,13 @@ class _Compilation:
                 f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
             ]
         names = [file.name for file in self.program.files]
+        titles = [demangle(kernel) for kernel in kernels]
+        unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
+        notes += [f"no host code launches the kernel template {name}; ask for one with --instantiate '{name}<...>'" for name in unused]
         return CompiledPtx(
             text=_with_short_names(answer.ptx, names),
             sources={file.name: file.text for file in self.program.files},
-            kernels={kernel: demangle(kernel) for kernel in kernels},
+            kernels=dict(zip(kernels, titles, strict=True)),
             instantiated=dict(answer.lowered),
             log=answer.log,
             notes=tuple(notes),
