@@ -275,6 +275,17 @@ def test_memory_exhausted_midway_leaves_nothing_behind() -> None:
         upload(target, host, layout="column-major", chunks=8)
 
 
+def test_memory_that_cannot_be_pinned_is_said() -> None:
+    class Unpinnable(GraphingEmulator):
+        def pinned(self, shape: object, dtype: object = np.float32) -> np.ndarray:
+            if np.prod(shape) > 1 << 24:
+                raise DeviceError("the driver pins no more memory")
+            return super().pinned(shape, dtype)
+
+    with pytest.raises(DeviceError, match=r"no pinned memory of 33,554,432 bytes to stage a chunk in: .*; ask for more chunks"):
+        upload(Unpinnable(), np.zeros((4096, 2048), "f4"), chunks=1)
+
+
 def test_an_interruption_gives_everything_back() -> None:
     target, host = Small(), numbers(512, 64)
     target.left, target.interrupts = 100, True

@@ -63,17 +63,15 @@ def relayout(
     In shared memory: `kernel` is a kernel on a target, or a module, all of whose kernels that use the array are changed. `shared` is the
     array: its name in the source (`"tile"`, `"tiled::tile"`) or in PTX, `"dynamic[0:4096]"` or (0, 4096) for a range of bytes of the
     dynamic part; it may be left out where there is only one. `layout` is a layout of the array, or of a tile of which the array has several
-    one behind the other; `element_bytes` are those of an element, by default what the array has for each element of the layout. A layout
-    that takes more room enlarges the array. Small tables of a layout are put together from immediate operands, others lie in constant
+    one behind the other; `element_bytes` are those of an element, by default what the array has for each of the layout. A layout that takes
+    more room enlarges the array. Small tables of a layout are put together from immediate operands, others lie in constant
     memory; with `tables="constant"` all do, with `tables="global"` they lie in global memory.
 
-    In global memory: `parameter` is the position, or the PTX name, of the pointer through which a kernel gets the array, which has `shape`
-    and `dtype`; `layout` is what `ml.upload` takes. The array has to lie in that layout when the kernel runs, and no other argument may
-    lead to it.
+    In global memory: `parameter` is the position or PTX name of the pointer to the array, which has `shape` and `dtype`; `layout` is what
+    `ml.upload` takes. The array has to lie in that layout when the kernel runs, and no other argument may lead to it.
 
-    The result has the names and the line information of the original, and a kernel works on the variables of the original's module (its
-    constants are those of now). Raises RelayoutError, with the line, where the address of the array escapes, where an access is torn,
-    or where there is not enough room.
+    The result has the names and lines of the original, and works on the variables of its module (its constants are those of now). Raises
+    RelayoutError, with the line, where the address of the array escapes, an access is torn, or there is not enough room.
     """
     if parameter is not None:
         return _of_parameter(kernel, layout, parameter, shape, dtype)

@@ -28,6 +28,8 @@ KERNELS, COPIES = 0, 1
 """Queues of the device."""
 CHUNK_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """What `chunks="auto"` chooses among."""
+DEFAULT_CHUNKS = 16
+"""Where nothing is predicted: what the paper has."""
 RING = 3
 """Chunks that are on their way at once."""
 Direction = Literal["upload", "download"]
@@ -371,6 +373,6 @@ def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: fl
             continue
         timeline = prediction(made, chip, host_gb_per_s, then_ns)
         if timeline is None:
-            return 16
+            return DEFAULT_CHUNKS
         times[made.chunks] = timeline.elapsed_ns
     return min(times, key=lambda chunks: (times[chunks], chunks))

@@ -14,10 +14,11 @@ from memlane.launch import DeviceArray, Stream, Target
 from memlane.layout.selection import out_of_range
 from memlane.remap.gathers import CLEAN, WRONG, Rows, gather_plan
 from memlane.remap.staging import default_threads
+from memlane.remap.transfers import DEFAULT_CHUNKS, TransferPlan
 from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
 from memlane.transfer.arrays import LaidOutArray, host_array
-from memlane.transfer.running import Transfer
+from memlane.transfer.running import Transfer, check_effort
 
 
 def gather(
@@ -40,12 +41,8 @@ def gather(
     where = named_target(target) if isinstance(target, str) else target
     source, source_shape, dtype = _side(where, rows, "rows")
     chosen, chosen_shape, kind = _side(where, indices, "indices")
-    if kind.kind not in "iu" or kind.itemsize not in (4, 8):
-        raise LayoutError(f"the indices of a gather are integers of 32 or 64 bits, not an array of {kind}")
-    if not source_shape:
-        raise LayoutError("a gather needs rows along a first axis; the array has no dimensions")
-    count, places = source_shape[0], prod(chosen_shape)
-    row_bytes = prod(source_shape[1:]) * dtype.itemsize
+    _check(source_shape, kind, chunks, threads)
+    count, places, row_bytes = source_shape[0], prod(chosen_shape), prod(source_shape[1:]) * dtype.itemsize
     shape = (*chosen_shape, *source_shape[1:])
     out = where.empty(shape, dtype)
     array = LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype)
@@ -53,27 +50,36 @@ def gather(
         return array
     if not count:
         raise out_of_range(0, int(_at(chosen, 0)), 0)
-    pieces = 16 if chunks == "auto" else chunks
-    memory: dict[str, Memory] = {"rows": source, "indices": chosen, "array": out}
-    memory[WRONG], memory[CLEAN] = where.pinned(1, "u8"), where.pinned(1, "u8")
-    memory[CLEAN][...] = places  # type: ignore[index]
-    made = gather_plan(
-        Rows(count, row_bytes, _home(where, source)),
-        Rows(places, kind.itemsize, _home(where, chosen)),
-        pieces,
-        overlap=overlap,
-        threads=default_threads() if threads is None else threads,
-    )
-
-    def check() -> None:
-        position = int(memory[WRONG][0])  # type: ignore[index]
-        if position < places:
-            raise out_of_range(position, int(_at(chosen, position)), count)
-
-    array = replace(array, transfer=Transfer(where, made, memory, finish=check))
+    copiers = default_threads() if threads is None else threads
+    sides = Rows(count, row_bytes, _home(where, source)), Rows(places, kind.itemsize, _home(where, chosen))
+    made = gather_plan(*sides, DEFAULT_CHUNKS if chunks == "auto" else chunks, overlap=overlap, threads=copiers)
+    array = replace(array, transfer=_transfer(where, made, source, chosen, out, (places, count)))
     assert array.transfer is not None
     array.transfer.start(stream)
     return array.wait() if wait or where.modelled else array
+
+
+def _transfer(target: Target, made: TransferPlan, rows: Memory, indices: Memory, out: DeviceArray, extents: tuple[int, int]) -> Transfer:
+    """Return the transfer, which raises the first index out of range when it is waited for. `extents`: places, and rows."""
+    places, count = extents
+    report, clean = target.pinned(1, "u8"), target.pinned(1, "u8")
+    clean[...] = places
+
+    def check() -> None:
+        position = int(report[0])
+        if position < places:
+            raise out_of_range(position, int(_at(indices, position)), count)
+
+    memory: dict[str, Memory] = {"rows": rows, "indices": indices, "array": out, WRONG: report, CLEAN: clean}
+    return Transfer(target, made, memory, finish=check)
+
+
+def _check(rows: tuple[int, ...], kind: np.dtype[Any], chunks: object, threads: int | None) -> None:
+    if kind.kind not in "iu" or kind.itemsize not in (4, 8):
+        raise LayoutError(f"the indices of a gather are integers of 32 or 64 bits, not an array of {kind}")
+    if not rows:
+        raise LayoutError("a gather needs rows along a first axis; the array has no dimensions")
+    check_effort(chunks, threads)
 
 
 def _side(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from memlane.errors import DeviceError, LayoutError
 from memlane.launch import LoadedModule, Stream, Target, watched
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
@@ -155,6 +156,14 @@ class Transfer:
             self._release()
 
 
+def check_effort(chunks: object, threads: int | None) -> None:
+    """Raise LayoutError for a number of chunks or threads that cannot be."""
+    if chunks != "auto" and (isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1):
+        raise LayoutError(f"chunks is a number of at least 1, or 'auto', not {chunks!r}")
+    if threads is not None and threads < 1:
+        raise LayoutError(f"the host copies with at least one thread, not {threads}")
+
+
 def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:
     """Return the modules of remaps on a target, which keeps them for the transfers to come."""
     loaded: dict[str, LoadedModule] = target.__dict__.setdefault("_remap_modules", {})
@@ -176,7 +185,10 @@ def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
             found = min(fitting, key=lambda array: array.nbytes)
             _kept[target] = [array for array in _kept[target] if array is not found]
             return found
-    return target.pinned(nbytes, np.uint8)
+    try:
+        return target.pinned(nbytes, np.uint8)
+    except DeviceError as error:
+        raise DeviceError(f"no pinned memory of {nbytes:,} bytes to stage a chunk in: {error}; ask for more chunks") from error
 
 
 def _give_back(target: Target, array: npt.NDArray[Any]) -> None:

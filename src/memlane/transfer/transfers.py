@@ -23,7 +23,7 @@ from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
 from memlane.transfer.arrays import Given, LaidOutArray, described, given_array, host_array
 from memlane.transfer.gathers import gather
-from memlane.transfer.running import Transfer, host_gb_per_s
+from memlane.transfer.running import Transfer, check_effort, host_gb_per_s
 
 Chunks = int | Literal["auto"]
 Then = Callable[[Chunk], tuple[Any, ...] | None]
@@ -45,35 +45,40 @@ def upload(
 ) -> LaidOutArray:
     """Copy an array of the host to a target in another layout; the transformation of a chunk overlaps with the copy of the next one.
 
-    points = ml.upload(target, host, layout="column-major")
     points = ml.upload(target, host, layout="soa", then=lambda chunk: (step[chunk.count // 256, 256], chunk.array, chunk.first))
 
-    `host`: an array of NumPy, or of another library through DLPack, in pinned or ordinary memory; ordinary memory is staged through a ring
-    of pinned buffers by `threads` threads. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`,
-    `diagonal`, `soa`), a layout of `memlane.layout`, a function of the shape, or a `Selection` of rows (see `gather`). `chunks`: how many
-    pieces, or `"auto"` for the number that is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a
-    kernel call and its arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind
-    the last chunk.
+    `host`: an array of NumPy, or of another library through DLPack, in pinned or ordinary memory, which `threads` threads stage through a
+    ring of pinned buffers. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`, `diagonal`, `soa`),
+    a layout of `memlane.layout`, a function of the shape, or a `Selection` of rows (see `gather`). `chunks`: how many pieces, or `"auto"`
+    for the number that is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel call and its
+    arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind the last chunk.
 
-    With `wait=False` it returns before the array has arrived (on a GPU); the host's array must then stay as it is until `array.wait()`,
-    and it is kept alive as long. `stream` is one of the target. Raises LayoutError, BadPlan and DeviceError.
+    With `wait=False` it may return before the array has arrived; the host's array, which is kept alive, must then stay as it is until
+    `array.wait()`. `stream` is one of the target. Raises LayoutError, BadPlan and DeviceError.
     """
     where = named_target(target) if isinstance(target, str) else target
-    _check_chunks(chunks)
+    check_effort(chunks, threads)
     if isinstance(layout, Selection):
         return _selected(where, host, layout, then, chunks, overlap=overlap, threads=threads, stream=stream, wait=wait)
     seen = host_array(host)
     if not seen.size:
-        empty = where.empty(seen.shape, seen.dtype.newbyteorder("="))
-        return LaidOutArray(where, empty.address, empty.shape, empty.dtype, empty.owner, None, seen.dtype)
+        return _empty(where, seen)
     given = given_array(where, seen, layout)
     array = _allocated(where, given)
     consumers = _Consumers(where, then)
-    wish = Request("upload", given.described, given.layout, 1, overlap, _threads(threads), consumers.planned if then else None, reads)
+    wish = Request(
+        "upload", given.described, given.layout, 1, overlap, threads or default_threads(), consumers.planned if then else None, reads
+    )
     made, predict = _planned(where, wish, chunks)
     memory: dict[str, Memory] = {"host": given.memory, "array": array, **consumers.memory}
     transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
     return _filled(replace(array, transfer=transfer), stream, wait)
+
+
+def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
+    """Return an array without elements, which has no layout."""
+    memory = target.empty(host.shape, host.dtype.newbyteorder("="))
+    return LaidOutArray(target, memory.address, memory.shape, memory.dtype, memory.owner, None, host.dtype)
 
 
 def _selected(target: Target, rows: npt.ArrayLike, layout: Selection, then: object, chunks: Chunks, **options: Any) -> LaidOutArray:
@@ -101,7 +106,7 @@ def download(
     A `LaidOutArray` knows its layout; of another array `layout` and the `shape` of the result say how it lies (row-major if they are left
     out). `out`: the array to fill, best made by `target.pinned`. Raises LayoutError where shapes and layouts disagree.
     """
-    _check_chunks(chunks)
+    check_effort(chunks, threads)
     if isinstance(array, LaidOutArray) and layout is None and array.transfer is not None:
         array.transfer.wait()
     found, dtype = _layout_of(array, layout, shape)
@@ -118,7 +123,7 @@ def download(
     if fields and not result.flags.c_contiguous:
         raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
     memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
-    wish = Request("download", known, found, 1, overlap, _threads(threads))
+    wish = Request("download", known, found, 1, overlap, threads or default_threads())
     made, predict = _planned(target, wish, chunks)
     transfer = Transfer(target, made, {"host": memory, "array": array}, predict=predict)
     transfer.start(stream)
@@ -264,16 +269,3 @@ def _layout_of(array: DeviceArray, layout: LayoutLike | None, shape: tuple[int, 
     if found.size > array.size:
         raise LayoutError(f"{found} needs {found.size} elements, but the array has {array.size}")
     return found, array.dtype
-
-
-def _threads(threads: int | None) -> int:
-    if threads is None:
-        return default_threads()
-    if threads < 1:
-        raise LayoutError(f"the host copies with at least one thread, not {threads}")
-    return threads
-
-
-def _check_chunks(chunks: object) -> None:
-    if chunks != "auto" and (isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1):
-        raise LayoutError(f"chunks is a number of at least 1, or 'auto', not {chunks!r}")

@@ -73,46 +73,33 @@ def _title(outcome: Outcome) -> str:
 
 
 def tables(found: Sequence[Outcome]) -> dict[str, Table]:
-    made: dict[str, Table] = {}
-    if found:
-        made["remap"] = Table(
-            (
-                *(
-                    "case",
-                    "runs",
-                    "transfer us",
-                    "behind us",
-                    "overlapped us",
-                    "overhead %",
-                    "kernel us",
-                    "with remap us",
-                    "kernel speed-up",
-                ),
-                *("by hand us", "total speed-up", "pays after runs", "chosen"),
-            ),
-            tuple(_line(outcome) for outcome in found),
-            spare=("by hand us", "behind us"),
-        )
-        made["counts"] = Table(
-            ("case", "sectors without", "sectors with", "ratio"),
-            tuple(
-                (_title(one), one.sectors["without"], one.sectors["with"], round(one.sectors["without"] / one.sectors["with"], 2))
-                for one in found
-            ),
-        )
-    swept = [one for one in found if one.sweep]
-    if swept:
-        lines = [
-            (_title(one), chunks, round(one.sweep[chunks, True] / 1e3, 2), round(one.sweep[chunks, False] / 1e3, 2))
-            for one in swept
-            for chunks in sorted({chunks for chunks, _ in one.sweep})
-        ]
-        made["chunks"] = Table(("case", "chunks", "overlapped us", "one after another us"), tuple(lines), printed=False)
-    published = [_published(outcome) for outcome in found if outcome.case.name in PUBLISHED]
-    if published:
-        head = ("case", "kernel", "paper", "transfer %", "paper %", "total %", "paper total %", "why they may differ")
-        made["paper"] = Table(head, tuple(published), spare=("why they may differ",))
-    return made
+    """Return the tables that have a line, by name."""
+    overview = Table(
+        (
+            *("case", "runs", "transfer us", "behind us", "overlapped us", "overhead %", "kernel us", "with remap us", "kernel speed-up"),
+            *("by hand us", "total speed-up", "pays after runs", "chosen"),
+        ),
+        tuple(_line(outcome) for outcome in found),
+        spare=("by hand us", "behind us"),
+    )
+    counts = Table(
+        ("case", "sectors without", "sectors with", "ratio"),
+        tuple((_title(one), *one.sectors.values(), round(one.sectors["without"] / one.sectors["with"], 2)) for one in found),
+    )
+    swept = [
+        (_title(one), chunks, round(one.sweep[chunks, True] / 1e3, 2), round(one.sweep[chunks, False] / 1e3, 2))
+        for one in found
+        for chunks in sorted({chunks for chunks, _ in one.sweep})
+    ]
+    published = tuple(_published(outcome) for outcome in found if outcome.case.name in PUBLISHED)
+    head = ("case", "kernel", "paper", "transfer %", "paper %", "total %", "paper total %", "why they may differ")
+    made = {
+        "remap": overview,
+        "counts": counts,
+        "chunks": Table(("case", "chunks", "overlapped us", "one after another us"), tuple(swept), printed=False),
+        "paper": Table(head, published, spare=("why they may differ",)),
+    }
+    return {name: table for name, table in made.items() if table.lines}
 
 
 def _line(outcome: Outcome) -> tuple[str | float | None, ...]:
