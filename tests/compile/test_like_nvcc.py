@@ -106,6 +106,17 @@ def test_language_and_library(body: str) -> None:
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
 
 
+@pytest.mark.parametrize("launch", ["k<1>", "go<1>"])
+def test_a_constant_may_be_made_of_others(launch: str) -> None:
+    source = f"""const float scale = 2.5f;
+static const double inverse = 1.0 / scale;
+const float host = getenv("A")[0];
+template <int N> __global__ void k(float* p) {{ *p *= scale * inverse; }}
+template <int N> void go(float* p) {{ k<N><<<1, 1>>>(p); }}
+int main() {{ {"go<1>(nullptr)" if launch == "go<1>" else "k<1><<<1, 1>>>(nullptr)"}; }}"""
+    assert list(kernels(source).kernels.values()) == ["void k<1>(float*)"]
+
+
 def test_host_headers_of_cuda_do_not_disturb() -> None:
     source = "#include <cuda_gl_interop.h>\n#include <cuda_egl_interop.h>\nGLuint buffer;\n__global__ void k(int* p) { *p = 1; }"
     assert list(kernels(source).kernels.values()) == ["k(int*)"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memlane.compile import instantiations, macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
-from memlane.compile.hostcode import DeviceCode, blank, cut, uncut
+from memlane.compile.hostcode import CONSTEXPR, DeviceCode, blank, cut, uncut, with_constexpr
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
@@ -139,6 +139,7 @@ class _Compilation:
         self.refusals: list[str] = []
         self.dropped: list[str] = []
         self.asked_host = False
+        self.constexpr = False
         self.host: instantiations.Launched | None = None
 
     def run(self) -> CompiledPtx:
@@ -184,7 +185,7 @@ class _Compilation:
         thrust = _names_thrust(device)
         names = standard.names_in_std(tokens) | (standard.NEEDED_BY_THRUST if thrust else set())
         prelude = standard.prelude(names, types, limits=bool(self.program.absent))
-        headers = {standard.PRELUDE: prelude, **standard.stand_ins()}
+        headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
         headers |= dict.fromkeys(self.program.absent, "")
         main, *others = self.program.files
@@ -197,6 +198,8 @@ class _Compilation:
 
     def _device_text(self, file: SourceFile) -> str:
         text = self.code[file.name].text
+        if self.constexpr:
+            text = with_constexpr(text, self.code[file.name].removable)
         if self.removed[file.name]:
             text = blank(text, file.tokens, self.removed[file.name])
         return sources.with_includes(file, text)
@@ -213,6 +216,9 @@ class _Compilation:
 
     def _remove_refused(self, log: str) -> bool:
         """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
+        if not self.constexpr and "dynamic initialization is not supported" in log:
+            self.constexpr = True
+            return True
         chosen: dict[tuple[str, Unit], str] = {}
         for error in nvrtc.errors(log):
             file = next((file for file in self.program.files if file.name == error.file), None)

@@ -8,8 +8,9 @@ stay, because a conditional may begin in one function and end in another.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memlane.compile.declarations import Unit, units_of
@@ -18,6 +19,10 @@ from memlane.compile.macros import Macros
 from memlane.compile.tokens import Token, directive
 
 _KEPT_DIRECTIVES = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
+
+CONSTEXPR = "_mlcx"
+"""Name of a macro that stands for `constexpr`."""
+_FLOATING_CONSTANT = re.compile(r"(?:static\s+)?(const)\s+(?:float|double)\s+\w+\s*=")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,17 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
 def uncut(text: str) -> DeviceCode:
     """A file that is a piece of a function or class of another file, and stays whole."""
     return DeviceCode(text, (), (), (), 0, (), ())
+
+
+def with_constexpr(text: str, units: Iterable[Unit]) -> str:
+    """`text` where the constants of floating point among the units are `constexpr`, by a macro as long as the word `const`.
+
+    One constant may stand in the initial value of another with nvcc. NVRTC calls that a dynamic initialisation.
+    """
+    for unit in units:
+        if found := _FLOATING_CONSTANT.match(text, unit.start, unit.end):
+            text = f"{text[: found.start(1)]}{CONSTEXPR}{text[found.end(1) :]}"
+    return text
 
 
 def _directives_inside(tokens: list[Token], units: list[Unit]) -> Iterator[int]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from memlane.compile.declarations import Unit
 from memlane.compile.hostbody import Body, HostFunction, Part
-from memlane.compile.hostcode import DeviceCode
+from memlane.compile.hostcode import DeviceCode, with_constexpr
 from memlane.compile.nvrtc import Answer, errors
 from memlane.compile.sources import SourceFile
 from memlane.compile.tokens import Token, directive
@@ -159,7 +159,7 @@ def _text(file: _File) -> str:
     """The text of the file with what is left out replaced, so that what stays keeps its line and column."""
     pieces: list[str] = []
     position = 0
-    text, tokens = file.source.text, file.source.tokens
+    text, tokens = with_constexpr(file.source.text, file.code.removable), file.source.tokens
     includes = [Part(tokens[index].start, tokens[index].end, f'#include "{name}"') for index, name in file.source.includes.items()]
     edits = [*file.left_out, *includes, *_launches_in_macros(tokens)]
     for part in sorted(edits, key=lambda part: (part.start, -part.end)):
