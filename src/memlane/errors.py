@@ -6,7 +6,7 @@
     |   +-- PtxTypeError           well formed, but an operand or a type does not fit
     |   +-- UnsupportedPtx         valid or not, this instruction is not modelled; it is named
     |   +-- StencilError           a stencil rule, its grid or its fields; points at the expression of the rule where there is one
-    |   +-- RelayoutError          a shared array of a kernel that cannot be laid out so; names the line that keeps it from that
+    |   +-- RelayoutError          an array of a kernel that cannot be laid out so; names the line that keeps it from that
     +-- CompileError               the CUDA compiler or assembler refused; carries its log
     +-- MissingDependency          an optional package is absent; names the command that installs it
     +-- LaunchError                a launch that cannot start, or that went wrong
@@ -83,7 +83,7 @@ class UnsupportedPtx(SourceError):
 
 
 class RelayoutError(SourceError):
-    """An array in shared memory that is not there, or that cannot be laid out otherwise without a change of the source."""
+    """An array of a kernel that is not there, or that cannot be laid out otherwise without a change of the source."""
 
 
 class StencilError(SourceError):

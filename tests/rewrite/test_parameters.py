@@ -46,6 +46,12 @@ extern "C" __global__ void either(const float* a, const float* b, float* out, in
 
 extern "C" __global__ void stored(const float* a, const float** table) { table[0] = a; }
 
+struct Pair { const float* first; const float* second; };
+
+extern "C" __global__ void members(Pair pair, float* out) { out[0] = pair.second[threadIdx.x]; }
+
+extern "C" __global__ void doubles(const double* a, double* out) { out[threadIdx.x] = a[threadIdx.x]; }
+
 extern "C" __global__ void unused(const float* a, float* out) { out[0] = 1; }
 """
 ROWS, COLUMNS = 96, 20
@@ -123,6 +129,8 @@ def ml_text(kernel: object) -> str:
         ("either", {}, r"kernels.cu:32: .* may be "),
         ("wide", {}, r"kernels.cu:28: `ld.* accesses 16 bytes of .* tears"),
         ("unused", {}, "accesses nothing through parameter 'unused_param_0'"),
+        ("members", {}, "parameter 'members_param_0' of members.* is no pointer, so no array can be laid out behind it"),
+        ("doubles", {"dtype": "V12"}, "accesses 8 bytes, which may lie on both sides of the border of two elements of 12"),
         ("norms", {"parameter": 9}, "has parameters 0 to 3, no 9"),
         ("norms", {"parameter": "b"}, "has no parameter 'b'; it has: norms_param_0"),
         ("norms", {"shape": None}, "say shape= and dtype="),

@@ -27,6 +27,7 @@ from memlane.layout.expression import name
 from memlane.layout.layout import LARGEST_TABLE
 from memlane.layout.program import Program
 from memlane.ptx import (
+    SCALAR_TYPES,
     Address,
     Block,
     ControlFlow,
@@ -108,11 +109,12 @@ def _parameter(function: Function, wanted: int | str) -> str:
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if not 0 <= wanted < len(names):
             raise RelayoutError(f"{function.title} has parameters 0 to {len(names) - 1}, no {wanted}")
-        return names[wanted]
-    found = [one for one in names if one == wanted]
-    if not found:
+        wanted = names[wanted]
+    if wanted not in names:
         raise RelayoutError(f"{function.title} has no parameter {wanted!r}; it has: {', '.join(names)}")
-    return found[0]
+    if function.params[names.index(wanted)].nbytes != 8:
+        raise RelayoutError(f"parameter {wanted!r} of {function.title} is no pointer, so no array can be laid out behind it")
+    return wanted
 
 
 class _OfParameter(Analysis):
@@ -123,7 +125,7 @@ class _OfParameter(Analysis):
         self.array = array
 
     def result(self, one: Instruction, state: dict[str, Value]) -> tuple[Value, str]:
-        if one.opcode == "ld" and any(self._is_parameter(operand) for operand in one.operands):
+        if _reads_parameter(one, self.array):
             return Pointer(self.array, True, 64, 0), ""
         values = self._values(one, state)
         if one.opcode == "cvta" and len(values) == 1 and isinstance(values[0], Pointer):
@@ -132,8 +134,16 @@ class _OfParameter(Analysis):
             return ANY, "it is taken for an address in another space"
         return super().result(one, state)
 
-    def _is_parameter(self, operand: object) -> bool:
-        return isinstance(operand, Address) and isinstance(operand.base, Symbol) and operand.base.name in self.array.names
+
+def _reads_parameter(one: Instruction, array: SharedArray) -> bool:
+    bases = [operand.base for operand in one.operands if isinstance(operand, Address)]
+    return one.opcode == "ld" and any(isinstance(base, Symbol) and base.name in array.names for base in bases)
+
+
+def _is_whole(one: Instruction) -> bool:
+    """Whether a load of a parameter takes all of a pointer."""
+    offsets = [operand.offset for operand in one.operands if isinstance(operand, Address)]
+    return offsets == [0] and isinstance(one.operands[0], Register) and SCALAR_TYPES[one.form.types["d"]].bits == 64
 
 
 def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], list[Problem]]:
@@ -148,6 +158,8 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
             found, told = analysis.uses(one, state, numbers[id(one)])
             accesses += found
             problems += told
+            if _reads_parameter(one, array) and not _is_whole(one):
+                problems.append(Problem(numbers[id(one)], frozenset({array}), "only a part of its address is read here"))
             if one.form.effect and any(isinstance(value, Mixed) for value in analysis._values(one, state)):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "its address may be among what is stored or handed on here"))
             analysis.step(one, state)
@@ -156,9 +168,12 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
 
 def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray) -> None:
     """Raise RelayoutError where an access takes several elements at once that would not lie side by side, or a part of one that it may."""
-    if one.nbytes <= element:
+    if element % one.nbytes == 0:
         return
     instruction = list(flat.instructions())[one.index]
+    if one.nbytes < element:
+        told = f"`{instruction.name}` accesses {one.nbytes} bytes, which may lie on both sides of the border of two elements of {element}"
+        raise refusal(module, flat, one.index, told)
     several = f"`{instruction.name}` accesses {one.nbytes} bytes of {array.title} at once"
     count, left = divmod(one.nbytes, element)
     if left or layout.count % count or layout.count > LARGEST_TABLE:
