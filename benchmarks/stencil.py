@@ -258,19 +258,23 @@ def first_step(options: argparse.Namespace) -> list[Row]:
     target.zeros(1)
     target.sync()
     u = np.zeros((32, 32, 32) if options.quick else (256, 256, 256), np.float32)
-    began = time.perf_counter()
+    weight = time.time_ns() % 1_000_000_007 / 1e9  # no other process has compiled this
 
-    @ml.stencil
-    def fresh(new, u):  # type: ignore[no-untyped-def]
-        new[0, 0, 0] = 0.4 * u[0, 0, 0] + 0.1 * (u[-1, 0, 0] + u[1, 0, 0] + u[0, -1, 0] + u[0, 1, 0] + u[0, 0, -1] + u[0, 0, 1])
+    def took() -> float:
+        began = time.perf_counter()
 
-    fresh.on(ml.Grid(u.shape)).prepare(u=u, swap=("new", "u"), targets=target).steps(1)
-    took = time.perf_counter() - began
-    why = "" if took <= 2.0 else "compiling takes longer"
-    missing = "generated code is not kept on disk yet"
+        @ml.stencil
+        def fresh(new, u):  # type: ignore[no-untyped-def]
+            new[0, 0, 0] = 0.4 * u[0, 0, 0] + weight * (u[-1, 0, 0] + u[1, 0, 0] + u[0, -1, 0] + u[0, 1, 0] + u[0, 0, -1] + u[0, 0, 1])
+
+        fresh.on(ml.Grid(u.shape)).prepare(u=u, swap=("new", "u"), targets=target).steps(1)
+        return time.perf_counter() - began
+
+    first, again = took(), took()
+    name, why = "from the rule to the first step, 256^3", "reading the code, the driver's assembler and the upload take longer"
     return [
-        Row("from the rule to the first step", "time, code not on disk", round(took, 3), "s", 2.0, "lower", note=why),
-        Row("from the rule to the first step", "time, code on disk", None, "s", 0.3, "lower", note=missing),
+        Row(name, "time, code not on disk", round(first, 3), "s", 2.0, "lower", note="" if first <= 2.0 else "compiling takes longer"),
+        Row(name, "time, code on disk", round(again, 3), "s", 0.3, "lower", note="" if again <= 0.3 else why),
     ]
 
 

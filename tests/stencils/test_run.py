@@ -8,7 +8,7 @@ import pytest
 import memlane as ml
 from memlane.chip import load as load_chip
 from memlane.errors import RecordError, StencilError
-from memlane.stencils import Face, Problem, Variant
+from memlane.stencils import Code, Face, Problem, Variant
 from memlane.stencils.choice import estimates
 
 
@@ -252,3 +252,17 @@ def test_the_model_of_an_h200_expects_several_steps_to_pay():
     assert best.variant.steps > 1
     single = next(one for one in estimates(problem, rule, load_chip("h200")) if one.variant.steps == 1)
     assert single.cells_per_s < load_chip("h200").copy_gb_per_s * 1e9 / 8 < best.cells_per_s
+
+
+def test_generated_code_is_compiled_once_for_all_processes(target, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMLANE_CACHE", "1")
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path))
+    values = {"u": field(12, 20), "r": 0.1, "swap": ("new", "u"), "targets": target}
+    first = heat.on(ml.Grid((12, 20))).prepare(**values).steps(2)
+    monkeypatch.setattr(Code, "module", lambda *_: pytest.fail("compiled again"))
+    again = heat.on(ml.Grid((12, 20))).prepare(**values).steps(2)
+    assert np.array_equal(first["u"].gather(), again["u"].gather())
+    with ml.Counter() as counter:
+        again.steps(1)
+    (counts,) = counter.finish()
+    assert heat.rules[0].body[0].line in {one.site.line for one in counts.sites if one.site.file.endswith("test_run.py")}

@@ -71,8 +71,12 @@ class Code:
                         f"`{rule.source.line(int(found[1])).strip()}`\n{error.log.strip()}"
                     ) from error
             raise
-        texts = {rule.source.name: rule.source.text for rule in self.problem.rules}
-        return replace(module, sources={**module.sources, **texts})
+        return replace(module, sources={**module.sources, **self.sources})
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The texts that lines of the compiled program point at, by name."""
+        return {self.name: self.text, **{rule.source.name: rule.source.text for rule in self.problem.rules}}
 
 
 def _finish(kernel: StepKernel) -> str:

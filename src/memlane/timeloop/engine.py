@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from memlane.compile import cuda
+from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.plan import KernelRef
+from memlane.ptx import Module, parse, print_module
 from memlane.stencils import Code, Problem, Stage
 from memlane.stencils.points import FIND, NOWHERE, point_kernels
 from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers
@@ -29,7 +32,7 @@ class Engine:
         self.problem, self.code, self.target = problem, code, target
         self.arrays = arrays
         """The memory that each name has now."""
-        self.module = code.module(_architecture(target))
+        self.module = compiled(code, _architecture(target))
         self.loaded: LoadedModule = target.load(self.module)
         self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
         self.points: dict[str, LoadedModule] = {}
@@ -105,6 +108,18 @@ class Engine:
         the name that takes its place."""
         before = next((cycle[cycle.index(field) - 1] for cycle in self.problem.swap if field in cycle), field)
         return Point(kernel, before, table, places[0], places[1], rows)
+
+
+def compiled(code: Code, architecture: str) -> Module:
+    """Return the module of generated code: what the compiler made of the same text in an earlier process, or makes now."""
+    store, key = present_store(), digest("stencil code", code.text, architecture)
+    entry = store.get(key) if store is not None else None
+    if entry is None:
+        module = code.module(architecture)
+        keep(key, Entry({}, print_module(module).encode()))
+        return module
+    module = parse(entry.code.decode(), f"{code.name} (PTX)")
+    return replace(module, name=code.name, sources=code.sources)
 
 
 def _architecture(target: Target) -> str:
