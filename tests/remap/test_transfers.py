@@ -21,7 +21,7 @@ from memlane.plan import from_json, to_json
 from memlane.remap.transfers import CHUNK_COUNTS, HostArray, Request, best_chunks, borders_of, plan_of, prediction
 from memlane.transfer import LaidOutArray, download, gather, lay_out, upload
 from memlane.transfer.running import _kept
-from tests.targets.graphing import GraphingEmulator
+from tests.targets.graphing import GraphingEmulator, ShuffledGraph
 
 SCALE = """
 extern "C" __global__ void total(const float* part, float* sums, int first, int rows, int pitch, int columns) {
@@ -303,6 +303,18 @@ def _all_is_freed(target: Emulator) -> None:
     assert kept == sum(array.nbytes for array in borrowed)
     # the next allocation finds the device empty but for code
     assert not [buffer for buffer in gc.get_objects() if isinstance(buffer, LaidOutArray) and buffer.target is target]
+
+
+def test_a_transfer_that_is_dropped_is_waited_for_before_its_ring_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, waits = GraphingEmulator(), []
+    monkeypatch.setattr(ShuffledGraph, "wait", lambda graph: waits.append(len(_kept.get(target, []))))
+    array = upload(target, numbers(512, 64), layout="column-major", chunks=8, wait=False)
+    assert not waits
+    kept = len(_kept.get(target, []))
+    del array
+    gc.collect()
+    assert waits == [kept]
+    assert len(_kept[target]) == kept + 3
 
 
 def test_the_hosts_array_lives_as_long_as_its_transfer() -> None:

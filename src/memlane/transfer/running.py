@@ -152,6 +152,9 @@ class Transfer:
         self._borrowed = []
 
     def __del__(self) -> None:
+        if getattr(self, "_graph", None) is not None and self.started:
+            with suppress(Exception):  # nobody is left who could be told
+                self._graph.wait()  # type: ignore[union-attr]
         if getattr(self, "_borrowed", None):
             self._release()
 
