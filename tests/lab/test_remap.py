@@ -42,6 +42,10 @@ def test_chunks_are_swept_with_and_without_overlap(result: Result) -> None:
     assert all(line[2] <= line[3] for line in lines)
 
 
+def test_the_work_of_a_thread_is_swept(result: Result) -> None:
+    assert [line[1] for line in result.tables["work"].lines] == [1, 2, 4, 8]
+
+
 def test_the_scores_are_those_of_the_recurrence() -> None:
     similarity = np.random.default_rng(1).integers(-3, 9, (7, 7), dtype=np.int32)
     score = np.zeros((8, 8), int)

@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 KMEANS, STRIPS, SPARSE, PARTICLES = "k-means", "Needleman-Wunsch", "sparse product", "particles"
 SOURCE = Path(__file__).with_name("kernels.cu")
 FEATURES, CLUSTERS, PENALTY = 34, 5, 10
+WORKS = (1, 2, 4, 8)
+"""Points that a thread of K-means does."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Case:
     """What arrays hold at the end, row-major."""
     result_layouts: Mapping[str, ArrayLayout] = field(default_factory=dict)
     """Of results that lie otherwise where the remap was made."""
-    tolerance: float = 0.0
+    works: Mapping[int, Way] = field(default_factory=dict)
+    """By how much one thread does: the way with the remap."""
 
 
 @lru_cache(maxsize=32)
@@ -72,16 +75,18 @@ def compiled(case: int, layout: ArrayLayout | None, gathered: bool = False, work
     return cuda(f"{place}\n{SOURCE.read_text(encoding='utf-8')}", name="kernels.cu", define=defines, arch="sm_80")
 
 
-def kmeans(count: int, work: int = 1) -> Case:
+def kmeans(count: int) -> Case:
     draw = np.random.default_rng(count)
     points = draw.integers(0, 64, (count, FEATURES)).astype("f4")  # small whole numbers: any order of summation gives the same
     centres = draw.integers(0, 64, (CLUSTERS, FEATURES)).astype("f4")
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     plain, turned = array_layout("row-major", points.shape), array_layout("column-major", points.shape)
     threads = 256
-    grid = -(-count // (threads * work))
-    call = Call("assign", grid, threads, ("points", "centres", "members", count, FEATURES, CLUSTERS))
-    inverted = Call("assign", grid, threads, ("turned", "centres", "members", count, FEATURES, CLUSTERS))
+
+    def way(layout: ArrayLayout, work: int, name: str, *before: Call) -> Way:
+        call = Call("assign", -(-count // (threads * work)), threads, (name, "centres", "members", count, FEATURES, CLUSTERS))
+        return Way(compiled(1, layout, work=work), (call,), before)
+
     preparation = Call("invert_mapping", -(-count // threads), threads, ("points", "turned", count, FEATURES))
     return Case(
         KMEANS,
@@ -90,10 +95,11 @@ def kmeans(count: int, work: int = 1) -> Case:
         {"members": ((count,), "i4"), "turned": ((FEATURES, count), "f4")},
         "points",
         "column-major",
-        Way(compiled(1, plain, work=work), (call,)),
-        Way(compiled(1, turned, work=work), (call,)),
-        Way(compiled(1, turned, work=work), (inverted,), (preparation,)),
+        way(plain, 1, "points"),
+        way(turned, 1, "points"),
+        way(turned, 1, "turned", preparation),
         {"members": distances.argmin(axis=0).astype("i4")},
+        works={work: way(turned, work, "points") for work in WORKS},
     )
 
 

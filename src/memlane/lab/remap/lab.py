@@ -96,10 +96,15 @@ def tables(found: Sequence[Outcome]) -> dict[str, Table]:
     made = {
         "remap": overview,
         "counts": counts,
+        "work": Table(("case", "of each thread", "kernel us"), _works(found), printed=False),
         "chunks": Table(("case", "chunks", "overlapped us", "one after another us"), tuple(swept), printed=False),
         "paper": Table(head, published, spare=("why they may differ",)),
     }
     return {name: table for name, table in made.items() if table.lines}
+
+
+def _works(found: Sequence[Outcome]) -> tuple[tuple[str | float | None, ...], ...]:
+    return tuple((_title(one), work, round(elapsed / 1e3, 2)) for one in found for work, elapsed in one.works.items())
 
 
 def _line(outcome: Outcome) -> tuple[str | float | None, ...]:
@@ -165,6 +170,9 @@ def _rows(outcome: Outcome) -> list[Row]:
     if outcome.predicted is not None:
         off = outcome.predicted / outcome.alone
         shown.append(Row(case, "error of the prediction", abs(off - 1), "", 0.10, peer={"over measured": off}))
+    if outcome.works:
+        by_work = {f"{work} us": elapsed / 1e3 for work, elapsed in outcome.works.items()}
+        shown.append(Row(case, "best work of a thread", min(outcome.works, key=lambda work: outcome.works[work]), "points", peer=by_work))
     if outcome.sweep and outcome.case.layout != "gather":
         best = min(value for (_, overlap), value in outcome.sweep.items() if overlap)
         shown.append(Row(case, "chosen chunks over the best", outcome.remapped[OVERLAPPED] / best, "", 1.03))

@@ -41,6 +41,8 @@ class Outcome:
     sectors: dict[str, int] = field(default_factory=dict)
     sweep: dict[tuple[int, bool], float] = field(default_factory=dict)
     """By chunks and overlap."""
+    works: dict[int, float] = field(default_factory=dict)
+    """Of the kernel on the remapped array, by how much one thread does."""
 
 
 class Bench:
@@ -69,6 +71,8 @@ class Bench:
         there = {**plain, **memory, case.remapped: array}
         found.kernels["with"], _ = self._run(case, case.with_remap, there, remapped=True)
         found.sectors["with"] = self._sectors(case.with_remap, there)
+        for work, way in case.works.items() if sweep else ():
+            found.works[work], _ = self._run(case, way, there, remapped=True)
         for chunks in sweep:
             for overlap in (True, False):
                 one = self._laid_out(case, chunks=chunks, overlap=overlap)
