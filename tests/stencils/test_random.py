@@ -60,7 +60,7 @@ def problems(draw):
     return text, shape, boundary, dict(zip(names, dtypes, strict=True)), variant, draw(st.integers(1, 4))
 
 
-EXAMPLES = int(os.environ.get("MEMLANE_STENCIL_EXAMPLES", "4"))  # each takes a second or two: 25 are for whoever changes kernels
+EXAMPLES = int(os.environ.get("MEMLANE_STENCIL_EXAMPLES", "8"))  # each takes a second: 25 are for whoever changes kernels
 
 
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))

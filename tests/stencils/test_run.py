@@ -7,9 +7,11 @@ import pytest
 
 import memlane as ml
 from memlane.chip import load as load_chip
-from memlane.errors import RecordError, StencilError
+from memlane.errors import DeviceError, RecordError, StencilError
 from memlane.stencils import Code, Face, Problem, Variant
-from memlane.stencils.choice import estimates
+from memlane.stencils.choice import Estimate, estimates
+from memlane.timeloop import variants
+from memlane.timeloop.memory import blank, upload
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +237,30 @@ def test_the_source_can_be_read(target):
     assert "32 x 1 threads of 4 cells, 4 planes a block" in repr(run)
 
 
+def test_a_grid_that_no_memory_holds(target):
+    shape = (1 << 23, 1 << 21)
+    u = np.broadcast_to(np.float32(0), shape)
+    with pytest.raises(
+        DeviceError, match=r"no memory left for 'u' on emulator:h200: it needs 65,536.000 GiB, and the device has 131.3 GiB"
+    ):
+        heat.on(ml.Grid(shape)).prepare(u=u, r=0.1, swap=("new", "u"), targets=target)
+
+
+def test_fields_of_other_libraries_are_taken_and_given(target):
+    class OfAnotherLibrary:
+        """As CuPy's arrays are: NumPy gets them by `get` only."""
+
+        shape, dtype = (8, 8), np.dtype("f4")
+
+        def get(self):
+            return field(8, 8)
+
+    run = heat.on(ml.Grid((8, 8))).prepare(u=OfAnotherLibrary(), r=0.1, swap=("new", "u"), targets=target)
+    assert np.array_equal(np.asarray(run["u"]), field(8, 8))
+    with pytest.raises(StencilError, match=r"a stencil runs on one target so far, and 2 were given"):
+        heat.on(ml.Grid((8, 8))).prepare(u=field(8, 8), r=0.1, swap=("new", "u"), targets=[target, target])
+
+
 def test_variants_that_cannot_be(target):
     values = {"u": field(16, 64), "r": 0.1, "swap": ("new", "u"), "targets": target}
     with pytest.raises(StencilError, match=r"2 steps cannot share a launch here, because axis 0 has a reflecting face"):
@@ -266,3 +292,20 @@ def test_generated_code_is_compiled_once_for_all_processes(target, monkeypatch, 
         again.steps(1)
     (counts,) = counter.finish()
     assert heat.rules[0].body[0].line in {one.site.line for one in counts.sites if one.site.file.endswith("test_run.py")}
+
+
+def test_the_fastest_of_a_few_is_remembered(target, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMLANE_CACHE", "1")
+    monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path))
+    candidates = [Variant(4, (32, 1), 4), Variant(4, (32, 2), 8, 1, 2)]
+    monkeypatch.setattr(variants, "direct_variants", lambda *_: candidates[:1])
+    monkeypatch.setattr(variants, "estimates", lambda *_: [Estimate(candidates[1], 1e9, "memory")])
+    problem, u = Problem(heat.rules, ml.Grid((12, 40)), (("new", "u"),)), field(12, 40)
+    arrays = {"u": upload(target, u, (12, 40), "f4", "u"), "new": blank(target, (12, 40), "f4", "new")}
+    chosen = variants._timed(problem, target, True, arrays)
+    assert "the fastest of 2; others: " in chosen.reason
+    assert np.array_equal(arrays["u"].numpy()[:, :40], u)  # timing leaves the fields as they are
+    monkeypatch.setattr(variants, "_cells_per_s", lambda *_: pytest.fail("timed again"))
+    again = variants._timed(problem, target, True, arrays)
+    assert [one.variant for one in again.code.kernels] == [one.variant for one in chosen.code.kernels]
+    assert "timed before" in again.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -79,16 +80,22 @@ def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name:
     host = as_host(value)
     if host.shape != shape:
         raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {shape}")
-    padded = np.zeros(stored_shape(shape), dtype)
-    padded[..., : shape[-1]] = host
-    return allocated(target, padded.nbytes, name, lambda: target.array(padded))
+
+    def made() -> DeviceArray:
+        padded = np.zeros(stored_shape(shape), dtype)
+        padded[..., : shape[-1]] = host
+        return target.array(padded)
+
+    return allocated(target, _nbytes(shape, dtype), name, made)
 
 
 def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
     """Return memory for a field with zeros."""
-    extents = stored_shape(shape)
-    nbytes = int(np.prod(extents)) * np.dtype(dtype).itemsize
-    return allocated(target, nbytes, name, lambda: target.zeros(extents, dtype))
+    return allocated(target, _nbytes(shape, dtype), name, lambda: target.zeros(stored_shape(shape), dtype))
+
+
+def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    return prod(stored_shape(shape)) * np.dtype(dtype).itemsize
 
 
 def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
@@ -100,7 +107,7 @@ def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
         if isinstance(error, DeviceError) and "memory" not in text.lower():
             raise
         raise DeviceError(
-            f"{target.name} has no memory left for field {name!r}, which needs {nbytes / 2**20:,.1f} MiB: use a smaller grid, or a "
-            f"narrower type ({text})"
+            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and the device has "
+            f"{target.chip.dram_bytes / 2**30:,.1f} GiB in all; use a smaller grid or a narrower type ({text})"
         ) from error
     return array

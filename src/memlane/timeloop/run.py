@@ -23,7 +23,7 @@ from memlane.timeloop.watching import ProgressLine, interruptible
 
 _LOOK_S = 0.25
 """Steps between two looks at the keyboard take about as long, where one of them does not take longer."""
-_MOST_STEPS = 1 << 14
+_MOST_STEPS = 1 << 11
 """Steps of one plan."""
 
 
@@ -155,10 +155,13 @@ class Run:
             first += length
 
     def _most_steps(self) -> int:
-        if self._seconds_a_step == 0.0:
-            return self.variant.steps * self.problem.period if self.target.modelled else 64 * self.problem.period * self.variant.steps
+        """Return how many steps one plan makes: a power of two of the least number that leaves each name its own memory, so that few
+        plans are bound, and so many that looking between them does not count."""
         unit = self.problem.period * self.variant.steps
-        return min(_MOST_STEPS, max(1, int(_LOOK_S / self._seconds_a_step / unit))) * unit
+        if self._seconds_a_step == 0.0:
+            return unit if self.target.modelled else 64 * unit
+        fitting = max(1, min(_MOST_STEPS, int(_LOOK_S / self._seconds_a_step)) // unit)
+        return unit * (1 << (fitting.bit_length() - 1))
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
         began = time.monotonic()
@@ -171,7 +174,8 @@ class Run:
                 self.engine.execute(stage, table, tables)
             self._points.take_probes(tables)
             self.step += stage.turns * stage.steps_a_turn
-        self._seconds_a_step = (time.monotonic() - began) / count
+        took = (time.monotonic() - began) / count
+        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
 
     def _stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[Stage, int]]:
         """Yield the stages of some steps, and the step at which each begins: launches of several steps, of one, and one that reduces."""
