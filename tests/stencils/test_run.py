@@ -8,8 +8,8 @@ import pytest
 import memlane as ml
 from memlane.chip import load as load_chip
 from memlane.errors import DeviceError, RecordError, StencilError
-from memlane.stencils import Code, Face, Problem, Variant
-from memlane.stencils.choice import Estimate, estimates
+from memlane.stencils import Code, DirectKernel, Face, FusedKernel, Problem, Variant
+from memlane.stencils.choice import Estimate, direct_variants, estimates, fused_variants
 from memlane.timeloop import variants
 from memlane.timeloop.memory import blank, upload
 
@@ -235,6 +235,19 @@ def test_the_source_can_be_read(target):
     assert "heat_cell(" in run.source()
     assert "#line" not in run.source()
     assert "32 x 1 threads of 4 cells, 4 planes a block" in repr(run)
+
+
+@pytest.mark.parametrize("shape", [(1_000_000, 8), (300_000, 300_000)])
+def test_launches_of_long_grids_have_no_more_blocks_than_a_gpu_takes(shape):
+    problem = Problem(heat.rules, ml.Grid(shape), (("new", "u"),))
+    for variant in [*direct_variants(problem, heat.rules[0]), *fused_variants(problem, heat.rules[0])]:
+        kernel = (DirectKernel if variant.steps == 1 else FusedKernel)(problem, heat.rules[0], variant)
+        x, y, z = load_chip("h200").max_grid_dim
+        assert kernel.grid[0] <= x
+        assert kernel.grid[1] <= y
+        assert kernel.grid[2] <= z
+    with pytest.raises(StencilError, match=r"a grid has at most 2,147,418,112 cells along an axis, not 3,000,000,000"):
+        ml.Grid(3_000_000_000)
 
 
 def test_a_grid_that_no_memory_holds(target):

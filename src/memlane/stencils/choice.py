@@ -43,10 +43,25 @@ class Estimate:
 def default_variant(problem: Problem, rule: Rule) -> Variant:
     """Return the variant for launches of one step: short marches, which keep many blocks under way and balance them."""
     nz, ny, _ = Geometry(problem, rule).extents
+    vector = preferred_vector(problem, rule)
     if ny == 1:
-        return Variant(preferred_vector(problem, rule), (256, 1), min(4, nz))
+        return Variant(vector, (256, 1), _planes(4, nz))
     several = sum(map(len, rule.reads.values())) > 9 and len(rule.reads) == 1
-    return Variant(preferred_vector(problem, rule), (32, 4), min(8, nz), ahead=1 if several else 0)
+    return Variant(vector, (32, _threads(4, ny)), _planes(8, nz), ahead=1 if several else 0)
+
+
+_MOST_BLOCKS = 65535
+"""Blocks of a launch along y and along z."""
+
+
+def _planes(wanted: int, nz: int) -> int:
+    """Return through how many planes a block marches: more than is wanted where there would be too many blocks."""
+    return max(min(wanted, nz), ceil(nz / _MOST_BLOCKS))
+
+
+def _threads(wanted: int, ny: int) -> int:
+    """Return how many threads a block has along y."""
+    return min(max(wanted, ceil(ny / _MOST_BLOCKS)), 32)
 
 
 def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
@@ -57,7 +72,7 @@ def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
         shapes = [((256, 1), 4, 0), ((128, 1), 8, 0), ((256, 1), 8, 1)]
     else:
         shapes = [((32, 8), 8, 0), ((32, 8), 8, 1), ((64, 4), 8, 0), ((32, 8), 4, 0), ((32, 4), 8, 1), ((32, 4), 8, 0)]
-    others = [Variant(first.vector, block, min(planes, nz), ahead=ahead) for block, planes, ahead in shapes]
+    others = [Variant(first.vector, (x, _threads(y, ny)), _planes(planes, nz), ahead=ahead) for (x, y), planes, ahead in shapes]
     return list(dict.fromkeys([first, *others]))
 
 
@@ -72,7 +87,7 @@ def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
         shapes += [(16, 2, 2, 64, 1), (16, 2, 3, 64, 3), (12, 3, 3, 64, 3), (16, 1, 2, 64, 1)]
     found: dict[Variant, None] = {}
     for warps, rows, steps, planes, unroll in shapes:
-        variant = Variant(vector, (32, warps), min(planes, nz), rows, steps, unroll=unroll)
+        variant = Variant(vector, (32, warps), _planes(planes, nz), rows, steps, unroll=unroll)
         if not cannot_fuse(problem, steps) and FusedKernel(problem, rule, variant).is_possible:
             found[variant] = None
     return list(found)

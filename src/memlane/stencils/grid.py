@@ -18,6 +18,9 @@ Condition = str | int | float
 """What lies outside one face: `fixed`, `periodic`, `reflecting`, or a number."""
 Boundary = Condition | Sequence[Any] | Callable[["Face"], Condition]
 
+_MOST_CELLS = 2**31 - 2**16
+"""Cells along one axis, which kernels count in 32 bits with some to spare for the last tile."""
+
 NAMES = ("fixed", "periodic", "reflecting")
 
 
@@ -59,6 +62,8 @@ class Grid:
         shape = (self.shape,) if isinstance(self.shape, int) else tuple(self.shape)
         if not 1 <= len(shape) <= 3 or not all(isinstance(one, int | np.integer) and one >= 1 for one in shape):
             raise StencilError(f"a grid has one to three extents of 1 or more, not {self.shape}")
+        if max(shape) > _MOST_CELLS:
+            raise StencilError(f"a grid has at most {_MOST_CELLS:,} cells along an axis, not {max(shape):,}: give it one more axis")
         object.__setattr__(self, "shape", tuple(int(one) for one in shape))
         object.__setattr__(self, "dtype", floating(self.dtype, "a grid"))
         object.__setattr__(self, "conditions", self._resolved())
