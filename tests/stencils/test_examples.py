@@ -1,5 +1,6 @@
 """The examples of stencils run on the emulator and check themselves against NumPy; the benchmark runs small."""
 
+import linecache
 import runpy
 import sys
 from pathlib import Path
@@ -17,3 +18,12 @@ def test_an_example_runs(name, printed, monkeypatch, capsys):
     with names.override("emulator:h200"):
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert printed in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_runs():
+    page = (EXAMPLES.parent / "docs" / "stencils.md").read_text(encoding="utf-8")
+    (snippet,) = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
+    name = "<the page of stencils>"
+    linecache.cache[name] = (len(snippet), None, snippet.splitlines(keepends=True), name)
+    with names.override("emulator:h200"):
+        exec(compile(snippet, name, "exec"), {"__name__": "page"})
