@@ -37,6 +37,9 @@ TAIL=110 step latency 120 "$PYTHON" -m memlane lab latency --target cuda:0 --out
 step keep_latency 20 "$PYTHON" benchmarks/keep.py "$OUT/latency/result.json"
 TAIL=90 step reduction 120 "$PYTHON" -m memlane lab reduction --target cuda:0 --out "$OUT/reduction"
 step keep_reduction 20 "$PYTHON" benchmarks/keep.py "$OUT/reduction/result.json"
+TAIL=50 step transfers 120 "$PYTHON" benchmarks/transfers.py
+TAIL=60 step remap 120 "$PYTHON" -m memlane lab remap --target cuda:0 --out "$OUT/remap"
+step keep_remap 20 "$PYTHON" benchmarks/keep.py "$OUT/remap/result.json"
 TAIL=60 step volume 150 "$PYTHON" -m memlane lab volume --target cuda:0 --out "$OUT/volume"
 step keep_volume 20 "$PYTHON" benchmarks/keep.py "$OUT/volume/result.json" frames warps series
 TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py

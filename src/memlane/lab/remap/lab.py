@@ -51,6 +51,9 @@ def run(target: Target, request: Request) -> Result:
     return Result("remap", (*reached_on("h200", target, rows), *failed), tables(found), figures(found))
 
 
+_EVENTS = "steps are timed by an event before and behind each, which adds a microsecond or so to it: much where a transfer is short"
+
+
 REMAP = Lab("remap", "What laying an array out anew costs on its way to the device, and what its kernels gain.", tuple(MAKE), run)
 
 
@@ -169,13 +172,13 @@ def _rows(outcome: Outcome) -> list[Row]:
         shown.append(Row(case, "the whole by hand over the remap", took / overlapped, "", better="higher"))
     if outcome.predicted is not None:
         off = outcome.predicted / outcome.alone
-        shown.append(Row(case, "error of the prediction", abs(off - 1), "", 0.10, peer={"over measured": off}))
+        shown.append(Row(case, "error of the prediction", abs(off - 1), "", 0.10, peer={"over measured": off}, note=_EVENTS))
     if outcome.works:
         by_work = {f"{work} us": elapsed / 1e3 for work, elapsed in outcome.works.items()}
         shown.append(Row(case, "best work of a thread", min(outcome.works, key=lambda work: outcome.works[work]), "points", peer=by_work))
     if outcome.sweep and outcome.case.layout != "gather":
         best = min(value for (_, overlap), value in outcome.sweep.items() if overlap)
-        shown.append(Row(case, "chosen chunks over the best", outcome.remapped[OVERLAPPED] / best, "", 1.03))
+        shown.append(Row(case, "chosen chunks over the best", outcome.remapped[OVERLAPPED] / best, "", 1.03, note=_EVENTS))
     if (16, True) in outcome.sweep:
         shown.append(Row(case, "16 chunks, one after another over overlapped", outcome.sweep[16, False] / outcome.sweep[16, True], ""))
     return [replace(row, value=None if row.value is None else round(row.value, 5)) for row in shown]
