@@ -9,7 +9,7 @@ import llvmlite.ir as ir
 from memlane.chip import Chip, load
 from memlane.emulate.code.build import I32, INTEGERS, POINTER, Emit, constant, vector
 from memlane.emulate.layers import layers_for
-from memlane.emulate.lower.body import live_out
+from memlane.emulate.lower.body import LiveOut
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link
 from memlane.emulate.lower.lowering import Lowering, assign_registers
@@ -27,9 +27,9 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
     layers = layers_for(Layers(), module, function)
     body, _ = link(module, function, SERVICES, stop_at_memory=False)
     frame = place_variables(module, function, body)
-    needed = live_out(body.places)
+    needed = LiveOut(body.places)
     read = frozenset(name for place in body.places for step in place.steps for name in registers_read(step.instruction))
-    registers = assign_registers(body.registers, set().union(*needed), read, layers)
+    registers = assign_registers(body.registers, needed.anywhere(), read, layers)
     step_function = ir.Function(Program(), ir.FunctionType(I32, [POINTER]), "kernel")
     entry = Emit(step_function.append_basic_block("entry"))
     k = Lowering(entry, step_function.args[0], registers, frame, layers, where or _any_chip())

@@ -70,6 +70,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
         "overhead",
         "reduction",
         "relayout",
+        "remap",
         "shift",
         "stamps",
         "volume",
