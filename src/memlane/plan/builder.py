@@ -82,8 +82,13 @@ class PlanBuilder:
     ) -> StepRef:
         """Add a launch. Its device is that of the first argument that lives on one, unless it is given."""
         launch = planned(kernel, grid, block, *arguments, reads=reads, writes=writes, shared_bytes=shared_bytes, cluster=cluster)
+        return self.add(launch, device=device, queue=queue, after=after, label=label)
+
+    def add(self, launch: Launch, *, device: int | None = None, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
+        """Add a launch that `planned` made. Its device is that of the first argument that lives on one, unless it is given."""
         if device is None:
-            device = next((one.buffer.home for one in arguments if isinstance(one, View) and isinstance(one.buffer.home, int)), 0)
+            homes = (one.buffer.home for one in launch.arguments if isinstance(one, View))
+            device = next((home for home in homes if isinstance(home, int)), 0)
         return self._add(Step(launch, device, queue, self._positions(after), label=label))
 
     def copy(

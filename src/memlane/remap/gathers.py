@@ -104,22 +104,8 @@ class _GatherWriter:
     def _gather(self, rows: View, indices: View, wrong: View, first: int, waits: list[StepRef]) -> StepRef:
         out = self.out[first : first + indices.size]
         remap = gather_of(out, rows, indices, wrong, first, self.rows.count, self.rows.nbytes)
-        launch = remap.launch
-        self.modules[launch.kernel.module] = remap.module
-        return self._ran(
-            self.b.launch(
-                launch.kernel,
-                launch.grid,
-                launch.block,
-                *launch.arguments,
-                queue=KERNELS,
-                device=0,
-                after=waits,
-                reads=launch.reads,
-                writes=launch.writes,
-                label=f"gather {first}",
-            )
-        )
+        self.modules[remap.launch.kernel.module] = remap.module
+        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=waits, label=f"gather {first}"))
 
     def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
         return self._ran(self.b.copy(to, of, queue=COPIES, after=waits, label=label))

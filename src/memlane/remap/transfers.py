@@ -255,43 +255,15 @@ class _Writer:
         return self._ran(self.b.call(COPY, to, of, self.request.threads, after=self._waits(waits), reads=[of], writes=[to], label=label))
 
     def _remap(self, remap: Remap, waits: list[StepRef], label: str) -> StepRef:
-        launch = remap.launch
-        self.modules[launch.kernel.module] = remap.module
-        return self._ran(
-            self.b.launch(
-                launch.kernel,
-                launch.grid,
-                launch.block,
-                *launch.arguments,
-                queue=KERNELS,
-                device=0,
-                after=self._waits(waits),
-                reads=launch.reads,
-                writes=launch.writes,
-                shared_bytes=launch.shared_bytes,
-                label=label,
-            )
-        )
+        self.modules[remap.launch.kernel.module] = remap.module
+        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=self._waits(waits), label=label))
 
     def _consume(self, chunk: Chunk, waits: list[StepRef]) -> list[StepRef]:
         assert self.request.then is not None
         launch = self.request.then(chunk)
         if launch is None:
             return []
-        step = self.b.launch(
-            launch.kernel,
-            launch.grid,
-            launch.block,
-            *launch.arguments,
-            queue=KERNELS,
-            device=0,
-            after=self._waits(waits),
-            reads=launch.reads,
-            writes=launch.writes,
-            shared_bytes=launch.shared_bytes,
-            cluster=launch.cluster,
-            label=f"then {chunk.number}",
-        )
+        step = self.b.add(launch, device=0, queue=KERNELS, after=self._waits(waits), label=f"then {chunk.number}")
         return [self._ran(step)]
 
     # -- parts -------------------------------------------------------------------------------------------------------------------
