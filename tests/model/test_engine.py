@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memlane.chip import Links, load
 from memlane.model import Work, predicted, simulate
-from memlane.plan import Execution, PlanBuilder, executions
+from memlane.plan import Execution, Home, PlanBuilder, Span, executions
 from tests.plan.random_plans import plans
 
 
@@ -82,11 +82,18 @@ def test_neighbours_that_exchange_both_ways_take_two_turns_however_many_they_are
 
 
 def test_latencies_of_other_queues_pass_while_an_engine_works() -> None:
-    """Two copies of 10 us behind a latency of 2 us on one engine: the second has its latency behind it when the first ends."""
-    b = PlanBuilder()
-    for queue in range(2):
-        b.copy(b.array(f"to{queue}", 500_000, "u1", 0), b.array(f"of{queue}", 500_000, "u1", "pinned"), queue=queue)
-    chip = replace(load("h200"), links=Links(host_gb_per_s=50, host_us=2))
-    first, second = predicted(b.plan(), [chip], lambda launch, device: 0.0).spans
-    assert (first.start_ns, first.end_ns) == (0, 12_000)
-    assert (second.start_ns, second.end_ns, second.held_by) == (10_000, 22_000, 0)
+    """Two copies of 10 us to a peer, behind a latency of 2 us: the second has its latency behind it when the first ends. Copies from the
+    host keep their engine for the latency, too."""
+    chip = replace(load("h200"), links=Links(host_gb_per_s=50, host_us=2, peer_gb_per_s=50, peer_us=2))
+
+    def two(home: Home) -> tuple[Span, ...]:
+        b = PlanBuilder()
+        for queue in range(2):
+            b.copy(b.array(f"to{queue}", 500_000, "u1", 0), b.array(f"of{queue}", 500_000, "u1", home), device=0, queue=queue)
+        return predicted(b.plan(), [chip] * 2, lambda launch, device: 0.0).spans
+
+    cases: tuple[tuple[Home, int], ...] = ((1, 10_000), ("pinned", 12_000))
+    for home, begin in cases:
+        first, second = two(home)
+        assert (first.start_ns, first.end_ns) == (0, 12_000)
+        assert (second.start_ns, second.end_ns, second.held_by) == (begin, begin + 12_000, 0)
