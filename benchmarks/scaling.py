@@ -163,8 +163,9 @@ def probe(clock: Clock, module: Module, with_llvm: bool) -> None:
         clock(f"trace, {scheme}", partial(trace, module, TraceOptions(scheme=scheme)))
     clock("count", lambda: count(module, load("h200")))
     texts = {name: clock(name, partial(lowered, module, layers)) for name, layers in LAYERS.items()}
-    if with_llvm:
-        clock("LLVM, function only", lambda: jit.translated(*texts["lowering, function only"]))
+    text = texts["lowering, function only"]
+    if with_llvm and text is not None:
+        clock("LLVM, function only", lambda: jit.translated(*text))
 
 
 def run_case(family: str, options: argparse.Namespace) -> list[Row]:
