@@ -196,7 +196,8 @@ def row_of(family: str, stage: str, seconds: dict[int, float], left_out: Sequenc
     reach = None if stage in NOT_OURS else REACH
     notes = [] if reach is None or ratio <= reach else [f"{seconds[largest]:.2f} s at {largest:,} instructions"]
     notes += [f"not measured at {size:,} instructions: expected to take too long" for size in left_out]
-    return Row(family, f"{stage}, growth per instruction", ratio, "", reach, peer=peer, note="; ".join(notes))
+    grew = ratio if len(each) > 1 else None  # one size says nothing of growth
+    return Row(family, f"{stage}, growth per instruction", grew, "", reach, peer=peer, note="; ".join(notes))
 
 
 def main() -> None:
