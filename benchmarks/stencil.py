@@ -1,13 +1,14 @@
 """How near generated stencils come to a copy, and what several steps in one launch buy.
 
-Each case measures in turn, round by round: a copy of as many bytes as one step reads and writes of its fields (16 bytes a thread), launches
-of one step, launches of several steps where the reach names those, and peers on the same grid. All are plans of many launches that run as
-graphs for some 40 ms between two readings of the host's clock (peers: six calls between two synchronisations); medians of 9 rounds, and
-the median of the paired ratios to the copy. Variants are the fastest of a few that `variant="timed"` tries, too. Peers: PyTorch slices,
-which make an array for each operation, and its conv3d; Triton by hand, a program for each 1024 cells, without reuse in registers; for
-Himeno CUDA by hand, one thread a cell. Grids are filled with random numbers, Himeno's with its own initial values. `bitwise` compares runs
-on the device with NumPy, cell by cell; `first step` is the time from the first line of a rule to the end of its first step on a grid of
-256^3, in a process whose CUDA context exists.
+Each case measures in turn, round by round: a copy of as many bytes as one step reads and writes of its fields (16 bytes a thread),
+launches of one step, launches of several steps where the reach names those, and peers on the same grid. All are plans of many launches
+that run as graphs for some 40 ms between two readings of the host's clock (peers: six calls between two synchronisations); medians of 9
+rounds, and the median of the paired ratios to the copy. Variants are the fastest of a few that `variant="timed"` tries, too. Peers:
+PyTorch slices, which make an array for each operation, and its conv3d; Triton by hand, a program for each 1024 cells, without reuse in
+registers; JAX, CuPy and numba.cuda (`stencil_others`); for Himeno CUDA by hand, one thread a cell; and where they were built, EBISU and
+gpu-himeno. Grids are filled with random numbers, Himeno's with its own initial values. `bitwise` compares runs on the device with NumPy,
+cell by cell; `first step` is the time from the first line of a rule to the end of its first step on a grid of 256^3, in a process whose
+CUDA context exists.
 
 Prediction (written before the first run), for an H200 whose copy makes 4.2 TB/s: 7-point fp32 by one step 460 Gcell/s at 512^3 and 430 at
 1024^3; by three steps 740 and 970; 13-point fp64 155; 7-point fp64 220; 27-point fp32 285; 5-point in two dimensions 495, and 1,850 by six
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from harness import Row, interleaved, median_ratio
 from running import measure, parser
+from stencil_others import programs_of
 from stencil_peers import peers_of
 from stencil_rules import RULES
 
@@ -49,6 +51,7 @@ SOURCES = [
     "benchmarks/stencil.py",
     "benchmarks/stencil_rules.py",
     "benchmarks/stencil_peers.py",
+    "benchmarks/stencil_others.py",
     "benchmarks/stencil_triton.py",
 ]
 
@@ -191,6 +194,7 @@ def grid_case(name: str, options: argparse.Namespace) -> list[Row]:
         runs |= {peer: rate(bench, run, steps) for peer, (run, steps) in peers_of(bench).items()}
     found = interleaved(2 if options.quick else ROUNDS, runs)
     peers = {f"{peer}, Gcell/s": round(statistics.median(values), 2) for peer, values in found.items() if "step" not in peer}
+    peers |= {f"{peer}, Gcell/s": round(value, 2) for peer, value in programs_of(name).items() if not options.quick}
     rows = _rows(name, case, "one step a launch", found["one step"], found["copy"], case.reach, str(single), peers, bench)
     if several is not None:
         what = f"{several.steps} steps a launch"

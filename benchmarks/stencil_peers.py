@@ -8,12 +8,11 @@ from collections.abc import Callable
 from importlib import import_module
 
 import numpy as np
+from stencil_others import TURNS, tools_of
 
 import memlane as ml
 from memlane.plan import PlanBuilder
 from memlane.targets import BoundPlan
-
-TURNS = 6
 
 HIMENO = """
 extern "C" __global__ void himeno(float* __restrict__ to, const float* __restrict__ p, const float* __restrict__ a0,
@@ -48,7 +47,7 @@ def peers_of(bench) -> dict[str, tuple[Callable[[], object], int]]:
         if u.numel() <= 1 << 27 and u.dtype == torch.float32:
             found["PyTorch conv3d"] = _convolution(torch, u), TURNS
         if u.dtype == torch.float32:
-            found |= _triton(torch, u)
+            found |= _triton(torch, u) | tools_of(bench.problem.grid.shape)
     if bench.case.rule == "five":
         found["PyTorch slices"] = _slices_of_two(torch, u), TURNS
     return found
