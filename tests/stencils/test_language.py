@@ -77,7 +77,7 @@ def test_a_wrong_number_of_indices():
 
 def test_other_refusals():
     def loop(new, u):
-        for _ in range(3):
+        while u[0] < 1:
             new[0] = u[0]
 
     def elsewhere(new, u):
@@ -89,7 +89,7 @@ def test_other_refusals():
     def undeclared(new, u):
         new[0] = u[0] * factor  # noqa: F821
 
-    with pytest.raises(StencilError, match=r"a stencil has assignments only"):
+    with pytest.raises(StencilError, match=r"a stencil has assignments and for loops;"):
         ml.stencil(loop)
     assert "a rule writes its own cell only: write new[0] = ..." in refusal(elsewhere, 1, "new[1]")
     with pytest.raises(StencilError, match=r"parameter 'k' of unused is not used: remove it"):
@@ -125,6 +125,10 @@ def test_arithmetic_on_conditions_is_refused_with_its_place():
 def test_boundaries_that_cannot_be(boundary, sentence):
     with pytest.raises(StencilError, match=sentence):
         ml.Grid((8, 8), boundary=boundary)
+
+
+def test_a_pair_of_conditions_in_one_dimension_is_that_of_the_two_sides():
+    assert ml.Grid(8, boundary=(1.0, "reflecting")).conditions == ml.Grid(8, boundary=((1.0, "reflecting"),)).conditions
 
 
 def test_a_radius_wider_than_the_grid():

@@ -84,6 +84,8 @@ class Grid:
         elif isinstance(given, str) or not isinstance(given, Sequence):
             pairs = [(given, given)] * self.dimensions
         else:
+            if self.dimensions == 1 and len(given) == 2:
+                given = (given,)  # of one axis both sides can be meant only
             if len(given) != self.dimensions:
                 raise StencilError(f"the boundary has {len(given)} entries for {self.dimensions} axes: give one for each, or one for all")
             pairs = [(one, one) if isinstance(one, str) or not isinstance(one, Sequence) else tuple(one) for one in given]

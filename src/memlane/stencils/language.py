@@ -1,4 +1,4 @@
-"""A Python function to a rule: its text is read, never executed.
+"""A Python function to a rule: its text is read, never executed (`definition` has written out its loops and helpers before).
 
 Every refusal names file, line and column, quotes the line and has carets under the expression.
 """
@@ -6,15 +6,13 @@ Every refusal names file, line and column, quotes the line and has carets under 
 from __future__ import annotations
 
 import ast
-import builtins
-import linecache
 import math
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from memlane.errors import StencilError
-from memlane.source import Source, Span
+from memlane.source import Span
+from memlane.stencils.definition import constant_of, definition_of, name_span, outside_value, span_of
 from memlane.stencils.expression import FUNCTIONS, Assignment, Expression, Local, Number, Operation, Read, Scalar, parts
 from memlane.stencils.rule import Rule
 
@@ -93,7 +91,9 @@ class _Reader:
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self._assign(node.target, node.value, node)
         elif not isinstance(node, ast.Pass):
-            self.refuse(node, "a stencil has assignments only; write a condition as where(condition, a, b) or a if condition else b")
+            self.refuse(
+                node, "a stencil has assignments and for loops; write a condition as where(condition, a, b) or a if condition else b"
+            )
 
     def _assign(self, target: ast.expr, value: ast.expr, node: ast.stmt) -> None:
         if isinstance(target, ast.Subscript):
@@ -191,18 +191,9 @@ class _Reader:
         return Number(value, self.span(node))
 
     def _outside(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Attribute):
-            return getattr(self._outside(node.value), node.attr, None)
-        if not isinstance(node, ast.Name):
-            return None
-        code = self.function.__code__
-        if node.id in code.co_freevars and self.function.__closure__:
-            cell = self.function.__closure__[code.co_freevars.index(node.id)]
-            try:
-                return cell.cell_contents
-            except ValueError:
-                return None
-        return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
+        """Return what an expression of names outside the function gives, or None."""
+        inside = (*self.parameters, *self.locals)
+        return constant_of(node, lambda name: None if name in inside else outside_value(self.function, name))
 
     def _subscript(self, node: ast.Subscript) -> Expression:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.parameters:
@@ -325,64 +316,20 @@ class _Reader:
 
     def _integer(self, node: ast.expr) -> int | None:
         """Return the constant whole number that an expression is, or None."""
-        if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, int) and not isinstance(node.value, bool) else None
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            value = self._integer(node.operand)
-            return None if value is None else -value if isinstance(node.op, ast.USub) else value
-        if isinstance(node, ast.Name) and node.id not in self.parameters and node.id not in self.locals:
-            value = self._outside(node)
-            return value if isinstance(value, int) and not isinstance(value, bool) else None
-        return None
+        value = self._outside(node)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     # -- places --------------------------------------------------------------------------------------------------------------------
 
     def span(self, node: ast.expr | ast.stmt) -> Span:
-        return _span(self.source, node)
+        return span_of(self.source, node)
 
     def refuse(self, node: ast.expr | ast.stmt, message: str) -> NoReturn:
-        if node is self.node:
-            at = self.source.text.find(self.node.name, _offset(self.source, self.node.lineno, self.node.col_offset))
-            raise StencilError(message, Span(self.source, at, at + len(self.node.name)))
-        raise StencilError(message, self.span(node))
+        raise StencilError(message, name_span(self.source, self.node) if node is self.node else self.span(node))
 
 
 def _indices(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def _offset(source: Source, line: int, column: int) -> int:
-    """Return the position in the text of a place that the parser names by line and byte."""
-    text = source.line(line)
-    start = sum(len(one) + 1 for one in source.text.split("\n")[: line - 1])
-    return start + len(text.encode()[:column].decode(errors="ignore"))
-
-
-def _span(source: Source, node: ast.expr | ast.stmt) -> Span:
-    start = _offset(source, node.lineno, node.col_offset)
-    end = _offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
-    return Span(source, start, max(end, start + 1))
-
-
-def definition_of(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
-    """Return the file of a function and its definition there."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        raise StencilError(f"@ml.stencil is for a function of Python, not for a {type(function).__name__}")
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    text = "".join(lines)
-    name = os.path.relpath(code.co_filename) if os.path.exists(code.co_filename) else code.co_filename
-    source = Source(min(name, code.co_filename, key=len), text)
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        tree = ast.Module([], [])
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            if first <= code.co_firstlineno <= node.lineno:
-                return source, node
-    raise StencilError(f"the text of {function.__name__} cannot be found: define the stencil in a file, or in a cell of a notebook")
 
 
 def is_number(value: object) -> bool:

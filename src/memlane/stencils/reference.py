@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.stencils.definition import definition_of
 from memlane.stencils.grid import Grid
-from memlane.stencils.language import definition_of
 from memlane.stencils.rule import Rule
 
 Array = npt.NDArray[Any]
