@@ -65,7 +65,7 @@ def test_a_function_that_a_rule_may_not_call():
     def rule(new, u):
         new[0] = math.gamma(u[0])
 
-    assert "math.gamma is not a function that a stencil may call: it has abs, ceil, cos, exp" in refusal(rule, 1, "math.gamma")
+    assert "math.gamma is not a function that a stencil may call: it has abs, acos, asin, atan" in refusal(rule, 1, "math.gamma")
 
 
 def test_a_wrong_number_of_indices():

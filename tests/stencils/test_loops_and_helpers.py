@@ -76,6 +76,28 @@ def test_names_of_a_helper_are_its_own():
     np.testing.assert_allclose(found, 6 * u + np.roll(u, 1) + np.roll(u, -1))
 
 
+@ml.stencil
+def functions(new, u):
+    x = abs(u[0]) + 0.1
+    first = np.sqrt(x) + cbrt(x) + np.exp(x) + exp2(x) + expm1(x) + log(x) + log2(x) + log10(x) + log1p(x)  # noqa: F821
+    second = sin(x) + cos(x) + tan(x / 2) + np.arcsin(x / 4) + acos(x / 4) + np.arctan(x) + sinh(x) + cosh(x) + tanh(x)  # noqa: F821
+    new[0] = first + second + np.arctan2(u[0], x) + hypot(u[0], x) + floor(u[0]) + ceil(u[0]) + x**0.3  # noqa: F821
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_functions_are_those_of_numpy(dtype):
+    u = np.linspace(-2, 2, 33).astype(dtype)
+    grid = ml.Grid(33, dtype=dtype)
+    run = functions.on(grid).prepare(u=u, swap=("new", "u"), targets=ml.target("emulator")).steps(1)
+    expected = functions.on(grid).reference(1, u=u, swap=("new", "u"))["u"]
+    x = np.abs(u.astype("f8")) + 0.1
+    plain = (np.sqrt(x) + np.cbrt(x) + np.exp(x) + np.exp2(x) + np.expm1(x) + np.log(x) + np.log2(x) + np.log10(x) + np.log1p(x)
+             + np.sin(x) + np.cos(x) + np.tan(x / 2) + np.arcsin(x / 4) + np.arccos(x / 4) + np.arctan(x) + np.sinh(x) + np.cosh(x) + np.tanh(x)
+             + np.arctan2(u, x) + np.hypot(u, x) + np.floor(u) + np.ceil(u) + x**0.3)  # fmt: skip
+    for found in (run["u"].gather(), expected):
+        np.testing.assert_allclose(found, plain, rtol=3e-6 if dtype == "f4" else 1e-14)
+
+
 def test_coefficients_are_indexed_in_a_loop():
     @ml.stencil
     def rule(new, u, a):

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from memlane.source import Span
 
 FUNCTIONS = {
-    "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tanh": 1, "floor": 1, "ceil": 1, "abs": 1,
-    "min": 2, "max": 2, "pow": 2,
+    "sqrt": 1, "cbrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1,
+    "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "floor": 1, "ceil": 1, "abs": 1,
+    "min": 2, "max": 2, "pow": 2, "atan2": 2, "hypot": 2,
 }  # fmt: skip
 """The functions that a rule may call, each with the number of its arguments."""
 

@@ -20,7 +20,11 @@ _BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: 
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
-_SPELLED = {"minimum": "min", "maximum": "max", "fabs": "abs", "absolute": "abs", "power": "pow"}
+_SPELLED = {
+    "minimum": "min", "maximum": "max", "fabs": "abs", "absolute": "abs", "power": "pow",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
+}  # fmt: skip
+"""What NumPy calls functions that have another name in C."""
 _HIGHEST_POWER = 16
 
 

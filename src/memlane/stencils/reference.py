@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.stencils.definition import definition_of
+from memlane.stencils.expression import FUNCTIONS
 from memlane.stencils.grid import Grid
 from memlane.stencils.rule import Rule
 
@@ -128,9 +129,9 @@ def _of_numbers_too(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "floor": np.floor, "ceil": np.ceil,
-    "abs": np.abs, "fabs": np.abs, "absolute": np.abs, "min": _least, "max": _greatest, "minimum": _least, "maximum": _greatest,
-    "pow": _power, "power": _power,
+    **{name: getattr(np, name) for name in FUNCTIONS if hasattr(np, name)}, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "atan2": np.arctan2, "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arctan2": np.arctan2, "fabs": np.abs,
+    "absolute": np.abs, "min": _least, "max": _greatest, "minimum": _least, "maximum": _greatest, "pow": _power, "power": _power,
 }  # fmt: skip
 
 
