@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,3 +53,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("record") / "transpose.parquet"
     assert main(["trace", str(EXAMPLES / "transpose.py"), "--target", "emulator:h200", "--output", str(path), "--", "64"]) == 0
     return path
+
+
+@pytest.fixture
+def record(memlane: Command, recorded: Path) -> str:
+    """A copy of it in the working directory."""
+    return shutil.copy(recorded, "transpose.parquet")

@@ -87,7 +87,7 @@ def test_work_on_files_is_named_once_it_has_taken_long(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("explain", "t.parquet"), ["explaining t.parquet"]),
+        (("explain", "t.parquet"), ["reading t.parquet", "explaining t.parquet"]),
         (("report", "t.parquet"), ["reading t.parquet", "writing t.html"]),
         (("export", "t.parquet", "--to", "csv"), ["reading t.parquet", "writing t.csv"]),
         (("compare", "t.parquet", "t.parquet"), ["comparing t.parquet with t.parquet"]),

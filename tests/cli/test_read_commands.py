@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +15,6 @@ from memlane.targets import describe
 from tests.cli.conftest import EXAMPLES, Answer, Command
 
 Golden = Callable[[str, str], None]
-
-
-@pytest.fixture
-def record(memlane: Command, recorded: Path) -> str:
-    """A copy of it in the working directory."""
-    return shutil.copy(recorded, "transpose.parquet")
 
 
 def plain(answer: Answer) -> str:
@@ -36,8 +29,12 @@ def test_explain_says_what_is_wrong_with_the_transposes(memlane: Command, record
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[-1] == "Next: memlane report transpose.parquet"
     # Modelled cycles depend on what the target has run before.
-    text = re.sub(r"   Cost: .*?\n\n", "   Cost: ...\n\n", plain(answer), flags=re.DOTALL)
-    golden("explain.txt", re.sub(r"(Modelled time of \w+) .*?\n(?=Modelled|Costs)", r"\1 ...\n", text, flags=re.DOTALL))
+    golden("explain.txt", re.sub(r"\d+ % of", "... % of", plain(answer)))
+
+
+def test_why_tells_how_each_cost_was_found(memlane: Command, record: str, golden: Golden) -> None:
+    text = re.sub(r"   Cost: .*?\n\n", "   Cost: ...\n\n", plain(memlane("explain", record, "--why")), flags=re.DOTALL)
+    golden("explain-why.txt", re.sub(r"(Modelled time of \w+) .*?\n(?=Modelled|Costs)", r"\1 ...\n", text, flags=re.DOTALL))
 
 
 def test_explain_as_json(memlane: Command, record: str) -> None:

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from memlane.chip import load
+from memlane.compile import cuda
 from memlane.emulate import Emulator
 from memlane.errors import BadAccess, BadLaunch, KernelTrap, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, observed, observing
-from memlane.measure import Counter, Tracer, count, trace
+from memlane.measure import Counter, Tracer, count, memory, trace
 from memlane.measure.arena import SPARE_BYTES
+from memlane.measure.memory import not_restorable
 from memlane.ptx import Module
 from memlane.record import Trace
 from memlane.report import render_trace, summary_document, to_text
+from memlane.targets import target as named_target
 
 Shape = tuple[int, int]
 
@@ -301,3 +304,64 @@ def test_a_scheme_that_needs_shared_memory_says_so_where_there_is_none_left(kern
         BadLaunch, match="the scheme 'consume' needs 32 bytes of shared memory behind those of add, which leaves 31; choose another"
     ):
         trace(kernels["add"][1, 32, None, room - 31], data, 1, scheme="consume")
+
+
+# -- memory that can be put back -------------------------------------------------------------------------------------------------
+
+WRITES = """
+struct Pair { float* to; int n; };
+__device__ float total[32];
+__device__ float* elsewhere;
+extern "C" __global__ void known(float* to, const int* where, const float* of, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { to[where[i]] = of[i]; atomicAdd(&total[i % 32], of[i]); }
+}
+extern "C" __global__ void table(float** rows, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        rows[blockIdx.x][i] = 1;
+}
+extern "C" __global__ void member(Pair pair) { if (threadIdx.x < pair.n) pair.to[threadIdx.x] = 1; }
+extern "C" __global__ void variable(int n) { if (threadIdx.x < n) elsewhere[threadIdx.x] = 1; }
+extern "C" __global__ void number(unsigned long long address) { *(float*)address = 1; }
+"""
+
+
+def test_memory_that_cannot_be_put_back_is_recognised(target: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = target.load(cuda(WRITES))
+    data, where = target.zeros(32, np.float32), target.zeros(32, np.int32)
+    pointers = target.array(np.array([data.address], np.uint64))
+    calls = {
+        "known": (data, where, data, 32),
+        "table": (pointers, 32),
+        "member": (np.array([(data.address, 32, 0)], np.dtype("u8,i4,i4"))[0],),
+        "variable": (32,),
+        "number": (data.address,),
+    }
+    found = {name: not_restorable(kernels[name][1, 32].bind(*values)) for name, values in calls.items()}
+    assert found["known"] == ""
+    unknown = "may write to memory that is not one of the arrays that the kernel was given"
+    assert found["table"] == f"st in line 11 {unknown}"
+    assert found["member"] == f"st in line 13 {unknown}"
+    assert found["variable"] == f"st in line 14 {unknown}"
+    assert found["number"] == f"st in line 15 {unknown}"
+    monkeypatch.setattr(memory, "MOST_SAVED", 255)
+    assert "GiB of its arrays would have to be copied to the host and back" in not_restorable(kernels["known"][1, 32].bind(*calls["known"]))
+
+
+@pytest.mark.gpu
+def test_launches_are_counted_only_where_memory_can_be_put_back() -> None:
+    device = named_target("cuda:0")
+    kernels = device.load(cuda(WRITES))
+    data, where = device.zeros(32, np.float32), device.zeros(32, np.int32)
+    pointers = device.array(np.array([data.address], np.uint64))
+    with observing(tracer := Tracer(counts="safe")):
+        kernels["known"][1, 32](data, where, data, 32)
+        kernels["table"][1, 32](pointers, 32)
+    made = tracer.finish()
+    assert [bool(one.counts) for one in made.launches] == [True, False]
+    assert list(tracer.uncounted) == ["table"]
+
+
+def test_a_word_for_counts_that_has_no_meaning() -> None:
+    with pytest.raises(MemlaneError, match=r"counts is True, False or 'safe', not 'maybe'"):
+        Tracer(counts="maybe")

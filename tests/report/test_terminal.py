@@ -199,7 +199,7 @@ def test_no_findings_and_launches_nobody_looked_at() -> None:
     )
     text = " ".join(to_text(render_findings(explain(partly), uncounted_launches(partly), clean_kernels(partly, ()))).split())
     assert text.startswith(
-        "Nothing found in tiled by 9 rules. Not looked at, because their transactions were not counted: 1 launch of naive."
+        "tiled: no problems found (9 rules checked). Not looked at, because their transactions were not counted: 1 launch of naive."
     )
     assert "Not examined in naive: uncoalesced global access, " in text
     assert "It needs transaction counts: record it with `memlane trace --counts`." in text

@@ -21,7 +21,7 @@ COMMANDS = {
     "trace": "Record when each memory access started and completed, and print a table by source line.",
     "count": "Count the transactions of every memory access: sectors, wavefronts, and the least that would do.",
     "check": "Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks.",
-    "explain": "Say what is wrong with the recorded accesses, the costliest first.",
+    "explain": "Say what is wrong with the memory accesses of a program or of a record file, the costliest first.",
     "compare": "Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is "
     "more than noise.",
     "fix": "Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker.",

@@ -31,12 +31,18 @@ def _program(
     return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate), launch)
 
 
-def runs_program(command: Callable[..., None]) -> Callable[..., None]:
+def runs_program_or_file(command: Callable[..., None]) -> Callable[..., None]:
+    """The same as `runs_program`, for a command that takes a record file in the place of a program too."""
+    return runs_program(command, o.InputOrRecord)
+
+
+def runs_program(command: Callable[..., None], source: Any = o.Input) -> Callable[..., None]:
     """A function of a `Program` and options of its own, as the command line sees it: with the options that make the program in front.
 
     Arguments of its own, which are no options, come before those of the program.
     """
-    shared = inspect.signature(_program, eval_str=True).parameters
+    shared = dict(inspect.signature(_program, eval_str=True).parameters)
+    shared["source"] = shared["source"].replace(annotation=source)
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
 
     def run(**options: Any) -> None:

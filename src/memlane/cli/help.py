@@ -19,7 +19,11 @@ EXAMPLES = {
         "memlane count scale.cu --grid 8 --block 128 --arg '{f4[1024]=arange, f4[1024], 1024:i4}'",
     ),
     "check": ("memlane check script.py", "memlane check stencil.ptx --grid 4,4 --block 16,16 --arg f4[64,64] --stop"),
-    "explain": ("memlane explain transpose.parquet", "memlane explain transpose.parquet --json > findings.json"),
+    "explain": (
+        "memlane explain script.py",
+        "memlane explain scale.cu --grid 8 --block 128 --arg f4[1024] --arg f4[1024]=random:7 --arg 1024:i4",
+        "memlane explain transpose.parquet --why",
+    ),
     "compare": ("memlane compare before.parquet after.parquet", "memlane compare transpose.parquet transpose.parquet --kernel naive=tiled"),
     "fix": ("memlane fix script.py", "memlane fix script.py --launch 1 --array tile --columns 32"),
     "show": (
@@ -27,7 +31,7 @@ EXAMPLES = {
         "memlane show transpose.cu:33 script.py --op ld.shared --warp 0 --svg conflict.svg",
     ),
     "export": ("memlane export transpose.parquet --to csv", "memlane export transpose.parquet --to perfetto --output trace.pftrace"),
-    "report": ("memlane report transpose.parquet", "memlane report transpose.parquet --output page.html --force"),
+    "report": ("memlane report script.py", "memlane report transpose.parquet --output page.html --force"),
     "banks": (
         "memlane banks",
         "memlane banks --patterns row,column,diagonal --layouts 'row-major,pad(1),xor' --width 4,16 --chip h200,v100",

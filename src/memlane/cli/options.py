@@ -36,6 +36,13 @@ LAYOUT_FUNCTION = "place"
 Input = Annotated[
     Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
 ]
+InputOrRecord = Annotated[
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="A Python script that launches kernels through memlane, a .cu or .ptx file, or a record file written by `memlane trace`.",
+    ),
+]
 ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, behind `--`.")]
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")]
 TargetName = Annotated[
@@ -113,6 +120,15 @@ Instantiate = Annotated[
 Checked = Annotated[
     bool,
     typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.", rich_help_panel=RUN),
+]
+WithCounts = Annotated[
+    bool,
+    typer.Option(
+        "--counts",
+        help="On a GPU: count the transactions of every launch, also where memory that it writes cannot be put back in between, so that it "
+        "is written twice.",
+        rich_help_panel=RUN,
+    ),
 ]
 LaunchNumber = Annotated[
     int | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import gc
 import io
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,43 @@ class Program:
     compile: CompileOptions = CompileOptions()
     launch: LaunchOptions = LaunchOptions()
 
+    @property
+    def is_record(self) -> bool:
+        """Whether it is a record file, or called like one."""
+        return self.path.suffix == ".parquet" or (self.path.is_file() and record.is_record(self.path))
+
+    @property
+    def is_script(self) -> bool:
+        return self.path.suffix not in SOURCE_SUFFIXES
+
+    @property
+    def launch_words(self) -> str:
+        """The options that say how it is launched, as they are typed."""
+        words = [f"--{name}={getattr(self.launch, name)}" for name in ("kernel", "grid", "block", "cluster") if getattr(self.launch, name)]
+        words += [f"--arg={one}" for one in self.launch.arguments]
+        words += [f"--shared={self.launch.shared_bytes}"] if self.launch.shared_bytes else []
+        words += ["--", *self.arguments] if self.arguments else []
+        return "".join(f" {shlex.quote(one)}" for one in words) if not self.is_record else ""
+
+    def without_kernel(self) -> Program:
+        """Return a script without the name of a kernel, which there chooses findings and not what is launched."""
+        return replace(self, launch=replace(self.launch, kernel="")) if self.is_script else self
+
+    def refuse_options(self, **others: object) -> None:
+        """CommandError for options that a record file has no use for: those of launches, and `others` by name."""
+        given = [one for one in self._given() if one != "--kernel"] + [f"--{name}" for name, value in others.items() if value]
+        if self.arguments:
+            given.append(" ".join(["--", *self.arguments]))
+        if given:
+            raise CommandError(f"{given[0]} is for programs; {self.path} is a record file, in which everything has run already")
+
+    def _given(self) -> Iterator[str]:
+        """Yield the options of launches and of compilation that were given."""
+        without = {**vars(CompileOptions()), **vars(LaunchOptions())}
+        for name, value in {**vars(self.compile), **vars(self.launch)}.items():
+            if value and value != without[name]:
+                yield _OPTION.get(name, f"--{name}")
+
     def check(self) -> None:
         """CommandError for a file that is not there, for assembled code, and for what is no program at all."""
         if not self.path.is_file():
@@ -107,12 +145,8 @@ class Program:
                 )
             with compile_notes():
                 return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
-        given = {**vars(self.compile), **vars(self.launch)}
-        without = {**vars(CompileOptions()), **vars(LaunchOptions())}
-        for name, value in given.items():
-            if value and value != without[name]:
-                option = _OPTION.get(name, f"--{name}")
-                raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
+        for option in self._given():
+            raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
         with compile_notes():
             return run_script(self.path, self.arguments, target_name, observer, deterministic)
 

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from memlane.checks import Check, checking
 from memlane.cli import options as o
 from memlane.cli import tracing as t
 from memlane.cli.command import runs_program
-from memlane.cli.failure import finished, passing_on
+from memlane.cli.failure import passing_on
 from memlane.cli.later import later
-from memlane.cli.notes import plan_notes
 from memlane.cli.output import output_path, wrong_use
-from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
+from memlane.cli.programs import Program
+from memlane.cli.recording import record_program
 from memlane.cli.terminal import show
 from memlane.errors import RecordError
 
 if TYPE_CHECKING:
-    from memlane import instrument, measure, record, report
-    from memlane import launch as launching
-    from memlane.cli import selected
+    from memlane import instrument, record, report
     from memlane.record import Trace
 else:
     instrument = later("memlane.instrument")
-    launching = later("memlane.launch")
-    measure = later("memlane.measure")
     record = later("memlane.record")
     report = later("memlane.report")
-    selected = later("memlane.cli.selected")
 
 
 @runs_program
@@ -71,24 +63,19 @@ def trace(
     program.check()
     path = output_path(output, program.path, ".parquet", force, record.is_broken_off)
     place = path.absolute()  # The script may well change the working directory.
-    tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
-    launched = selected.LaunchedKernels(launch)
-    checks = Check(insist=True) if check else None
-    with progress("tracing"), plan_notes(), checking(checks), launching.observing(launched, everywhere=True):
-        failure = program.run(target, tracer, deterministic)
-    failure = failure or nothing_launched(program, tracer.seen, bool(tracer.traced), launch, "trace")
-    if failure is None:
-        launched.check(selection)
-        selected.check_plans(tracer.plans)
-    elif not tracer.traced:
-        raise failure.error
-    result = finished(tracer.finish, failure)
-    if failure is not None:
-        if not result.launches:
-            raise failure.error
-        result = replace(result, failed=failure.why)
-    with passing_on(failure):
-        _report(result, place, path, force)
+    done = record_program(
+        program,
+        options,
+        verb="trace",
+        target=target,
+        launch=launch,
+        counts=counts,
+        perturbation=perturbation,
+        check=check,
+        deterministic=deterministic,
+    )
+    with passing_on(done.failure):
+        _report(done.trace, place, path, force)
 
 
 def _report(trace: Trace, place: Path, path: Path, force: bool) -> None:

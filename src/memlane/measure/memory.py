@@ -9,6 +9,10 @@ import numpy.typing as npt
 
 from memlane.instrument import shared_variables
 from memlane.launch import Launch, Launcher, Surface
+from memlane.ptx import parameter_use
+
+MOST_SAVED = 4 << 30
+"""Bytes that are saved and put back without being asked to."""
 
 
 class Snapshot:
@@ -41,3 +45,21 @@ class Snapshot:
             self._target.write(address, host)
         for surface, host in self._surfaces:
             surface.copy_from(host)
+
+
+def not_restorable(launch: Launch) -> str:
+    """Return why the memory that a launch writes cannot be saved before it and put back after it; empty if it can.
+
+    It can where each store of the kernel goes to one of its arrays, or to a variable of its module, and where these are not too large.
+    """
+    kernel = launch.kernel
+    arrays = [position for position, argument in enumerate(launch.arguments) if argument.memory is not None]
+    write = parameter_use(kernel.module, kernel.name, arrays).unknown_write
+    if write is not None:
+        place = None if write.location is None else kernel.module.users_location(write.location)
+        where = "" if place is None else f" in line {place.line}"
+        return f"{write.opcode}{where} may write to memory that is not one of the arrays that the kernel was given"
+    nbytes = sum(size for _, size in {argument.memory for argument in launch.arguments if argument.memory is not None})
+    if nbytes > MOST_SAVED:
+        return f"the {nbytes / 2**30:.1f} GiB of its arrays would have to be copied to the host and back"
+    return ""

@@ -10,7 +10,7 @@ from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed,
 from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
-from memlane.measure.memory import Snapshot
+from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.probed import ProbedModule, lent, probe
@@ -48,7 +48,7 @@ class Tracer(Watching):
         *,
         only_launch: int | None = None,
         records_per_warp: int | None = None,
-        counts: bool = False,
+        counts: bool | str = False,
         perturbation: bool = False,
     ) -> None:
         """`options`: the probe, and which part of each launch to trace, as `TraceOptions.of(blocks="0-3", every=32)`.
@@ -60,14 +60,19 @@ class Tracer(Watching):
 
         `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given and
         the variables of its module are put back in between; what the kernel changes elsewhere (memory behind pointers in memory) it changes
-        twice. The emulator sees the transactions in the traced launch itself and always counts.
+        twice. With `"safe"` a launch is counted only if all memory that it writes is known to be put back, and `uncounted` says why others
+        are not. The emulator sees the transactions in the traced launch itself and always counts.
 
         `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
         memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
         """
         super().__init__(only_launch)
         self.options = replace(options or TraceOptions(), tagged=True)
+        if not isinstance(counts, bool) and counts != "safe":
+            raise MemlaneError(f"counts is True, False or 'safe', not {counts!r}")
         self._counts = counts
+        self.uncounted: dict[str, str] = {}
+        """By the title of a kernel why a launch of it was not counted."""
         self._perturbation = perturbation
         self._tallies: dict[LoadedModule, Tally] = {}
         self.traced = 0
@@ -97,7 +102,11 @@ class Tracer(Watching):
         record = LaunchRecord(launch, probed, 1 + len(self._records))
         self._records.append(record)
         if self._counts and not launch.kernel.target.observes:
-            record.counted = self._count(launch)
+            why = not_restorable(launch) if self._counts == "safe" else ""
+            if why:
+                self.uncounted[launch.kernel.title] = why
+            else:
+                record.counted = self._count(launch)
         if self._perturbation:
             record.times = times_of(launch, self.options, self._records_per_warp)
         plan = arena.plan(launch)

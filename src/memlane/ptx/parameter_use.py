@@ -42,6 +42,9 @@ class ParameterUse:
 
     reads: frozenset[int]
     writes: frozenset[int]
+    unknown_write: Instruction | None = None
+    """A store by an address of which it is not known that it lies in one of these arrays, in a variable of the module, or in private
+    memory; None if there is none. Stores to surfaces are not among these."""
 
 
 def parameter_use(module: Module, kernel: str, pointers: Collection[int], private: Collection[int] = ()) -> ParameterUse:
@@ -67,13 +70,16 @@ def _use(module: Module, kernel: str, pointers: frozenset[int], private: frozens
     function = inlined.kernels[kernel]
     found: dict[bool, int] = {False: 0, True: 0}
     everything = _bits(pointers)
+    unknown_write: Instruction | None = None
     for body in (function, *called_functions(inlined, function)):
         values = _Values(flatten_scopes(body), pointers, private, everything)
         for one in values.instructions:
             for stores, operand in _touched(inlined, one):
                 found[stores] |= everything if operand is None else values.reached(operand)
+                if stores and one.form.effect != "surface" and not (operand is not None and values.is_known(operand)):
+                    unknown_write = unknown_write or one
     reads, writes = (frozenset(position for position in pointers if found[stores] >> position & 1) for stores in (False, True))
-    return ParameterUse(reads, writes)
+    return ParameterUse(reads, writes, unknown_write)
 
 
 def _bits(positions: Collection[int]) -> int:
@@ -157,6 +163,10 @@ class _Values:
         self._in_memory = self._stored() if function.is_entry else everything
         self._may_point = self._pointer_like()
         self._based = self._known_addresses()
+
+    def is_known(self, address: Address) -> bool:
+        """Return whether an access by this address stays in arrays of pointer parameters, named variables and private memory."""
+        return self._is_based(address.base)
 
     def reached(self, address: Address) -> int:
         """Return the pointer parameters, as bits, whose arrays an access by this address may reach."""

@@ -4,27 +4,34 @@ page, picture and show what one access looks like."""
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from memlane.record import kernel_label as label
 from memlane.report.checks import render_reports, reports_document
 from memlane.report.failed import broken_off_note, failed_notes
+from memlane.report.findings import TOP, headline, render_findings, render_worst, short_notes
 from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv
-from memlane.report.terminal import render_counts, render_findings, render_trace, to_text
+from memlane.report.terminal import render_counts, render_trace, to_text
 
 if TYPE_CHECKING:
     from memlane.report.html import write_report
 
 __all__ = [
+    "TOP",
     "broken_off_note",
     "counts_csv",
     "counts_document",
     "document_head",
     "failed_notes",
     "findings_document",
+    "headline",
+    "label",
     "render_counts",
     "render_findings",
     "render_reports",
     "render_trace",
+    "render_worst",
     "reports_document",
+    "short_notes",
     "summary_document",
     "to_json",
     "to_text",

@@ -10,17 +10,14 @@ from itertools import groupby
 from pathlib import PurePath
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from memlane.diagnose import RULES, Finding, Findings, Unexamined
 from memlane.record import (
     ISSUE_ONLY,
     Counts,
     LaunchInfo,
     LineSummary,
     SiteCounts,
-    Skipped,
     Trace,
     kernel_label,
     summarise,
@@ -30,7 +27,7 @@ from memlane.record import (
 from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
 from memlane.report.called import called_note
 from memlane.report.failed import broken_off_note
-from memlane.report.modelled import COSTS, time_notes
+from memlane.report.modelled import time_notes
 from memlane.report.numbers import UNKNOWN, extents, is_alarming, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
@@ -274,68 +271,3 @@ def _branches(counts: Counts) -> list[str]:
         f"{PurePath(file).name}:{line} ({divergent:,} of {times:,})" for (file, line), (divergent, times) in diverged.items()
     )
     return [f"Branches, in PTX (a hint): {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
-
-
-# -- findings ------------------------------------------------------------------------------------------------------------------
-
-
-def render_findings(
-    findings: Sequence[Finding],
-    uncounted: Sequence[LaunchInfo] = (),
-    clean: Sequence[str] = (),
-    skipped: Sequence[Skipped] = (),
-    sampled: Sequence[LaunchInfo] = (),
-    failed: str = "",
-    timed: Trace | None = None,
-) -> RenderableType:
-    """Each finding as a paragraph under its source line, worst first.
-
-    `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
-    `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
-    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what ruled its modelled times.
-    """
-    parts: list[RenderableType] = []
-    for finding in findings:
-        heading = plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}", "bold red")
-        parts.append(heading)
-        if finding.source:
-            parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
-        parts.append(Padding(plain(str(finding)), (0, 0, 0, 3)))
-        parts += [Padding(plain(f"Cost: {finding.time}", "dim"), (0, 0, 0, 3)), Text()]
-    unexamined = findings.unexamined if isinstance(findings, Findings) else ()
-    if clean:
-        names = ", ".join(map(kernel_label, clean))
-        asked = len(RULES) - len({one.rule for one in unexamined if set(one.kernels) & set(clean)})
-        parts.append(plain(f"Nothing found in {names} by {plural(asked, 'rule')}."))
-    if findings:
-        origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
-        parts += [Text()] if clean else []
-        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: cycles by which warps would live less.", "dim"))
-    elif not clean:
-        what = "no access to memory that could be looked at" if skipped else "no access to memory"
-        parts.append(plain(f"Nothing was counted: {what} was executed, so there is nothing to explain."))
-    if uncounted:
-        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
-        parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
-    parts += [plain(note) for note in _unexamined_notes(unexamined)]
-    if skipped:
-        parts.append(plain(skipped_note(skipped)))
-    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
-        parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
-    notes = time_notes(timed) if timed is not None and (findings or clean) else []
-    parts += [plain(note, "dim") for note in (*notes, *([COSTS] if notes and findings else []))]
-    if failed:
-        parts.append(plain(broken_off_note(failed)))
-    return Group(*parts)
-
-
-def _unexamined_notes(unexamined: Sequence[Unexamined]) -> list[str]:
-    """One for each set of things that are not known: which rules lack them, for which kernels, and how to get them."""
-    groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for one in unexamined:
-        groups.setdefault((one.missing, one.how_to_get, one.kernels), []).append(one.title)
-    return [
-        f"Not examined in {', '.join(map(kernel_label, kernels))}: {', '.join(titles)}. It needs {' and '.join(missing)}: "
-        f"{'; '.join(dict.fromkeys(how_to_get))}."
-        for (missing, how_to_get, kernels), titles in groups.items()
-    ]

@@ -66,7 +66,7 @@ def _notes(trace: Trace, findings: Sequence[Finding]) -> list[str]:
     notes = []
     clean = clean_kernels(trace, findings)
     if clean:
-        notes.append(f"Nothing found in {', '.join(map(kernel_label, clean))}.")
+        notes.append(f"{', '.join(map(kernel_label, clean))}: no problems found.")
     uncounted = uncounted_launches(trace)
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))

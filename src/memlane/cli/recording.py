@@ -1,0 +1,68 @@
+"""A program run under a tracer: what `memlane trace`, `explain` and `report` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from memlane.checks import Check, checking
+from memlane.cli.failure import Failure, finished
+from memlane.cli.later import later
+from memlane.cli.notes import plan_notes
+from memlane.cli.programs import Program, nothing_launched
+from memlane.cli.progress import progress
+
+if TYPE_CHECKING:
+    from memlane import launch as launching
+    from memlane import measure
+    from memlane.cli import selected
+    from memlane.instrument import TraceOptions
+    from memlane.record import Trace
+else:
+    launching = later("memlane.launch")
+    measure = later("memlane.measure")
+    selected = later("memlane.cli.selected")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a program left behind."""
+
+    trace: Trace
+    failure: Failure | None = None
+    """How the program broke off; None if it ended well."""
+    uncounted: Mapping[str, str] = field(default_factory=dict)
+    """By the title of a kernel why its transactions were not counted."""
+
+
+def record_program(
+    program: Program,
+    options: TraceOptions | None = None,
+    *,
+    verb: str,
+    target: str,
+    launch: int | None = None,
+    counts: bool | str = False,
+    perturbation: bool = False,
+    check: bool = False,
+    deterministic: bool = False,
+) -> Recording:
+    """Run a program with its launches traced. Raises its error if there is nothing to report; `verb`: what is done to it, as `trace`."""
+    tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
+    launched = selected.LaunchedKernels(launch)
+    checks = Check(insist=True) if check else None
+    with progress("tracing"), plan_notes(), checking(checks), launching.observing(launched, everywhere=True):
+        failure = program.run(target, tracer, deterministic)
+    failure = failure or nothing_launched(program, tracer.seen, bool(tracer.traced), launch, verb)
+    if failure is None:
+        launched.check(tracer.options.selection)
+        selected.check_plans(tracer.plans)
+    elif not tracer.traced:
+        raise failure.error
+    result = finished(tracer.finish, failure)
+    if failure is not None:
+        if not result.launches:
+            raise failure.error
+        result = replace(result, failed=failure.why)
+    return Recording(result, failure, tracer.uncounted)

@@ -1,0 +1,176 @@
+"""Findings for the terminal: the worst in a few lines each, one line each, or all with how their cost was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from memlane.diagnose import RULES, Finding, Findings, Unexamined
+from memlane.record import LaunchInfo, Skipped, Trace, kernel_label
+from memlane.report.failed import broken_off_note
+from memlane.report.modelled import COSTS, time_notes
+from memlane.report.numbers import percent, plural
+from memlane.report.skipped import skipped_note
+from memlane.report.table import plain
+
+TOP = 3
+"""Findings that are shown if nothing else is asked for."""
+
+
+def render_worst(
+    findings: Sequence[Finding],
+    clean: Sequence[str] = (),
+    top: int = TOP,
+    *,
+    notes: Sequence[str] = (),
+    brief: bool = False,
+) -> RenderableType:
+    """Return the `top` worst findings: what, where, what it costs, its cause, and what to do; with `brief` a line for each.
+
+    `clean`: titles of kernels without a finding. `notes`: sentences that follow.
+    """
+    parts: list[RenderableType] = []
+    for finding in findings[:top]:
+        parts += [plain(_line(finding), "bold red")] if brief else _short(finding)
+    if findings[:top] and brief:
+        parts.append(Text())
+    if len(findings) > top:
+        parts.append(plain(f"{top} of {len(findings)} findings; --top {len(findings)} shows all, --why how each cost was found."))
+    elif findings:
+        parts.append(plain(f"{plural(len(findings), 'finding')}; --why shows how {'each' if len(findings) > 1 else 'its'} cost was found."))
+    if clean:
+        parts.append(plain(_clean(findings, clean)))
+    parts += [plain(note) for note in notes]
+    return Group(*parts)
+
+
+def headline(finding: Finding) -> str:
+    """Return the one number of a finding: the share of time that it costs, or else what is moved in vain."""
+    if finding.cost_share is not None:
+        return f"{percent(finding.cost_share)} of the {'modelled ' if finding.times_modelled else ''}time of its warps"
+    return f"{finding.excess_transactions:,} of {finding.transactions:,} {finding.unit} are excess"
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.rank}. {finding.place}  {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}"
+
+
+def _short(finding: Finding) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}", "bold red"),
+        Padding(plain(f"{finding.place}  {finding.source}".rstrip(), "cyan"), (0, 0, 0, 3)),
+        Padding(plain(f"Cause: {_cause(finding)}."), (0, 0, 0, 3)),
+        Padding(plain(f"Fix: {finding.remedy}"), (0, 0, 0, 3)),
+        Text(),
+    ]
+    return parts
+
+
+def _cause(finding: Finding) -> str:
+    """Return why, with the transactions of a request where the finding is about those."""
+    if finding.unit not in ("sectors", "wavefronts") or not finding.requests:
+        return f"{finding.what}, because {finding.cause}"
+    per_request, ideal = (f"{value:.3g}" for value in (finding.per_request, finding.ideal_per_request))
+    return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request, ideally {ideal})"
+
+
+def _clean(findings: Sequence[Finding], clean: Sequence[str]) -> str:
+    """Say that nothing was found in some kernels, and by how many rules."""
+    unexamined = findings.unexamined if isinstance(findings, Findings) else ()
+    asked = len(RULES) - len({one.rule for one in unexamined if set(one.kernels) & set(clean)})
+    return f"{', '.join(map(kernel_label, clean))}: no problems found ({plural(asked, 'rule')} checked)."
+
+
+def short_notes(
+    findings: Sequence[Finding],
+    uncounted: Sequence[LaunchInfo] = (),
+    clean: Sequence[str] = (),
+    skipped: Sequence[Skipped] = (),
+    sampled: Sequence[LaunchInfo] = (),
+    failed: str = "",
+    modelled: bool = False,
+) -> list[str]:
+    """Return what a reader of the worst findings must know too, a sentence each: what was not looked at, and where the times come from."""
+    notes: list[str] = []
+    if not findings and not clean:
+        what = "no access to memory that could be looked at" if skipped else "no access to memory"
+        notes.append(f"Nothing was counted: {what} was executed, so there is nothing to explain.")
+    if uncounted:
+        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
+        notes.append(f"Transactions were not counted in {plural(len(uncounted), 'launch')} of {kernels}.")
+    unexamined = findings.unexamined if isinstance(findings, Findings) else ()
+    if unexamined:
+        rules = len({one.rule for one in unexamined})
+        notes.append(f"{rules} of {len(RULES)} rules could not be checked in all kernels; --why says what they need.")
+    if skipped:
+        notes.append(skipped_note(skipped))
+    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
+        notes.append(f"{text}; transactions are of the whole launch.")
+    if modelled and findings:
+        notes.append("Times are modelled by the emulator, not measured.")
+    if failed:
+        notes.append(broken_off_note(failed))
+    return notes
+
+
+def render_findings(
+    findings: Sequence[Finding],
+    uncounted: Sequence[LaunchInfo] = (),
+    clean: Sequence[str] = (),
+    skipped: Sequence[Skipped] = (),
+    sampled: Sequence[LaunchInfo] = (),
+    failed: str = "",
+    timed: Trace | None = None,
+) -> RenderableType:
+    """Each finding as a paragraph under its source line, worst first.
+
+    `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
+    `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
+    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what ruled its modelled times.
+    """
+    parts: list[RenderableType] = []
+    for finding in findings:
+        heading = plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}", "bold red")
+        parts.append(heading)
+        if finding.source:
+            parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
+        parts.append(Padding(plain(str(finding)), (0, 0, 0, 3)))
+        parts += [Padding(plain(f"Cost: {finding.time}", "dim"), (0, 0, 0, 3)), Text()]
+    unexamined = findings.unexamined if isinstance(findings, Findings) else ()
+    if clean:
+        parts.append(plain(_clean(findings, clean)))
+    if findings:
+        origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
+        parts += [Text()] if clean else []
+        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: cycles by which warps would live less.", "dim"))
+    elif not clean:
+        what = "no access to memory that could be looked at" if skipped else "no access to memory"
+        parts.append(plain(f"Nothing was counted: {what} was executed, so there is nothing to explain."))
+    if uncounted:
+        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
+        parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
+    parts += [plain(note) for note in _unexamined_notes(unexamined)]
+    if skipped:
+        parts.append(plain(skipped_note(skipped)))
+    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
+        parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
+    notes = time_notes(timed) if timed is not None and (findings or clean) else []
+    parts += [plain(note, "dim") for note in (*notes, *([COSTS] if notes and findings else []))]
+    if failed:
+        parts.append(plain(broken_off_note(failed)))
+    return Group(*parts)
+
+
+def _unexamined_notes(unexamined: Sequence[Unexamined]) -> list[str]:
+    """One for each set of things that are not known: which rules lack them, for which kernels, and how to get them."""
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for one in unexamined:
+        groups.setdefault((one.missing, one.how_to_get, one.kernels), []).append(one.title)
+    return [
+        f"Not examined in {', '.join(map(kernel_label, kernels))}: {', '.join(titles)}. It needs {' and '.join(missing)}: "
+        f"{'; '.join(dict.fromkeys(how_to_get))}."
+        for (missing, how_to_get, kernels), titles in groups.items()
+    ]

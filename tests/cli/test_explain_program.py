@@ -1,0 +1,93 @@
+"""`memlane explain` and `memlane report` of programs, and what a person sees first."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.cli.conftest import EXAMPLES, Command
+
+NAIVE = (EXAMPLES / "ptx" / "transpose.ptx", "--kernel", "naive", "--grid", "2,2", "--block", "32,32")
+ARGUMENTS = ("--arg", "f4[64,64]", "--arg", "f4[64,64]=random:7", "--arg", "64:i4")
+SCRIPT = EXAMPLES / "transpose.py"
+
+
+def test_a_script_is_traced_counted_and_explained_in_one_go(memlane: Command, tmp_path) -> None:
+    assert memlane("trace", SCRIPT, "-o", "t.parquet", "--", "64").code == 0
+    of_file = json.loads(memlane("explain", "t.parquet", "--json").out)
+    of_program = json.loads(memlane("explain", SCRIPT, "--json", "--", "64").out)
+    keys = ("rule", "kernel", "line", "transactions", "ideal_transactions", "remedy")
+    assert [[one[key] for key in keys] for one in of_program["findings"]] == [[one[key] for key in keys] for one in of_file["findings"]]
+    assert of_program["clean_kernels"] == of_file["clean_kernels"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # nothing was written beside it
+
+
+def test_a_ptx_file_with_its_launch(memlane: Command) -> None:
+    answer = memlane("explain", *NAIVE, *ARGUMENTS)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.lines[0].startswith("1. uncoalesced global access, naive: 3,584 of 4,096 sectors are excess")
+    assert answer.lines[1].strip() == "transpose.cu:18"
+    assert answer.lines[-1].startswith("Next: memlane report ")
+    words = shlex.split(answer.lines[-1])[3:]
+    page = memlane("report", *words, "-o", "page.html")
+    assert page.code == 0
+    assert page.out.startswith("Wrote page.html (")
+
+
+def test_a_finding_takes_five_lines_of_100_columns_or_fewer(memlane: Command, record: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    first, second, *_ = memlane("explain", record).out.split("\n\n")
+    lengths = sorted(len(one.splitlines()) for one in (first, second))
+    assert lengths[0] <= 5
+    assert lengths[1] <= 6
+    for one in (first, second):
+        assert "Cause: " in one
+        assert "Fix: " in one
+
+
+def test_top_brief_and_kernel_choose_what_is_shown(memlane: Command, record: str) -> None:
+    one = memlane("explain", record, "--top", "1").out
+    assert "1. shared-memory bank conflict" in one
+    assert "2. uncoalesced" not in one
+    assert "1 of 2 findings; --top 2 shows all, --why how each cost was found." in one
+    brief = memlane("explain", record, "--brief").lines
+    assert brief[0].startswith("1. transpose.cu:33  shared-memory bank conflict, tiled: ")
+    assert brief[1].startswith("2. transpose.cu:18  uncoalesced global access, naive: ")
+    of_naive = memlane("explain", record, "--kernel", "naive").out
+    assert "tiled" not in of_naive
+    assert "uncoalesced global access, naive" in of_naive
+    other = memlane("explain", record, "--kernel", "other")
+    assert (other.code, other.err) == (2, "memlane: --kernel other: no such kernel was launched; there are naive, tiled, padded\n")
+
+
+def test_options_that_do_not_fit_the_input(memlane: Command, record: str) -> None:
+    refused = memlane("explain", record, "--grid", "2")
+    assert (refused.code, refused.err) == (
+        2,
+        "memlane: --grid is for programs; transpose.parquet is a record file, in which everything has run already\n",
+    )
+    assert "--target is for programs" in memlane("report", record, "--target", "emulator").err
+    assert "no file nothing.py" in memlane("explain", "nothing.py").err
+    assert "--grid is for .cu and .ptx files" in memlane("explain", SCRIPT, "--grid", "2").err
+
+
+def test_a_program_that_breaks_off_is_explained_as_far_as_it_came(memlane: Command, tmp_path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(
+        f"import sys, runpy\nsys.argv[1:] = ['64']\nrunpy.run_path({str(SCRIPT)!r}, run_name='__main__')\nraise SystemExit(3)\n"
+    )
+    answer = memlane("explain", script)
+    assert answer.code == 3
+    assert "uncoalesced global access, naive" in answer.out
+    assert "The program broke off: " in answer.out
+    assert "stopped with exit code 3" in answer.err
+
+
+def test_a_program_without_launches(memlane: Command, tmp_path) -> None:
+    script = tmp_path / "idle.py"
+    script.write_text("print('idle')\n")
+    answer = memlane("explain", script)
+    assert answer.code == 1
+    assert "launched no kernel through memlane, so there is nothing to explain" in answer.err
