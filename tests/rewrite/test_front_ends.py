@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 import memlane as ml
 from memlane.errors import RelayoutError
+from memlane.launch import Kernel
 from memlane.layout import Layout, OfVectors, Padded, RandomShift, Skewed, XorSwizzle
 from memlane.optimize import fix
 from memlane.rewrite import shared_arrays
@@ -71,3 +73,54 @@ def test_a_fix_for_numba_is_written_in_python() -> None:
 def test_a_changed_kernel_of_triton_is_still_one_of_triton() -> None:
     changed = ml.relayout(case_of("triton", "transpose").module, XorSwizzle(32, 32), shared="dynamic[0:4096]")
     assert [one.convention.language for one in changed.kernels.values() if one.convention] == ["Triton"]
+
+
+@pytest.mark.numba
+@pytest.mark.parametrize("layout", ["column-major", "pad(3)", "diagonal"])
+def test_an_array_of_numba_is_named_and_keeps_its_shape(layout: str) -> None:
+    """Numba computes with the shape and the strides that it is passed, which stay those of the array as the kernel takes it."""
+    kernel, host = rows_of_numba(), np.random.default_rng(4).integers(0, 9, (100, 20)).astype("f4")
+    target = kernel.target
+    for parameter in ("points", 0):
+        changed, out = ml.relayout(kernel, layout, parameter=parameter, shape=host.shape, dtype="f4"), target.zeros(100)
+        changed[4, 32](ml.upload(target, host, layout=layout), out, 100)
+        assert np.array_equal(out.numpy(), host.sum(axis=1))
+    with pytest.raises(RelayoutError, match="rows has no parameter 'pts'; it has: points, out, n"):
+        ml.relayout(kernel, layout, parameter="pts", shape=host.shape, dtype="f4")
+
+
+@pytest.mark.numba
+def test_advice_counts_the_arguments_of_numba() -> None:
+    kernel = rows_of_numba()
+    (advice,) = ml.advise_layout(kernel[4, 32], kernel.target.zeros((100, 20)), kernel.target.zeros(100), 100)
+    assert (advice.parameter, advice.name, advice.shape) == (0, "points", (100, 20))
+    assert all(one.same for one in advice.tried)
+
+
+def rows_of_numba() -> Kernel:
+    cuda = pytest.importorskip("numba_cuda", reason="numba is not installed") and import_module("numba.cuda")
+
+    def rows(points, out, n):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < n:
+            total = 0.0
+            for k in range(points.shape[1]):
+                total += points[i, k]
+            out[i] = total
+
+    return ml.target("emulator:h200").load(ml.numba(rows, "void(float32[:, :], float32[:], int32)"))["rows"]
+
+
+@pytest.mark.triton
+def test_a_pointer_of_triton_is_named() -> None:
+    case = case_of("triton", "transpose")
+    call, arguments = case.prepare(ml.target("emulator:h200"))
+    (convention,) = [one.convention for one in case.module.kernels.values()]
+    assert convention is not None
+    position, host = next((at, one.numpy()) for at, one in enumerate(arguments) if isinstance(one, ml.DeviceArray) and at)
+    name = convention.names[position]
+    changed = ml.relayout(call.kernel, "pad(4)", parameter=name, shape=host.shape, dtype=host.dtype)
+    given = [*arguments]
+    given[position] = ml.upload(changed.target, host, layout="pad(4)")
+    changed[call.grid, call.block](*given)
+    case.check(arguments)

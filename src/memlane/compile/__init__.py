@@ -20,6 +20,8 @@ How a `.cu` file becomes PTX, one module for each step:
     frontend        the above in order; cuts further what the compiler refuses
     shipped         PTX that lies beside its source, for machines without the compiler
 
+What the arguments of a kernel are called in its source is said by `parameter_names`.
+
 How a Python function does: `numba_frontend` and `triton_frontend`, and for both `python_source`.
 
 PTX becomes a cubin through `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
@@ -32,6 +34,7 @@ from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
+from memlane.compile.parameter_names import parameter_names
 from memlane.compile.triton_frontend import triton
 
 __all__ = [
@@ -45,5 +48,6 @@ __all__ = [
     "cuda_to_ptx",
     "kernel_usage",
     "numba",
+    "parameter_names",
     "triton",
 ]

@@ -108,7 +108,8 @@ def numba(
     if not inspect.isfunction(function):
         raise CompileError(f"{function!r} is not a Python function; memlane.numba takes one, or what numba.cuda.jit makes of one")
     types = _argument_types(core, function, signature)
-    convention = Convention(tuple(_form(core, function, number, one) for number, one in enumerate(types, 1)), language="Numba")
+    forms = tuple(_form(core, function, number, one) for number, one in enumerate(types, 1))
+    convention = Convention(forms, language="Numba", names=tuple(inspect.signature(function).parameters))
     options = {"cc": _capability(arch), "fastmath": fastmath, "lineinfo": lineinfo, "launch_bounds": max_threads}
     ptx = _compile(cuda, core, function, types, options)
     return module_of(_with_plain_name(_with_grid_barrier(ptx), function.__name__), function.__code__.co_filename, convention)

@@ -92,7 +92,8 @@ def triton(
     forms = _with_boxes(kernel, parameters, getattr(compiled.metadata, "tensordesc_meta", None) or ())
     scratch = int(getattr(compiled.metadata, "global_scratch_size", 0))
     shared = int(compiled.metadata.shared)
-    convention = Convention(forms, block=(32 * num_warps, 1, 1), scratch_bytes=scratch, shared_bytes=shared, language="Triton")
+    block = (32 * num_warps, 1, 1)
+    convention = Convention(forms, block, scratch_bytes=scratch, shared_bytes=shared, language="Triton", names=tuple(parameters))
     return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
 
 

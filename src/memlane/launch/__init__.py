@@ -4,7 +4,7 @@ Order inside: configuration, memory <- events, texture, tensor_map <- arguments,
 progress, bound <- observe <- prepared <- target.
 """
 
-from memlane.launch.arguments import Argument
+from memlane.launch.arguments import Argument, ArgumentRule, pointer_parameters
 from memlane.launch.bound import (
     BoundCall,
     BoundCopy,
@@ -70,6 +70,7 @@ __all__ = [
     "SWIZZLES",
     "Actor",
     "Argument",
+    "ArgumentRule",
     "BoundCall",
     "BoundCopy",
     "BoundStep",
@@ -126,6 +127,7 @@ __all__ = [
     "observed",
     "observing",
     "plain_name",
+    "pointer_parameters",
     "same_kinds",
     "show_step",
     "stage",

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,16 @@ class Argument:
     """For an array: its device address and its size in bytes, so that an observer can save and restore it."""
 
 
+class ArgumentRule(Protocol):
+    """What a changed kernel demands of its arguments beyond what its parameters say."""
+
+    def values(self, values: tuple[object, ...]) -> tuple[object, ...]:
+        """Return the values to be packed, or raise BadLaunch."""
+
+    def packed(self, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """Return the arguments to be handed over, or raise BadLaunch."""
+
+
 def pack(
     kernel: str,
     params: Sequence[Variable],
@@ -40,6 +50,7 @@ def pack(
     target: TensorMaps,
     convention: Convention | None = None,
     blocks: int = 1,
+    rule: ArgumentRule | None = None,
 ) -> tuple[Argument, ...]:
     """The values as arguments of `kernel`, one for each parameter.
 
@@ -47,13 +58,15 @@ def pack(
     a texture or a surface of the target, whose handle the kernel gets; an integer or floating-point parameter takes a Python or NumPy
     number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of its size, or a tensor map of
     the target. A `convention` says which values stand for several parameters, and that parameters are left over which no value stands for:
-    those are zero, but for memory that each of the `blocks` needs for itself. Raises BadLaunch that names the position and what would do.
+    those are zero, but for memory that each of the `blocks` needs for itself. A `rule` of the kernel has its say too.
+    Raises BadLaunch that names the position and what would do.
     """
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
         listed = ", ".join(_listed(forms, params))
         ending = "" if len(forms) == 1 else "s"
         raise BadLaunch(f"kernel {kernel} takes {len(forms)} argument{ending} ({listed or 'none'}), {len(values)} given")
+    values = values if rule is None else rule.values(tuple(values))
     packed: list[Argument] = []
     for position, (form, value) in enumerate(zip(forms, values, strict=True), 1):
         where = f"argument {position} of {kernel}"
@@ -69,7 +82,7 @@ def pack(
         address, owner = target.allocate(nbytes)
         packed.append(Argument(struct.pack("<Q", address), f"{nbytes} bytes of scratch memory", owner, (address, nbytes)))
     packed += (Argument(bytes(param.nbytes), "hidden") for param in params[len(packed) :])
-    return tuple(packed)
+    return tuple(packed) if rule is None else rule.packed(tuple(packed))
 
 
 def pointer_parameters(params: Sequence[Variable], convention: Convention | None, is_array: Sequence[bool]) -> list[int | None] | None:

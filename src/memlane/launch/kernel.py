@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
-from memlane.launch.arguments import Argument, pack, pointer_parameters
+from memlane.launch.arguments import Argument, ArgumentRule, pack, pointer_parameters
 from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
 from memlane.launch.events import Streams
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
@@ -260,6 +260,7 @@ class Kernel:
     function: Function
     nonportable_clusters: bool = False
     """Whether its clusters may have more than the 8 blocks that every GPU with clusters takes."""
+    rule: ArgumentRule | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Kernel: {self.title}; of {self.module.name}, on {self.target.name}>"
@@ -383,7 +384,7 @@ class KernelCall:
             check_cluster(kernel.target.chip, kernel, self.grid, self.cluster)
             self._found["checked"] = True
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
-        arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention, blocks)
+        arguments = pack(kernel.title, kernel.function.params, args, kernel.target, kernel.function.convention, blocks, kernel.rule)
         return Launch(kernel, self.grid, self.block, arguments, self.shared_bytes, self.stream, cluster=self.cluster)
 
     def __call__(self, *args: object) -> None:
@@ -393,4 +394,4 @@ class KernelCall:
             return
         self.kernel.target.start(self.bind(*args))
         if quick is None and "quick" not in self._found:
-            self._found["quick"] = self.kernel.target.quick_call(self)
+            self._found["quick"] = None if self.kernel.rule else self.kernel.target.quick_call(self)

@@ -15,7 +15,7 @@ a warp, `wavefronts` what they cost by a chip's rule, `spec` reads layouts by na
 
 from memlane.layout.array_families import Blocked, Fields, OfTile, PaddedRows, Permuted, column_major, row_major
 from memlane.layout.array_spec import array_layout
-from memlane.layout.arrays import ArrayLayout, ComposedArray, sources
+from memlane.layout.arrays import ArrayLayout, ComposedArray, same_places, sources
 from memlane.layout.bit_linear import BitLinear
 from memlane.layout.diagonal import DiagonalStrip
 from memlane.layout.gather import Gather
@@ -71,6 +71,7 @@ __all__ = [
     "pattern",
     "read_spec",
     "row_major",
+    "same_places",
     "sources",
     "split_names",
 ]

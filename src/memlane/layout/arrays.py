@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -213,6 +213,28 @@ def sources(layouts: Mapping[str, ArrayLayout], language: Language = "cuda") -> 
     if language not in writer:
         raise LayoutError(f"no functions are written for {language!r}; there are {', '.join(writer)}")
     return "\n".join(writer[language](layout, function) for function, layout in layouts.items())
+
+
+_COMPARED = 1 << 16
+"""Elements of two layouts that are compared one by one; of larger ones as many, drawn at random."""
+
+
+def same_places(one: ArrayLayout, other: ArrayLayout) -> bool:
+    """Return whether two layouts put the elements, by row-major index, at the same places, as far as up to 65,536 of them show.
+
+    Layouts of different numbers of elements, such as one of structures and one of their words, cannot be compared: they may agree.
+    """
+    return one == other or one.count != other.count or _same_places(one, other)
+
+
+@lru_cache(maxsize=64)
+def _same_places(one: ArrayLayout, other: ArrayLayout) -> bool:
+    if one.count <= _COMPARED:
+        flat = np.arange(one.count)
+    else:
+        flat = np.concatenate(([0, one.count - 1], np.random.default_rng(0).integers(0, one.count, _COMPARED)))
+    first, second = (layout(*np.unravel_index(flat, layout.shape)) for layout in (one, other))
+    return bool(np.array_equal(first, second))
 
 
 def names(shape: tuple[int, ...]) -> tuple[Expression, ...]:

@@ -16,13 +16,14 @@ from math import ceil, inf, prod
 
 import numpy as np
 
+from memlane.compile import parameter_names
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
 from memlane.launch import DeviceArray, KernelCall, Launch, Target, observed, observing
 from memlane.layout import ArrayLayout, Permuted, array_layout
 from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
-from memlane.optimize.relayout import relayout
+from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
 from memlane.remap.transfers import HostArray, Request, best_chunks, plan_of, prediction
 from memlane.transfer import download, lay_out
@@ -69,6 +70,8 @@ class LayoutAdvice:
     tried: tuple[Tried, ...]
     refused: tuple[tuple[str, str], ...]
     """Layouts that could not be tried, each with why."""
+    name: str = ""
+    """Of the parameter, as the source or PTX has it."""
 
     @property
     def best(self) -> Tried | None:
@@ -88,7 +91,9 @@ class LayoutAdvice:
     def verdict(self) -> str:
         """In a sentence or two."""
         ratio = self.sectors / max(1, self.ideal_sectors)
-        begun = f"Parameter {self.parameter} of {self.kernel}, {self.dtype}{list(self.shape)}, moves {ratio:.1f} times the sectors it needs"
+        named = f" ({self.name})" if self.name else ""
+        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {self.dtype}{list(self.shape)}, moves {ratio:.1f} times "
+        begun += "the sectors it needs"
         best = self.best
         if best is None:
             tried = f"{len(self.tried)} layouts were tried" if self.tried else f"no layout could be tried: {self.refused[0][1]}"
@@ -134,7 +139,7 @@ def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | Non
         return tuple(
             advice
             for parameter, sectors, ideal in found
-            if (advice := _Trial(launch, before, counts).advice(parameter, sectors, ideal, (shapes or {}).get(parameter))) is not None
+            if (advice := _Trial(launch, before, counts).advice(parameter, sectors, ideal, shapes or {})) is not None
         )
     finally:
         before.restore()
@@ -172,16 +177,18 @@ class _Trial:
         self.target.launch(launch)
         self.after = Snapshot(launch)
 
-    def advice(self, parameter: int, sectors: int, ideal: int, shape: tuple[int, ...] | None) -> LayoutAdvice | None:
-        argument = self.launch.arguments[parameter]
+    def advice(self, parameter: int, sectors: int, ideal: int, shapes: Mapping[int, tuple[int, ...]]) -> LayoutAdvice | None:
+        """Return what was tried for the array behind a parameter of the PTX; None for one whose shape is not known."""
+        argument, kernel = self.launch.arguments[parameter], self.launch.kernel
+        position = argument_of(kernel, kernel.function.params[parameter].name)[0]
         match = _SHAPED.match(argument.text)
         if match is None or argument.memory is None:
             return None
         given = tuple(int(extent) for extent in match[2].split(","))
         dtype = np.dtype(match[1])
-        extents = shape or given
+        extents = shapes.get(position, given)
         if prod(extents) != prod(given):
-            raise LayoutError(f"the array of parameter {parameter} has {prod(given)} elements, which make no array of shape {extents}")
+            raise LayoutError(f"the array of parameter {position} has {prod(given)} elements, which make no array of shape {extents}")
         array = DeviceArray(self.target, argument.memory[0], extents, dtype, argument.owner)
         tried: list[Tried] = []
         refused: list[tuple[str, str]] = []
@@ -198,7 +205,7 @@ class _Trial:
             kernel=self.launch.kernel.title,
             target=self.target.name,
             modelled=self.target.modelled,
-            parameter=parameter,
+            parameter=position,
             shape=extents,
             dtype=match[1],
             sectors=sectors,
@@ -206,10 +213,12 @@ class _Trial:
             original=(self.counts.total().sectors, self.time_ns),
             tried=tuple(tried),
             refused=tuple(refused),
+            name=dict(enumerate(parameter_names(kernel.module, kernel.function))).get(position, ""),
         )
 
     def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
-        kernel = relayout(self.launch.kernel, layout, parameter=parameter, shape=array.shape, dtype=array.dtype)
+        wanted = self.launch.kernel.function.params[parameter].name
+        kernel = relayout(self.launch.kernel, layout, parameter=wanted, shape=array.shape, dtype=array.dtype)
         self.before.restore()
         laid_out = lay_out(array, layout=layout)
         old = self.launch.arguments[parameter]

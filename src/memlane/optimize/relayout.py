@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import RelayoutError
-from memlane.launch import Kernel
-from memlane.layout import Layout
+from memlane.compile import parameter_names
+from memlane.errors import BadLaunch, RelayoutError
+from memlane.launch import Argument, DeviceArray, Kernel, pointer_parameters
+from memlane.layout import ArrayLayout, Layout, same_places
 from memlane.layout.array_spec import LayoutLike, array_layout
 from memlane.measure.twin import load_twin, rebound_to
 from memlane.ptx import Module
 from memlane.rewrite import relayout_module
 from memlane.rewrite.parameters import relayout_parameter
 from memlane.rewrite.relayout import Tables
+from memlane.transfer import LaidOutArray
 
 Shared = str | tuple[int, int] | None
 """An array by name, a range of bytes of the dynamic part, or the only one there is."""
@@ -67,8 +70,9 @@ def relayout(
     more room enlarges the array. Small tables of a layout are put together from immediate operands, others lie in constant
     memory; with `tables="constant"` all do, with `tables="global"` they lie in global memory.
 
-    In global memory: `parameter` is the position or PTX name of the pointer to the array, which has `shape` and `dtype`; `layout` is what
-    `ml.upload` takes. The array has to lie in that layout when the kernel runs, and no other argument may lead to it.
+    In global memory: `parameter` is the argument that leads to the array, which has `shape` and `dtype`: its position, or its name in the
+    source (or in PTX); `layout` is what `ml.upload` takes. The array has to lie in that layout when the kernel runs, and no other argument
+    may lead to it: launches that show otherwise are BadLaunch.
 
     The result has the names and lines of the original, and works on the variables of its module (its constants are those of now). Raises
     RelayoutError, with the line, where the address of the array escapes, an access is torn, or there is not enough room.
@@ -92,8 +96,123 @@ def _of_parameter(
         raise RelayoutError(f"a kernel of a loaded module is wanted to lay out an array behind a parameter, got a {type(kernel).__name__}")
     if shape is None or dtype is None:
         raise RelayoutError("PTX knows neither the shape nor the type of an array: say shape= and dtype= of the one behind the parameter")
-    changed = relayout_parameter(kernel.module, kernel.name, parameter, array_layout(layout, tuple(shape)), np.dtype(dtype).itemsize)
-    return loaded_beside(kernel, changed.module)
+    found, element = array_layout(layout, tuple(shape)), np.dtype(dtype).itemsize
+    position, name = argument_of(kernel, parameter)
+    changed = relayout_parameter(kernel.module, kernel.name, name, found, element)
+    place = [one.name for one in kernel.function.params].index(name)
+    rule = kernel.rule if isinstance(kernel.rule, RemappedArguments) else RemappedArguments(kernel.title, ())
+    one = RemappedArgument(position, place, found, element, changed.alignment)
+    return replace(loaded_beside(kernel, changed.module), rule=replace(rule, arrays=(*rule.arrays, one)))
+
+
+def argument_of(kernel: Kernel, wanted: int | str) -> tuple[int, str]:
+    """Return the position of a kernel's argument, and the PTX name of the parameter that holds its address.
+
+    `wanted` is the position, the name in the source where that is known, or the name in PTX. Raises RelayoutError.
+    """
+    function, names = kernel.function, parameter_names(kernel.module, kernel.function)
+    inside = [one.name for one in function.params]
+    count = len(function.convention.arguments) if function.convention is not None else len(inside)
+    pointers = pointer_parameters(function.params, function.convention, [True] * count) or []
+    if isinstance(wanted, str):
+        if wanted in inside:
+            return next((at for at, place in enumerate(pointers) if place == inside.index(wanted)), 0), wanted
+        if wanted not in names:
+            listed = ", ".join(one for one in names if one) or ", ".join(inside)
+            raise RelayoutError(f"{function.title} has no parameter {wanted!r}; it has: {listed or 'none'}")
+        wanted = names.index(wanted)
+    if isinstance(wanted, bool) or not 0 <= wanted < count:
+        raise RelayoutError(f"{function.title} has parameters 0 to {count - 1}, no {wanted}")
+    place = pointers[wanted]
+    assert place is not None
+    return wanted, inside[place]
+
+
+@dataclass(frozen=True)
+class RemappedArgument:
+    """An argument whose array has to lie in a layout of its own."""
+
+    position: int
+    parameter: int
+    """The position of the PTX parameter that holds its address."""
+    layout: ArrayLayout
+    element_bytes: int
+    alignment: int
+
+    @property
+    def nbytes(self) -> int:
+        """What the array takes in its layout."""
+        return self.layout.size * self.element_bytes
+
+
+@dataclass(frozen=True)
+class RemappedArguments:
+    """What a kernel with arrays laid out anew demands of its arguments: that each has its layout, and that no other leads to it."""
+
+    title: str
+    arrays: tuple[RemappedArgument, ...]
+
+    def values(self, values: tuple[object, ...]) -> tuple[object, ...]:
+        """Return the values with remapped arrays in the shape that the kernel computes with."""
+        given = list(values)
+        for one in self.arrays:
+            value = given[one.position]
+            if not isinstance(value, LaidOutArray) or value.layout is None:
+                continue
+            if not same_places(value.layout, one.layout):
+                raise BadLaunch(
+                    f"argument {one.position + 1} of {self.title} has the layout {value.layout}, but the kernel was changed for "
+                    f"{one.layout}: upload the array in that layout"
+                )
+            given[one.position] = DeviceArray(value.target, value.address, one.layout.shape, value.dtype, value)
+        return tuple(given)
+
+    def packed(self, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """Return the arguments with all the memory of remapped arrays."""
+        found = list(arguments)
+        for one in self.arrays:
+            argument = found[one.parameter]
+            if argument.memory is None:
+                continue
+            address, nbytes = argument.memory
+            owner = argument.owner
+            room = owner.nbytes if isinstance(owner, LaidOutArray) and owner.address == address else nbytes
+            if room < one.nbytes:
+                raise BadLaunch(
+                    f"argument {one.position + 1} of {self.title} has {room:,} bytes, and {one.layout} takes {one.nbytes:,}: upload the "
+                    "array in that layout"
+                )
+            if address % one.alignment:
+                raise BadLaunch(
+                    f"argument {one.position + 1} of {self.title} begins at {address:#x}, and the kernel accesses {one.alignment} bytes at "
+                    "once, which must not begin inside a group of elements: pass an array that begins at a multiple of that"
+                )
+            found[one.parameter] = replace(argument, memory=(address, room))
+        self._check_apart(found)
+        return tuple(found)
+
+    def _check_apart(self, arguments: list[Argument]) -> None:
+        for one in self.arrays:
+            mine = arguments[one.parameter].memory
+            for place, other in enumerate(arguments):
+                theirs = other.memory
+                if place == one.parameter or mine is None or theirs is None:
+                    continue
+                if (
+                    theirs[0] < mine[0] + one.nbytes
+                    and mine[0] < theirs[0] + theirs[1]
+                    and not self._agrees(one, place, mine[0], theirs[0])
+                ):
+                    raise BadLaunch(
+                        f"the array of parameter {place} of {self.title}, {other.text}, overlaps with that of parameter {one.parameter}, "
+                        f"which lies as {one.layout}: through the other one its elements are looked for at other places; pass arrays of "
+                        "their own, or lay out both parameters alike"
+                    )
+
+    def _agrees(self, one: RemappedArgument, place: int, mine: int, theirs: int) -> bool:
+        """Whether another parameter leads to the same array, and is changed for the same layout."""
+        other = next((array for array in self.arrays if array.parameter == place), None)
+        return other is not None and mine == theirs and other.element_bytes == one.element_bytes and other.layout == one.layout
 
 
 def loaded_beside(kernel: Kernel, changed: Module) -> Kernel:

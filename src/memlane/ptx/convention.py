@@ -76,3 +76,5 @@ class Convention:
     """Dynamic shared memory that each block needs; a launch need not name it."""
     language: str = ""
     """What the kernel was written in, `Numba` or `Triton`, where advice has to be given in that."""
+    names: tuple[str, ...] = ()
+    """What the arguments are called in the source, in order; empty where it is not known."""

@@ -70,7 +70,7 @@ def emit(
             assert isinstance(part.value, tuple)
             known = tables.get(part.value)
             if known is None:
-                places.append(_put_together(lines, part.value, operands[0], fresh))
+                places.append(put_together(lines, part.value, operands[0], fresh))
             else:
                 places.append(_look_up(lines, known, operands[0], fresh, guard))
         else:
@@ -92,7 +92,8 @@ def _look_up(lines: list[str], table: LookUp, index: str, fresh: Callable[[str],
     return found
 
 
-def _put_together(lines: list[str], values: Sequence[int], index: str, fresh: Callable[[str], str]) -> str:
+def put_together(lines: list[str], values: Sequence[int], index: str, fresh: Callable[[str], str]) -> str:
+    """Return the register that gets the entry of a small table at an index, and add the lines that put it together in 32 bits."""
     selector = fresh("b32")
     lines.append(f"and.b32 {selector}, {index}, 7;")
     found = []

@@ -9,6 +9,7 @@
 
 Every access is changed whose address must come from that parameter. Where an address may come from it and from something else, or where it
 leaves the registers that are followed, the pass refuses with the line: an element that is looked for at its old place would be another one.
+Tables of the layout become variables of the module, which are read under the predicate of the access.
 Valid module in, valid module out, with the calls of the kernel inlined.
 """
 
@@ -38,6 +39,7 @@ from memlane.ptx import (
     RegisterDecl,
     Statement,
     Symbol,
+    Variable,
     flatten_scopes,
     inline_calls,
     rename_instruction,
@@ -45,6 +47,7 @@ from memlane.ptx import (
     verify,
 )
 from memlane.rewrite.arrays import SharedArray
+from memlane.rewrite.emit import LookUp, can_be_computed, put_together
 from memlane.rewrite.provenance import Analysis, ArrayAccess, Problem, entry_state, fixpoint
 from memlane.rewrite.relayout import refusal
 from memlane.rewrite.values import ANY, Mixed, Pointer, Value
@@ -74,6 +77,8 @@ class Remapped:
     parameter: str
     accesses: int
     """Instructions that access it."""
+    alignment: int
+    """Of the address of the array, in bytes: what the widest of these accesses needs to begin where elements do that stay together."""
 
 
 def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout: ArrayLayout, element: int) -> Remapped:
@@ -93,15 +98,41 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
     if not accesses:
         raise RelayoutError(f"{function.title} accesses nothing through parameter {wanted!r} that can be followed")
     program = Program(layout.offset(split(name("k", layout.count), layout.shape)))
-    if program.tables:
-        raise RelayoutError(f"{layout} looks up a table, which is not put into kernels of global arrays: use a layout without one")
     for one in accesses:
         _check(inlined, flat, one, layout, element, array)
-    changed = _Writer(flat, accesses, wanted, program, element).written()
-    items = tuple(changed if item is function else item for item in inlined.items)
-    result = replace(inlined, items=items)
+    names, variables = _tables(inlined, program)
+    changed = _Writer(flat, accesses, wanted, program, element, names).written()
+    items = [changed if item is function else item for item in inlined.items]
+    place = next(at for at, item in enumerate(items) if isinstance(item, Function | Variable))
+    result = replace(inlined, items=(*items[:place], *variables, *items[place:]))
     verify(result)
-    return Remapped(result, wanted, len(accesses))
+    return Remapped(result, wanted, len(accesses), max(one.nbytes for one in accesses))
+
+
+def _tables(module: Module, program: Program) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
+    """Return how each table of a layout is read, and the variables in global memory that hold those which need memory."""
+    found: dict[tuple[int, ...], LookUp] = {}
+    variables: list[Variable] = []
+    taken = {*module.variables, *module.functions}
+    free = (word for number in count() if (word := f"memlane_layout_{number}") not in taken)
+    for step in program.steps:
+        values = step.part.value
+        if step.part.op != "table" or values in found:
+            continue
+        assert isinstance(values, tuple)
+        if can_be_computed(values) and _is_narrow(program):
+            continue
+        kinds = (("u8", 1, 0, 1 << 8), ("u16", 2, 0, 1 << 16), ("s32", 4, -(1 << 31), 1 << 31), ("s64", 8, -(1 << 63), 1 << 63))
+        kind, size = next((kind, size) for kind, size, low, high in kinds if low <= min(values) and max(values) < high)
+        found[values] = LookUp(next(free), "global", kind, size)
+        initial = "{" + ", ".join(map(str, values)) + "}"
+        variables.append(Variable("global", kind, found[values].variable, (len(values),), align=8, initial=initial))
+    return found, variables
+
+
+def _is_narrow(program: Program) -> bool:
+    """Whether 32 bits hold every value on the way."""
+    return all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in program.steps)
 
 
 def _parameter(function: Function, wanted: int | str) -> str:
@@ -140,6 +171,11 @@ def _reads_parameter(one: Instruction, array: SharedArray) -> bool:
     return one.opcode == "ld" and any(isinstance(base, Symbol) and base.name in array.names for base in bases)
 
 
+def _names_parameter(one: Instruction, array: SharedArray) -> bool:
+    """Whether an instruction takes the address of the parameter, through which its value may be read anywhere."""
+    return any(isinstance(operand, Symbol) and operand.name in array.names for operand in one.operands)
+
+
 def _is_whole(one: Instruction) -> bool:
     """Whether a load of a parameter takes all of a pointer."""
     offsets = [operand.offset for operand in one.operands if isinstance(operand, Address)]
@@ -157,7 +193,10 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
         for one in flow.blocks[block].instructions:
             found, told = analysis.uses(one, state, numbers[id(one)])
             accesses += found
-            problems += told
+            # What is accessed through addresses of shared memory is no array of global memory.
+            problems += [problem for problem in told if problem.arrays]
+            if _names_parameter(one, array):
+                problems.append(Problem(numbers[id(one)], frozenset({array}), "the address of the parameter itself is taken here"))
             if _reads_parameter(one, array) and not _is_whole(one):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "only a part of its address is read here"))
             if one.form.effect and any(isinstance(value, Mixed) for value in analysis._values(one, state)):
@@ -190,6 +229,7 @@ class _Writer:
     parameter: str
     program: Program
     element: int
+    tables: Mapping[tuple[int, ...], LookUp]
     _declared: dict[str, int] = field(default_factory=dict)
 
     def written(self) -> Function:
@@ -223,7 +263,8 @@ class _Writer:
             for statement in statements("\n".join(lines)):
                 assert isinstance(statement, Instruction)
                 known = rename_instruction(statement, lambda word, renamed=renamed: renamed.get(word, word))  # type: ignore[misc]
-                yield replace(known, location=one.location)
+                # Where the access does not happen its address may be any, and a table is not looked up there.
+                yield replace(known, location=one.location, guard=one.guard if known.opcode == "ld" else None)
             operands[access.operand] = replace(address, base=Register(place), offset=0)
         yield replace(one, operands=tuple(operands)) if accesses else one
 
@@ -247,7 +288,7 @@ class _Writer:
     def _element(self, index: str, lines: list[str]) -> str:
         """Return the register with the place of an element, in 32-bit arithmetic where that holds every value on the way."""
         steps = self.program.steps
-        bits = 32 if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in steps) else 64
+        bits = 32 if _is_narrow(self.program) else 64
         if bits == 32:
             narrow = self._fresh("b32")
             lines.append(f"cvt.u32.u64 {narrow}, {index};")
@@ -259,6 +300,9 @@ class _Writer:
                 places.append(index)
             elif part.op == "number":
                 places.append(str(part.value))
+            elif part.op == "table":
+                assert isinstance(part.value, tuple)
+                places.append(self._looked_up(part.value, operands[0], bits, lines))
             else:
                 if part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in part.operands):
                     raise LayoutError("a layout that divides a value that can be negative has no form for kernels")
@@ -271,6 +315,15 @@ class _Writer:
             wide = self._fresh("b64")
             lines.append(f"cvt.u64.u32 {wide}, {found};")
             found = wide
+        return found
+
+    def _looked_up(self, values: tuple[int, ...], index: str, bits: int, lines: list[str]) -> str:
+        known = self.tables.get(values)
+        if known is None:
+            return put_together(lines, values, index, self._fresh)
+        found, multiply = self._fresh(f"b{bits}"), "mad.wide.u32" if bits == 32 else "mad.lo.s64"
+        at = self._line(lines, multiply, index, str(known.nbytes), self._line(lines, "mov.u64", known.variable))
+        lines.append(f"ld.global.nc.{known.type} {found}, [{at}];")
         return found
 
     def _narrowed(self, register: str, lines: list[str]) -> str:

@@ -40,7 +40,12 @@ class LaidOutArray(DeviceArray):
         """The shape of the array on the host."""
         if self.layout is None:
             return self.shape
-        return self.layout.shape[:1] if isinstance(self.layout, Fields) else self.layout.shape
+        return self.layout.shape[:1] if self.holds_fields else self.layout.shape
+
+    @property
+    def holds_fields(self) -> bool:
+        """Whether the host's elements are structures, whose fields the memory has one after another."""
+        return isinstance(self.layout, Fields) and self.host_dtype.fields is not None
 
     def wait(self) -> LaidOutArray:
         """Wait until the array is filled, and return it. Raises what went wrong on the way."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
-from memlane.layout import ArrayLayout, Fields, Selection
+from memlane.layout import ArrayLayout, Selection
 from memlane.layout.array_spec import LayoutLike, array_layout
 from memlane.plan import Launch, PlanBuilder, Timeline, View, planned
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
@@ -112,7 +112,7 @@ def download(
     found, dtype = _layout_of(array, layout, shape)
     if found is None:
         return np.empty(array.shape, dtype) if out is None else out
-    target, fields = _target_of(array), isinstance(found, Fields) and isinstance(array, LaidOutArray)
+    target, fields = _target_of(array), isinstance(array, LaidOutArray) and found is array.layout and array.holds_fields
     logical = found.shape[:1] if fields else found.shape
     result = np.empty(logical, dtype) if out is None else out
     if result.shape != logical or result.dtype.itemsize != dtype.itemsize:
