@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from memlane.errors import CommandError
 from memlane.lab import LABS, Request, Result
-from memlane.lab.remap.cases import KMEANS, PARTICLES, SPARSE, STRIPS, aligned, kmeans
+from memlane.lab.remap.cases import KMEANS, PARTICLES, SPARSE, STRIPS, aligned, kmeans, sparse_from, strips
 from memlane.lab.remap.lab import break_even, totals
 from memlane.lab.remap.measure import BEHIND, OVERLAPPED, Bench, Outcome, runs_for
+from memlane.layout import arrays
 from memlane.targets import target
 
 
@@ -26,7 +29,10 @@ def test_every_case_is_measured_and_right(result: Result) -> None:
     cases = [line[0] for line in result.tables["remap"].lines]
     assert [case.partition(",")[0] for case in cases] == [KMEANS, STRIPS, SPARSE, PARTICLES]
     assert [line[0] for line in result.tables["paper"].lines] == cases[:3]
-    assert set(result.figures) == {"k-means", "needleman-wunsch", "sparse-product", "particles", "chunks"}
+    assert set(result.figures) == {
+        "k-means", "needleman-wunsch", "sparse-product", "particles", "chunks",
+        *(f"timeline-{name}-{way}" for name in ("k-means", "needleman-wunsch", "particles") for way in ("behind", "overlapped")),
+    }  # fmt: skip
 
 
 def test_remaps_leave_fewer_sectors(result: Result) -> None:
@@ -69,3 +75,46 @@ def test_when_a_remap_pays() -> None:
     assert totals(outcome, 3) == (190.0, 208.0, 188.0)
     assert runs_for(outcome.case, outcome) == 2
     assert break_even(replace(outcome, kernels={"without": 5.0, "with": 5.0})) == inf
+
+
+MATRIX = """%%MatrixMarket matrix coordinate real general
+% a comment
+40 50 5
+1 1 2.5
+1 50 -1
+3 7 4
+40 2 0.5
+40 3 8
+"""
+
+
+def test_a_matrix_of_a_file_is_multiplied_as_scipy_does(tmp_path: Path) -> None:
+    path = tmp_path / "small.mtx"
+    path.write_text(MATRIX)
+    case = sparse_from(path)
+    dense = np.zeros((40, 50))
+    for i, j, value in ((1, 1, 2.5), (1, 50, -1), (3, 7, 4), (40, 2, 0.5), (40, 3, 8)):
+        dense[i - 1, j - 1] = value
+    np.testing.assert_allclose(case.results["y"], dense @ case.host["x"])
+    outcome = Bench(target("emulator:h200"), 1).outcome(case, ())  # raises where the kernel gives something else
+    assert outcome.kernels["with"] > 0
+
+
+def test_files_that_are_no_matrix(tmp_path: Path) -> None:
+    (tmp_path / "text.mtx").write_text("no matrix")
+    (tmp_path / "complex.mtx").write_text("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 0 1\n")
+    (tmp_path / "dense.mtx").write_text("%%MatrixMarket matrix array real general\n1 1\n1.0\n")
+    for name, sentence in (
+        ("gone.mtx", "there is no such file"),
+        ("text.mtx", "SciPy reads no sparse matrix of it"),
+        ("dense.mtx", "SciPy reads no sparse matrix of it"),
+        ("complex.mtx", "it is complex; the product takes real numbers"),
+    ):
+        with pytest.raises(CommandError, match=sentence):
+            sparse_from(tmp_path / name)
+
+
+def test_a_table_larger_than_what_is_listed_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "LARGEST_TABLE", 1000)
+    outcome = Bench(target("emulator:h200"), 1).outcome(strips(48), ())
+    assert outcome.kernels["with"] > 0

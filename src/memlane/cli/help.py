@@ -45,7 +45,7 @@ EXAMPLES = {
     "lab bandwidth": ("memlane lab bandwidth --quick", "memlane lab bandwidth --target cuda:0 --write-chip"),
     "lab latency": ("memlane lab latency --quick", "memlane lab latency --target cuda:0 --write-chip"),
     "lab reduction": ("memlane lab reduction --quick", "memlane lab reduction --size 2^20 --size 2^24 --block 256"),
-    "lab remap": ("memlane lab remap --quick", "memlane lab remap --only 'k-means; particles'"),
+    "lab remap": ("memlane lab remap --quick", "memlane lab remap --only 'k-means; particles'", "memlane lab remap --matrix pwtk.mtx"),
     "lab shift": ("memlane lab shift --quick --out shift-results",),
     "lab volume": ("memlane lab volume --quick", "memlane lab volume --shape 8x16 --shape 32x4 --view 90,0,90"),
 }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memlane.lab.latency import lab as latencies
     from memlane.lab.reduction import lab as reductions
     from memlane.lab.reduction import settings as reduction_settings
+    from memlane.lab.remap import lab as remaps
     from memlane.lab.volume import lab as volumes
     from memlane.lab.volume import scene
     from memlane.launch import Target
@@ -39,6 +40,7 @@ else:
     latencies = later("memlane.lab.latency.lab")
     reduction_settings = later("memlane.lab.reduction.settings")
     reductions = later("memlane.lab.reduction.lab")
+    remaps = later("memlane.lab.remap.lab")
     results = later("memlane.lab.result")
     scene = later("memlane.lab.volume.scene")
     targets = later("memlane.targets")
@@ -123,9 +125,20 @@ def reduction(
     _run("reduction", chosen, quick, out, only, lambda to, request: reductions.run_with(to, request, settings), said)
 
 
-def remap(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
+def remap(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    matrix: Annotated[
+        list[Path] | None,
+        typer.Option("--matrix", metavar="FILE", help="A MatrixMarket file, for the sparse product too; repeat it for more."),
+    ] = None,
+) -> None:
     """Measure what laying an array out anew costs on its way to the device, and what four kernels gain by it."""
-    _run("remap", targets.target(target or None), quick, out, only)
+    said = [word for path in matrix or () for word in ("--matrix", path.name)]
+    chosen = targets.target(target or None)
+    _run("remap", chosen, quick, out, only, lambda to, request: remaps.run_with(to, request, matrix or ()), said)
 
 
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:

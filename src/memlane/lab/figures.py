@@ -19,6 +19,8 @@ class Bars:
     series: Mapping[str, Sequence[float | None]]
     """By name, a value for each label; None leaves a gap."""
     logarithmic: bool = False
+    stacked: bool = False
+    """Whether the series of a label stand on each other: parts of a whole."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,21 @@ class Paired:
     """On the right."""
 
 
-Panel = Bars | Lines | Paired
+@dataclass(frozen=True)
+class Tracks:
+    """When what happened: a row for each track, a bar from start to end in it, coloured by series."""
+
+    title: str
+    axis: str
+    """What the tracks are."""
+    across: str
+    """The unit of the times."""
+    tracks: tuple[str, ...]
+    series: Mapping[str, Sequence[tuple[str, float, float]]]
+    """By name, for each bar its track, its start and its end."""
+
+
+Panel = Bars | Lines | Paired | Tracks
 
 
 @dataclass(frozen=True)
@@ -92,12 +108,35 @@ def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
 
 
 def _bars(axes: Any, bars: Bars) -> None:
+    if bars.stacked:
+        _stacked(axes, bars)
+        return
     width = 0.8 / max(1, len(bars.series))
     for number, (label, values) in enumerate(bars.series.items()):
         places = [at + (number + 0.5) * width - 0.4 for at, value in enumerate(values) if value is not None]
         axes.bar(places, [value for value in values if value is not None], width, label=label)
     axes.set_xticks(range(len(bars.labels)), bars.labels, rotation=30, ha="right")
     axes.set_yscale("symlog" if bars.logarithmic else "linear")
+
+
+def _stacked(axes: Any, bars: Bars) -> None:
+    below = [0.0] * len(bars.labels)
+    for label, values in bars.series.items():
+        heights = [0.0 if value is None else value for value in values]
+        axes.bar(range(len(bars.labels)), heights, 0.7, bottom=below, label=label)
+        below = [low + height for low, height in zip(below, heights, strict=True)]
+    axes.set_xticks(range(len(bars.labels)), bars.labels, rotation=30, ha="right")
+
+
+def _tracks(axes: Any, tracks: Tracks) -> None:
+    for number, (label, spans) in enumerate(tracks.series.items()):
+        for row, name in enumerate(tracks.tracks):
+            own = [(start, end - start) for track, start, end in spans if track == name]
+            axes.broken_barh(own, (row - 0.35, 0.7), facecolors=f"C{number}", edgecolor="white", linewidth=0.3)
+        axes.barh([0], [0], color=f"C{number}", label=label)
+    axes.set_yticks(range(len(tracks.tracks)), tracks.tracks)
+    axes.invert_yaxis()
+    axes.set_xlabel(tracks.across)
 
 
 def _lines(axes: Any, lines: Lines) -> None:
@@ -124,4 +163,4 @@ def _paired(axes: Any, paired: Paired) -> None:
     axes.set_xlabel(paired.across)
 
 
-_DRAW: Mapping[type, Callable[[Any, Any], None]] = {Bars: _bars, Lines: _lines, Paired: _paired}
+_DRAW: Mapping[type, Callable[[Any, Any], None]] = {Bars: _bars, Lines: _lines, Paired: _paired, Tracks: _tracks}

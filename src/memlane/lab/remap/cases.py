@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.compile import cuda
+from memlane.errors import CommandError
 from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.layout import ArrayLayout, array_layout
 from memlane.ptx import Module
@@ -63,6 +64,8 @@ class Case:
     """What arrays hold at the end, row-major."""
     result_layouts: Mapping[str, ArrayLayout] = field(default_factory=dict)
     """Of results that lie otherwise where the remap was made."""
+    tolerance: float = 0.0
+    """By how much results may differ from these, relatively: 0 where all numbers are whole."""
     works: Mapping[int, Way] = field(default_factory=dict)
     """By how much one thread does: the way with the remap."""
 
@@ -154,9 +157,33 @@ def sparse(rows: int) -> Case:
     lengths = draw.integers(8, 64, rows)
     begins = np.concatenate(([0], np.cumsum(lengths))).astype("i4")
     columns = draw.integers(0, rows, begins[-1]).astype("i4")
-    values, x = (draw.integers(1, 5, count).astype("f4") for count in (begins[-1], rows))
-    threads = 128
+    return _product(begins, columns, draw.integers(1, 5, begins[-1]).astype("f4"), draw.integers(1, 5, rows).astype("f4"))
+
+
+def sparse_from(path: Path) -> Case:
+    """Return the sparse product of a MatrixMarket file. CommandError for a file that SciPy does not read as a real matrix."""
+    try:
+        from scipy.io import mmread
+    except ImportError:
+        raise CommandError("--matrix needs SciPy, which reads MatrixMarket files: pip install 'memlane[lab]'") from None
+    try:
+        matrix = mmread(path).tocsr()
+    except FileNotFoundError:
+        raise CommandError(f"--matrix {path}: there is no such file") from None
+    except (AttributeError, OSError, TypeError, ValueError) as error:
+        raise CommandError(f"--matrix {path}: SciPy reads no sparse matrix of it: {error}") from None
+    if np.iscomplexobj(matrix) or not matrix.nnz:
+        raise CommandError(f"--matrix {path}: it is {'complex' if matrix.nnz else 'empty'}; the product takes real numbers")
+    x = np.random.default_rng(0).integers(1, 5, matrix.shape[1]).astype("f4")
+    begins, columns = (one.astype("i4") for one in (matrix.indptr, matrix.indices))
+    case = _product(begins, columns, matrix.data.astype("f4"), x)
+    return replace(case, name=f"{SPARSE} of {path.name}", results={"y": matrix.astype("f8") @ x.astype("f8")}, tolerance=1e-5)
+
+
+def _product(begins: Array, columns: Array, values: Array, x: Array) -> Case:
+    rows, threads = len(begins) - 1, 128
     call = Call("product", -(-rows * 32 // threads), threads, ("begins", "columns", "values", "x", "y", rows))
+    sums = np.concatenate(([0.0], np.cumsum(values.astype("f8") * x[columns])))
     return Case(
         SPARSE,
         rows,
@@ -167,26 +194,34 @@ def sparse(rows: int) -> Case:
         Way(compiled(3, None), (call,)),
         Way(compiled(3, None, gathered=True), (call,)),
         None,
-        {"y": np.add.reduceat(values * x[columns], begins[:-1])},
+        {"y": (sums[begins[1:]] - sums[begins[:-1]]).astype("f4")},
     )
 
 
 def particles(count: int) -> Case:
     draw = np.random.default_rng(count)
-    given = draw.integers(1, 9, (count, 7)).astype("f4")
+    given = draw.random((count, 7), np.float32)
     plain, turned = array_layout("row-major", given.shape), array_layout("column-major", given.shape)
-    call = Call("move", -(-count // 256), 256, ("particles", "energy", "reached", count, 0.5))
+    threads = 256
+    blocks = -(-count // threads)
+    calls = tuple(Call("extent", blocks, threads, ("particles", "least", "most", axis, count)) for axis in range(7))
+    whole = Call("extents", blocks, threads, ("particles", "least", "most", count))
+    warps = 7, blocks * threads // 32
+    results = {name: np.zeros(warps, np.float32) for name in ("least", "most")}
+    first = np.arange(0, count, 32)
+    for name, function in (("least", np.minimum), ("most", np.maximum)):
+        results[name][:, : len(first)] = function.reduceat(given, first, axis=0).T
     return Case(
         PARTICLES,
         count,
         {"particles": given},
-        {"energy": ((count,), "f4"), "reached": ((3, count), "f4")},
+        {"least": (warps, "f4"), "most": (warps, "f4")},
         "particles",
         "column-major",
-        Way(compiled(4, plain), (call,)),
-        Way(compiled(4, turned), (call,)),
-        None,
-        {"energy": 0.5 * given[:, 6] * (given[:, 3:6] ** 2).sum(axis=1), "reached": (given[:, :3] + np.float32(0.5) * given[:, 3:6]).T},
+        Way(compiled(4, plain), calls),
+        Way(compiled(4, turned), calls),
+        Way(compiled(4, plain), (whole,)),
+        results,
     )
 
 

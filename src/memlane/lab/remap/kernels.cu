@@ -81,16 +81,36 @@ extern "C" __global__ void product(const int* begins, const int* columns, const 
 #endif
 
 #if CASE == 4
-// Particles of seven floats: position, velocity and mass. Their kinetic energy and where they go, component by component.
-extern "C" __global__ void move(const float* particles, float* energy, float* reached, int count, float seconds) {
+// Particles of seven floats: position, velocity and mass. The extent of one component, for each block: what bounding boxes and time steps
+// are made of. A launch for each component.
+extern "C" __global__ void extent(const float* particles, float* least, float* most, int component, int count) {
     int p = blockIdx.x * blockDim.x + threadIdx.x;
-    if (p >= count) return;
-    float squared = 0;
-    for (int axis = 0; axis < 3; ++axis) {
-        float v = particles[place(p, 3 + axis)];
-        squared += v * v;
-        reached[axis * count + p] = particles[place(p, axis)] + seconds * v;
+    float low = 3.4e38f, high = -3.4e38f;
+    if (p < count) low = high = particles[place(p, component)];
+    for (int step = 16; step; step /= 2) {
+        low = fminf(low, __shfl_xor_sync(0xffffffff, low, step));
+        high = fmaxf(high, __shfl_xor_sync(0xffffffff, high, step));
     }
-    energy[p] = 0.5f * particles[place(p, 6)] * squared;
+    if (threadIdx.x % 32 == 0 && p < count) {
+        least[(component * gridDim.x + blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32] = low;
+        most[(component * gridDim.x + blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32] = high;
+    }
+}
+
+// What is done by hand where the structures stay: all components in one launch, a thread for each particle.
+extern "C" __global__ void extents(const float* particles, float* least, float* most, int count) {
+    int p = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int component = 0; component < 7; ++component) {
+        float low = 3.4e38f, high = -3.4e38f;
+        if (p < count) low = high = particles[place(p, component)];
+        for (int step = 16; step; step /= 2) {
+            low = fminf(low, __shfl_xor_sync(0xffffffff, low, step));
+            high = fmaxf(high, __shfl_xor_sync(0xffffffff, high, step));
+        }
+        if (threadIdx.x % 32 == 0 && p < count) {
+            least[(component * gridDim.x + blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32] = low;
+            most[(component * gridDim.x + blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32] = high;
+        }
+    }
 }
 #endif

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, inf
+from pathlib import Path
 
 from memlane.errors import MemlaneError
-from memlane.lab.figures import Bars, Figure, Lines
-from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS
+from memlane.lab.figures import Bars, Figure, Lines, Tracks
+from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS, sparse_from
 from memlane.lab.remap.measure import BEHIND, CHUNKS, OVERLAPPED, Bench, Outcome, runs_for
 from memlane.lab.result import Result, Row, Table, failure, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
+from memlane.plan import Timeline
 
 SOURCES = ["src/memlane/lab/remap", "src/memlane/remap", "src/memlane/transfer", "src/memlane/layout"]
 SIZES = {
@@ -35,6 +37,12 @@ WHY = {
 
 def run(target: Target, request: Request) -> Result:
     """Measure the cases that are wanted."""
+    return run_with(target, request, ())
+
+
+def run_with(target: Target, request: Request, matrices: Sequence[Path]) -> Result:
+    """Measure the cases that are wanted, and the sparse product of MatrixMarket files."""
+    of_files = [sparse_from(path) for path in matrices]
     sizes = QUICK if request.quick else MODELLED if target.modelled else SIZES
     chunks = CHUNKS[1:2] if request.quick else CHUNKS
     bench = Bench(target, 1 if target.modelled else 7)
@@ -47,6 +55,9 @@ def run(target: Target, request: Request) -> Result:
                 found.append(bench.outcome(MAKE[name](size), sweep=chunks if size == sizes[name][-1] else ()))
             except MemlaneError as error:
                 failed.append(failure(f"{name}, {size:,}", error))
+    for case in of_files:
+        request.tell(f"{case.name}, {case.size:,}")
+        found.append(bench.outcome(case, sweep=chunks))
     rows = [row for outcome in found for row in _rows(outcome)]
     return Result("remap", (*reached_on("h200", target, rows), *failed), tables(found), figures(found))
 
@@ -187,12 +198,12 @@ def _rows(outcome: Outcome) -> list[Row]:
 def figures(found: Sequence[Outcome]) -> dict[str, Figure]:
     made: dict[str, Figure] = {}
     for name in MAKE:
-        own = [outcome for outcome in found if outcome.case.name == name]
+        own = [outcome for outcome in found if outcome.case.name.partition(" of ")[0] == name]
         if own:
-            labels = tuple(f"{outcome.case.size:,}" for outcome in own)
-            three = [tuple(value / 1e3 for value in totals(outcome, runs_for(outcome.case, outcome))) for outcome in own]
-            series = {way: [one[at] for one in three] for at, way in enumerate(("no remap", BEHIND, OVERLAPPED))}
-            made[name.lower().replace(" ", "-")] = Bars(f"{name}: upload and kernels", "us", labels, series)
+            made[name.lower().replace(" ", "-")] = _parts(name, own)
+        for outcome in own:
+            for way, timeline in outcome.timelines.items():
+                made[f"timeline-{name.lower().replace(' ', '-')}-{way.partition(' ')[0]}"] = _when(f"{_title(outcome)}, {way}", timeline)
     swept = {
         f"{_title(one)}, {'overlapped' if overlap else 'one after another'}": [
             (float(chunks), one.sweep[chunks, overlap] / 1e3) for chunks in sorted({chunks for chunks, _ in one.sweep})
@@ -204,3 +215,27 @@ def figures(found: Sequence[Outcome]) -> dict[str, Figure]:
     if swept:
         made["chunks"] = Lines("Upload with a remap by the number of chunks", "chunks", "us", swept, doubling=True)
     return made
+
+
+def _parts(name: str, outcomes: Sequence[Outcome]) -> Bars:
+    """Return what an upload and its kernels consist of, each way beside the others."""
+    labels: list[str] = []
+    parts: dict[str, list[float | None]] = {"copy": [], "remap": [], "kernels": []}
+    for one in outcomes:
+        runs = runs_for(one.case, one)
+        for way in ("no remap", BEHIND, OVERLAPPED):
+            labels.append(f"{one.case.size:,}, {way}")
+            parts["copy"].append(one.transfer / 1e3)
+            parts["remap"].append(0.0 if way == "no remap" else max(0.0, one.remapped[way] - one.transfer) / 1e3)
+            parts["kernels"].append(runs * one.kernels["without" if way == "no remap" else "with"] / 1e3)
+    return Bars(f"{name}: upload and kernels", "us", tuple(labels), parts, stacked=True)
+
+
+def _when(title: str, timeline: Timeline) -> Tracks:
+    """Return when the copies and the remaps of an upload ran."""
+    kinds = {"copy": "copies", "launch": "remaps"}
+    series = {
+        label: [(label, span.start_ns / 1e3, span.end_ns / 1e3) for span in timeline.spans if span.kind == kind]
+        for kind, label in kinds.items()
+    }
+    return Tracks(title, "", "us", tuple(kinds.values()), series)
