@@ -57,6 +57,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "searched": ("cpu/layouts", docs_emulator.searched),
     "transfers": ("h200/transfers", docs_labs.transfers),
     "remap-gtx480": ("emulator-gtx480/remap", docs_labs.remaps),
+    "remap-h200": ("h200/remap", docs_labs.remaps),
     "relayout": ("h200/relayout", docs_emulator.relayout),
     "size": ("cpu/size", docs_trace.size),
     "explain-h200": ("h200/explain", docs_explain.totals),

@@ -13,7 +13,8 @@ layout each, is not repeated.
 
 Prediction for an H200, before it was measured: K-means' kernel 1.5 times (L1 keeps the rows that a warp comes back to), diagonals 1.2
 times for 8,192 and nothing for 1,024, where launches rule; the product 1.1 times; particles 1.5 times. Overheads of the transfer below 2 %
-where it is longer than 1 ms.
+where it is longer than 1 ms. Measured (`benchmarks/results/h200/remap.json`): 1.4 to 4.3, 1.2 to 1.3, 1.3 to 1.7 and 1.0 to 2.0 times; the
+prediction held where data fit in L2 and launches rule, and fell short where K-means' points no longer fit.
 """
 
 from memlane.lab.remap.lab import REMAP
