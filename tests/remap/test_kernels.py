@@ -40,6 +40,29 @@ def test_structures_of_12_16_and_28_bytes_are_taken_apart_ideally(target: ml.Tar
     assert totals.wavefronts == totals.ideal_wavefronts
 
 
+@pytest.mark.parametrize(
+    ("element", "widths"),
+    [(4, (2, 1, 1)), (4, (3, 1, 2)), (2, (6, 4, 1)), (8, (1, 2)), (1, (8, 1, 4)), (16, (1, 2)), (4, (3, 13))],
+)
+@pytest.mark.parametrize("back", [False, True])
+def test_fields_of_different_widths_are_taken_apart_ideally(target: ml.Target, element: int, widths: tuple[int, ...], back: bool) -> None:
+    layout = Fields((2048, sum(widths)), widths)
+    result = moved(target, layout, element, back=back, counted=True)
+    assert result.remap.launch.kernel.name == ("join_fields" if back else "split_fields")
+    totals = result.counts.total()
+    assert totals.sectors == totals.ideal_sectors == 2 * layout.count * element // 32
+    assert totals.wavefronts == totals.ideal_wavefronts
+
+
+def test_random_structures_agree_with_numpy(target: ml.Target) -> None:
+    draw = np.random.default_rng(17)
+    for _ in range(4):
+        widths = tuple(int(width) for width in draw.integers(1, 7, draw.integers(2, 5)))
+        layout = Fields((int(draw.integers(1, 700)), sum(widths)), widths)
+        for back in (False, True):
+            moved(target, layout, int(draw.choice([1, 2, 4, 8, 16])), back=back)
+
+
 @pytest.mark.parametrize("element", [1, 2, 4, 8, 16, 12, 3])
 @pytest.mark.parametrize("shape", [(37, 53), (1, 1), (2, 131), (129, 67)])
 def test_any_shape_and_element_is_transposed_and_back(target: ml.Target, element: int, shape: tuple[int, int]) -> None:
@@ -62,7 +85,10 @@ def test_any_shape_and_element_is_transposed_and_back(target: ml.Target, element
         (PaddedRows((5, 6, 8), 8), "copy_strided"),
         (array_layout("diagonal", (70, 45)), "scatter"),
         (array_layout("diagonal", (31, 100)), "scatter"),
-        (Fields((100, 4), (2, 1, 1)), "scatter"),
+        (Fields((100, 4), (2, 1, 1)), "split_fields"),
+        (Fields((99, 4), (2, 1, 1)), "split_fields_any"),
+        (Fields((99, 20), (2, 1, 17)), "split_fields_any"),
+        (Fields((70, 130), (129, 1)), "scatter"),
         (Fields((1024, 5), (1, 1, 1, 1, 1)), "split_structures"),
         (Fields((1024, 6), (2, 2, 2)), "split_structures"),
         (PaddedRows((53, 37), 3) @ column_major((37, 53)), "transpose_any"),

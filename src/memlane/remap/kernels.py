@@ -5,6 +5,7 @@
 | `transpose` | the fastest axis of one side is another one on the other side; by 16 bytes, through shared memory without conflicts |
 | `transpose_any` | the same where rows or addresses are no multiple of 16 bytes; one element a lane |
 | `split_structures`, `join_structures` | structures of at most 16 elements to arrays, and back; `..._any` where counts do not divide |
+| `split_fields`, `join_fields` | structures whose fields have different widths to arrays of their fields, and back; `..._any` likewise |
 | `copy_strided` | both sides go along the same axis: padding, permuted rows |
 | `scatter`, `collect` | everything else, by the layout's own function; diagonals through a leaning tile |
 | `gather` | rows by index |
@@ -23,7 +24,7 @@ from typing import Any
 from memlane.compile import cuda
 from memlane.errors import LayoutError
 from memlane.launch import module_digest
-from memlane.layout import ArrayLayout, DiagonalStrip, OfTile
+from memlane.layout import ArrayLayout, DiagonalStrip, Fields, OfTile
 from memlane.plan import KernelRef, Launch, View, planned
 from memlane.ptx import Module
 from memlane.remap.movement import WIDEST, Axis, Movement
@@ -32,6 +33,8 @@ ARCH = "sm_80"
 """What is compiled for: every newer GPU takes its code, and so does counting on a GPU, which needs this one."""
 MOST_FIELDS = 16
 """Elements of a structure that one thread holds in registers."""
+_MOST_STRUCTURE = 512
+"""Bytes of a structure of which a block of 64 threads has room for one each."""
 _FOLDER = Path(str(files(__package__)))
 _MOST_BLOCKS = (1 << 31) - 1
 
@@ -205,6 +208,8 @@ def remap_by_function(layout: ArrayLayout, out: View, source: View, first: int, 
     element = out.itemsize
     if element not in TILES:
         raise LayoutError(f"elements of {element} bytes under {layout} are not supported: use elements of 1, 2, 4, 8 or 16 bytes")
+    if isinstance(layout, Fields) and layout.shape[1] * element <= _MOST_STRUCTURE:
+        return _fields(layout, out, source, first, rows, back=back)
     kernel = "collect" if back else "scatter"
     arguments: list[View | int] = [out, source]
     if isinstance(layout, OfTile) and isinstance(layout.tile, DiagonalStrip):
@@ -218,6 +223,29 @@ def remap_by_function(layout: ArrayLayout, out: View, source: View, first: int, 
     count = rows * inner
     arguments = [*arguments, first * inner, count]
     return _remap(kernel, "mapped.cu", [f"ELEMENT={element}"], -(-count // 256), 256, arguments, [source], [out], place=place)
+
+
+def _fields(layout: Fields, out: View, source: View, first: int, rows: int, *, back: bool) -> Remap:
+    """Return the launch for structures `first` to `first + rows` whose fields have different widths."""
+    (pitch, words), element = layout.shape, out.itemsize
+    unit = WIDEST // element
+    fits = words <= MOST_FIELDS and not any(number % unit for number in (rows, pitch, first))
+    fits = fits and not (out.offset % WIDEST or source.offset % WIDEST)
+    room = words * (WIDEST if fits else element)
+    threads = next((count for count in (256, 128) if room * count <= SHARE.shared_bytes), 64)
+    regions, start, region = [], 0, 0
+    for width in layout.widths:
+        period = lcm(width, 8)
+        regions.append(f"X({start}, {width}, {region}, {period})")
+        start, region = start + width, region + (width * threads + width * threads // period + 1 if width > 1 else 0)
+    staged = words * threads + words * threads // lcm(words, 8) + 1
+    defines = [f"ELEMENT={element}", f"WORDS={words}", f"THREADS={threads}"]
+    if fits:
+        defines += ["VECTORS=1", f"PERIOD={lcm(words, 8)}", f"SHARED_UNITS={max(staged, region)}"]
+    place = f"#define EACH_FIELD(X) {' '.join(regions)}\n"
+    kernel = f"{'join' if back else 'split'}_fields{'' if fits else '_any'}"
+    blocks = -(-rows // (threads * (unit if fits else 1)))
+    return _remap(kernel, "fields.cu", defines, blocks, threads, [out, source, first, rows, pitch], [source], [out], place=place)
 
 
 def _coordinates(shape: tuple[int, ...]) -> str:
