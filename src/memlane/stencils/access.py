@@ -18,13 +18,13 @@ def access_functions(geometry: Geometry, dtypes: list[str]) -> Iterator[str]:
     """Yield the functions by which kernels find cells. The accesses themselves stand in the kernel, where the compiler ascribes them to the
     line of the rule that reads or writes."""
     yield "template <typename T> __device__ __forceinline__ const T* cell_at(const T* field, int z, int y, int x) {"
-    yield "    return field + inside_z(z) * PLANE + inside_y(y) * PITCH + inside_x(x);"
+    yield "    return field + (inside_z(z) * PLANE + inside_y(y) * PITCH + inside_x(x));"
     yield "}"
     yield "template <typename P, typename T> __device__ __forceinline__ const P* row_at(const T* field, int z, int y, int x0) {"
-    yield "    return reinterpret_cast<const P*>(field + inside_z(z) * PLANE + inside_y(y) * PITCH + x0);"
+    yield "    return reinterpret_cast<const P*>(field + (inside_z(z) * PLANE + inside_y(y) * PITCH + x0));"
     yield "}"
     yield "template <typename P, typename T> __device__ __forceinline__ P* own_row(T* field, int z, int y, int x0) {"
-    yield "    return reinterpret_cast<P*>(field + z * PLANE + y * PITCH + x0);"
+    yield "    return reinterpret_cast<P*>(field + (z * PLANE + y * PITCH + x0));"
     yield "}"
     for dtype in sorted(set(dtypes)):
         yield from _chunk_functions(dtype)

@@ -46,12 +46,16 @@ class Variant:
     """Planes that kernels of one step load before they are needed."""
     unroll: int = 1
     """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane; 1 lets the compiler choose."""
+    group: int = 0
+    """Blocks along y that start before those that follow them along z, in kernels of one step, so that L2 still holds the planes which
+    blocks share along z; 0: all of them."""
 
     def __str__(self) -> str:
         shape = f"{self.steps} step{'s' if self.steps > 1 else ''}, {self.block[0]} x {self.block[1]} threads"
         rows = f" x {self.rows} rows" if self.rows > 1 else ""
         turns = f", {self.ahead} ahead" if self.ahead else ""
         turns += f", {self.unroll} planes a turn" if self.unroll > 1 else ""
+        turns += f", z before y in groups of {self.group} blocks" if self.group else ""
         return f"{shape} of {self.vector} cells{rows}, {self.planes} planes a block{turns}"
 
 
@@ -170,14 +174,27 @@ class DirectKernel:
     def _position(self) -> list[str]:
         by = self.block[1]
         lines = [
+            *self._block_order(),
             *self._columns(),
-            f"const int y = blockIdx.y * {by} + threadIdx.y;",
-            f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
+            f"const int y = block_y * {by} + threadIdx.y;",
+            f"const int first = block_z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
             *scalar_loads(self.problem, self.rule),
         ]
         for name, kind in self.reductions.items():
             lines.append(f"double {plain(name)}_total = {_START[kind]};")
         return lines
+
+    def _block_order(self) -> list[str]:
+        """Return which part of the grid a block has: blocks start in the order of their numbers."""
+        (x, y, z), group = self.grid, self.variant.group
+        if not 0 < group < y or self.blocks >= 1 << 31:
+            return ["const int block_x = blockIdx.x, block_y = blockIdx.y, block_z = blockIdx.z;"]
+        return [
+            "const int number = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);",
+            f"const int before = number / {x * group * z} * {group}, together = min({group}, {y} - before);",
+            f"const int within = number % {x * group * z};",
+            f"const int block_x = within % {x}, block_y = before + within / {x} % together, block_z = within / ({x} * together);",
+        ]
 
     @property
     def shuffles(self) -> bool:
@@ -187,12 +204,13 @@ class DirectKernel:
     def _columns(self) -> list[str]:
         bx, vector = self.block[0], self.variant.vector
         if not self.shuffles:
-            return [f"const int x0 = (blockIdx.x * {bx} + threadIdx.x) * {vector};", "const bool active = x0 < NX;"]
+            return [f"const int x0 = (block_x * {bx} + threadIdx.x) * {vector};", "const bool active = x0 < NX;"]
         last = (self.geometry.extents[2] - 1) // vector * vector
         return [
-            f"const int column = (blockIdx.x * {bx} + threadIdx.x) * {vector}, lane = threadIdx.x % {WARP};",
+            f"const int column = (block_x * {bx} + threadIdx.x) * {vector}, lane = threadIdx.x % {WARP};",
             "const bool active = column < NX;  // the other lanes of a warp take part in its shuffles",
             f"const int x0 = min(column, {last});",
+            f"const bool leftmost = lane == 0, rightmost = lane == {WARP - 1} || column + {vector} >= NX;  // without a neighbouring lane",
         ]
 
     def _body(self) -> list[str]:
@@ -222,8 +240,12 @@ class DirectKernel:
                     limit = f"{shifted('end', self.geometry.radius[0][1])}"
                     loads = [f"if ({shifted(at, plane)} < {limit}) {{", *indented(loads, 1), "}"]
                 lines += loads
+            paired = self._paired(row, newest)
+            for distance, together in paired.items():
+                for plane in together:
+                    lines += self._load_pair(row, plane, distance, at)
             for cell, (least, most) in sorted(row.planes.items()):
-                if 0 <= cell < self.variant.vector:
+                if 0 <= cell < self.variant.vector or max(-cell, cell - self.variant.vector + 1) in paired:
                     continue
                 for plane in (most,) if newest else range(least, most):
                     lines += self._load_cell(row, plane, cell, at, newest)
@@ -234,6 +256,45 @@ class DirectKernel:
         field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
         return self._ascribed(row.field, (plane, row.dy), loads)
+
+    def _paired(self, row: Row, newest: bool) -> dict[int, list[int]]:
+        """Return the planes in which the two cells at a distance from a thread's vector are loaded together, by the lanes that have no
+        neighbour there; by distance."""
+        found: dict[int, list[int]] = {}
+        body, vector = row.planes.get(0), self.variant.vector
+        if body is None or not self.shuffles:
+            return {}
+        for distance in range(1, vector + 1):
+            left, right = row.planes.get(-distance), row.planes.get(vector + distance - 1)
+            if left is None or left != right:
+                continue
+            planes = [left[1]] if newest else list(range(*left))
+            there = range(body[0], body[1] + (1 if newest else 0))  # the newest plane comes in the loop
+            if all(plane in there for plane in planes):
+                found[distance] = planes
+        return found
+
+    def _load_pair(self, row: Row, plane: int, distance: int, at: str) -> list[str]:
+        kind, dtype, vector = REGISTER[self.problem.dtype(row.field)], self.problem.dtype(row.field), self.variant.vector
+        array, field = f"{row.name}[{plane - row.first}]", f"{plain(row.field)}_field"
+        left, right = f"{array}[{row.low - distance}]", f"{array}[{row.low + vector + distance - 1}]"
+        where, behind = (shifted(at, plane), shifted("y", row.dy)), shifted("x0", vector + distance - 1)
+        loads = [
+            f"const int x = leftmost ? x0 - {distance} : {behind};",
+            f"{kind} edge;",
+            *load_cell(self.geometry, dtype, field, "edge", (*where, "x")),
+            f"if (leftmost) {left} = edge;",
+            f"else {right} = edge;",
+        ]
+        if ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
+            loads.append(f"if (rightmost && leftmost) {load_cell(self.geometry, dtype, field, right, (*where, behind))[0]}")
+        return [
+            f"{left} = __shfl_up_sync(0xffffffff, {array}[{row.low + vector - distance}], 1);",
+            f"{right} = __shfl_down_sync(0xffffffff, {array}[{row.low + distance - 1}], 1);",
+            "if (leftmost || rightmost) {",
+            *self._ascribed(row.field, (plane, row.dy), indented(loads, 1)),
+            "}",
+        ]
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
         where = shifted(at, plane), shifted("y", row.dy), shifted("x0", cell)

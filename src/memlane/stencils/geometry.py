@@ -84,11 +84,17 @@ class Geometry:
         nz, ny, nx = self.extents
         lines = [
             f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
-            "constexpr long long PLANE = (long long)NY * PITCH;",
+            f"constexpr {self._index} PLANE = ({self._index})NY * PITCH;",
         ]
         for axis, name, extent in zip(range(3), "zyx", ("NZ", "NY", "NX"), strict=True):
             lines.append(self._mapping(axis, name, extent, clamped))
         return lines
+
+    @property
+    def _index(self) -> str:
+        """The type of places in a field: as narrow as all of them allow, because wide ones take twice the registers."""
+        nz, ny, _ = self.extents
+        return "int" if nz * ny * self.pitch < 1 << 31 else "long long"
 
     def _mapping(self, axis: int, name: str, extent: str, clamped: bool) -> str:
         low, high = self.conditions[axis]
