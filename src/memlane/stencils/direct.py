@@ -211,7 +211,13 @@ class DirectKernel:
             "const bool active = column < NX;  // the other lanes of a warp take part in its shuffles",
             f"const int x0 = min(column, {last});",
             f"const bool leftmost = lane == 0, rightmost = lane == {WARP - 1} || column + {vector} >= NX;  // without a neighbouring lane",
+            f"const int behind = min(column + ({WARP} - lane) * {vector}, {last + vector});  // the first cell after those of the warp",
+            *(f"const int beside_{one} = leftmost ? column - {one} : {shifted('behind', one - 1)};" for one in self._distances()),
         ]
+
+    def _distances(self) -> list[int]:
+        """Return the distances from the vector of a thread at which cells of both sides are loaded together."""
+        return sorted({one for row in self.rows for newest in (True, False) for one in self._paired(row, newest)})
 
     def _body(self) -> list[str]:
         lines = ["if (y < NY) {" if self.shuffles else "if (active && y < NY) {"]
@@ -226,6 +232,8 @@ class DirectKernel:
         for row in self.rows:
             kind = REGISTER[self.problem.dtype(row.field)]
             lines.append(f"{kind} {row.name}[{row.depth}][{row.low + vector + row.high}];")
+        for name, kind in {plain(row.field): REGISTER[self.problem.dtype(row.field)] for row in self.rows}.items():
+            lines += [f"{kind} {name}_edge;"] if self._distances() else []
         return [*lines, *self._loads("first", newest=False)]
 
     def _loads(self, at: str, newest: bool) -> list[str]:
@@ -275,25 +283,22 @@ class DirectKernel:
         return found
 
     def _load_pair(self, row: Row, plane: int, distance: int, at: str) -> list[str]:
-        kind, dtype, vector = REGISTER[self.problem.dtype(row.field)], self.problem.dtype(row.field), self.variant.vector
+        dtype, vector = self.problem.dtype(row.field), self.variant.vector
         array, field = f"{row.name}[{plane - row.first}]", f"{plain(row.field)}_field"
         left, right = f"{array}[{row.low - distance}]", f"{array}[{row.low + vector + distance - 1}]"
         where, behind = (shifted(at, plane), shifted("y", row.dy)), shifted("x0", vector + distance - 1)
-        loads = [
-            f"const int x = leftmost ? x0 - {distance} : {behind};",
-            f"{kind} edge;",
-            *load_cell(self.geometry, dtype, field, "edge", (*where, "x")),
-            f"if (leftmost) {left} = edge;",
-            f"else {right} = edge;",
-        ]
+        edge = f"{plain(row.field)}_edge"
+        # Each lane loads: the first one the cell before those of the warp, all others the one behind them. A branch would cost more.
+        loads = load_cell(self.geometry, dtype, field, edge, (*where, f"beside_{distance}"))
+        chosen = [f"if (leftmost) {left} = {edge};", f"if (rightmost) {right} = {edge};"]
         if ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
+            chosen[1] = f"if (rightmost && !leftmost) {right} = {edge};"
             loads.append(f"if (rightmost && leftmost) {load_cell(self.geometry, dtype, field, right, (*where, behind))[0]}")
         return [
             f"{left} = __shfl_up_sync(0xffffffff, {array}[{row.low + vector - distance}], 1);",
             f"{right} = __shfl_down_sync(0xffffffff, {array}[{row.low + distance - 1}], 1);",
-            "if (leftmost || rightmost) {",
-            *self._ascribed(row.field, (plane, row.dy), indented(loads, 1)),
-            "}",
+            *self._ascribed(row.field, (plane, row.dy), loads),
+            *chosen,
         ]
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
