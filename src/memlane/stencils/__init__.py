@@ -7,7 +7,8 @@
     reference    what all that means: the function itself on shifted NumPy views
     cell         the update of one cell in CUDA C++, which every kernel of a rule calls
     geometry     a problem with three axes, as kernels index it
-    direct       kernels of one step
+    variant      how a kernel is cut into blocks, vectors and marches
+    direct       kernels of one step; `rows` says what a thread holds of each field and how it is loaded
     fused        kernels of several steps; `schedule` says what they compute where
     choice       how kernels are cut, by a model of the chip
     code         the kernels of a problem as one text and as a module
@@ -20,7 +21,7 @@ Nothing here holds an address or calls a target; `timeloop` runs the plans.
 from __future__ import annotations
 
 from memlane.stencils.code import Code
-from memlane.stencils.direct import DirectKernel, Variant
+from memlane.stencils.direct import DirectKernel
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
@@ -28,6 +29,7 @@ from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Footprint, Rule
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.stages import Point, Stage
+from memlane.stencils.variant import Variant
 
 __all__ = [
     "Code",

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from memlane.chip import LANES, Chip
-from memlane.stencils.direct import Variant, preferred_vector
 from memlane.stencils.expression import Operation, parts
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 from memlane.stencils.schedule import cannot_fuse
+from memlane.stencils.variant import Variant, preferred_vector
 
 _DIRECT_SHARE = 0.88
 """What kernels of one step reach of the rate of a copy: measured 0.82 to 0.95 on an H200."""
@@ -46,8 +46,11 @@ def default_variant(problem: Problem, rule: Rule) -> Variant:
     vector = preferred_vector(problem, rule)
     if ny == 1:
         return Variant(vector, (256, 1), _planes(4, nz))
-    several = sum(map(len, rule.reads.values())) > 9 and len(rule.reads) == 1
-    return Variant(vector, (32, _threads(4, ny)), _planes(8, nz), ahead=1 if several else 0)
+    cells, alone = sum(map(len, rule.reads.values())), len(rule.reads) == 1
+    if alone and vector == 2 and cells > 9:
+        vector = 4  # cells beside the vector are shared by more of its own
+    ahead = 0 if not alone or vector == 2 else 2 if cells > 20 else 1
+    return Variant(vector, (32, _threads(4, ny)), _planes(8, nz), ahead=ahead)
 
 
 _MOST_BLOCKS = 65535
@@ -71,8 +74,11 @@ def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
     if ny == 1:
         shapes = [((256, 1), 4, 0), ((128, 1), 8, 0), ((256, 1), 8, 1)]
     else:
-        shapes = [((32, 8), 8, 0), ((32, 8), 8, 1), ((64, 4), 8, 0), ((32, 8), 4, 0), ((32, 4), 8, 1), ((32, 4), 8, 0)]
+        shapes = [((32, 8), 8, 0), ((32, 8), 8, 1), ((64, 4), 8, 0), ((32, 4), 16, 1), ((32, 4), 8, 1), ((32, 4), 8, 0)]
     others = [Variant(first.vector, (x, _threads(y, ny)), _planes(planes, nz), ahead=ahead) for (x, y), planes, ahead in shapes]
+    if ny > 1 and len(rule.reads) == 1:
+        narrow = preferred_vector(problem, rule)
+        others.append(Variant(narrow, (32, _threads(4, ny)), _planes(9, nz), unroll=3, group=16))
     return list(dict.fromkeys([first, *others]))
 
 

@@ -24,11 +24,13 @@ from memlane.stencils.access import (
     store_row,
 )
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, ascribed, plain, scalar_names
-from memlane.stencils.direct import WARP, Variant, line_of_read, scalar_loads
+from memlane.stencils.direct import scalar_loads
 from memlane.stencils.geometry import Offset3, itemsize
 from memlane.stencils.problem import Problem, spares
+from memlane.stencils.rows import line_of_read
 from memlane.stencils.rule import Rule
 from memlane.stencils.schedule import FusedSchedule, Stream, bounds
+from memlane.stencils.variant import WARP, Variant
 
 
 class FusedKernel(FusedSchedule):

@@ -11,10 +11,10 @@ from functools import cached_property
 from math import ceil, prod
 
 from memlane.stencils.cell import plain
-from memlane.stencils.direct import WARP, Variant
 from memlane.stencils.geometry import Geometry, Offset3, itemsize
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rule import Rule
+from memlane.stencils.variant import WARP, Variant
 
 
 def cannot_fuse(problem: Problem, steps: int) -> str:
