@@ -18,6 +18,7 @@ from memlane.report.table import plain
 
 TOP = 3
 """Findings that are shown if nothing else is asked for."""
+MODELLED_TIMES = "Times are modelled by the emulator, not measured."
 
 
 def render_worst(
@@ -42,7 +43,7 @@ def render_worst(
     elif findings:
         parts.append(plain(f"{plural(len(findings), 'finding')}; --why shows how {'each' if len(findings) > 1 else 'its'} cost was found."))
     if clean:
-        parts.append(plain(_clean(findings, clean)))
+        parts.append(plain(clean_note(findings, clean)))
     parts += [plain(note) for note in notes]
     return Group(*parts)
 
@@ -62,23 +63,23 @@ def _short(finding: Finding) -> list[RenderableType]:
     parts: list[RenderableType] = [
         plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}", "bold red"),
         Padding(plain(f"{finding.place}  {finding.source}".rstrip(), "cyan"), (0, 0, 0, 3)),
-        Padding(plain(f"Cause: {_cause(finding)}."), (0, 0, 0, 3)),
+        Padding(plain(f"Cause: {cause_in_short(finding)}."), (0, 0, 0, 3)),
         Padding(plain(f"Fix: {finding.remedy}"), (0, 0, 0, 3)),
         Text(),
     ]
     return parts
 
 
-def _cause(finding: Finding) -> str:
-    """Return why, with the transactions of a request where the finding is about those."""
+def cause_in_short(finding: Finding) -> str:
+    """Return the cause, with the transactions of a request if the finding is about transactions."""
     if finding.unit not in ("sectors", "wavefronts") or not finding.requests:
         return f"{finding.what}, because {finding.cause}"
     per_request, ideal = (f"{value:.3g}" for value in (finding.per_request, finding.ideal_per_request))
     return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request, ideally {ideal})"
 
 
-def _clean(findings: Sequence[Finding], clean: Sequence[str]) -> str:
-    """Say that nothing was found in some kernels, and by how many rules."""
+def clean_note(findings: Sequence[Finding], clean: Sequence[str]) -> str:
+    """Return a sentence that names the kernels without findings and the number of rules that were checked."""
     unexamined = findings.unexamined if isinstance(findings, Findings) else ()
     asked = len(RULES) - len({one.rule for one in unexamined if set(one.kernels) & set(clean)})
     return f"{', '.join(map(kernel_label, clean))}: no problems found ({plural(asked, 'rule')} checked)."
@@ -110,7 +111,7 @@ def short_notes(
     for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
         notes.append(f"{text}; transactions are of the whole launch.")
     if modelled and findings:
-        notes.append("Times are modelled by the emulator, not measured.")
+        notes.append(MODELLED_TIMES)
     if failed:
         notes.append(broken_off_note(failed))
     return notes
@@ -141,7 +142,7 @@ def render_findings(
         parts += [Padding(plain(f"Cost: {finding.time}", "dim"), (0, 0, 0, 3)), Text()]
     unexamined = findings.unexamined if isinstance(findings, Findings) else ()
     if clean:
-        parts.append(plain(_clean(findings, clean)))
+        parts.append(plain(clean_note(findings, clean)))
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
         parts += [Text()] if clean else []
@@ -152,7 +153,7 @@ def render_findings(
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
-    parts += [plain(note) for note in _unexamined_notes(unexamined)]
+    parts += [plain(note) for note in unexamined_notes(unexamined)]
     if skipped:
         parts.append(plain(skipped_note(skipped)))
     for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
@@ -164,8 +165,8 @@ def render_findings(
     return Group(*parts)
 
 
-def _unexamined_notes(unexamined: Sequence[Unexamined]) -> list[str]:
-    """One for each set of things that are not known: which rules lack them, for which kernels, and how to get them."""
+def unexamined_notes(unexamined: Sequence[Unexamined]) -> list[str]:
+    """Return a sentence for each set of missing data: the rules that need it, the kernels, and how to record it."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for one in unexamined:
         groups.setdefault((one.missing, one.how_to_get, one.kernels), []).append(one.title)

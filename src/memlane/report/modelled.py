@@ -18,7 +18,7 @@ def time_notes(trace: Trace) -> list[str]:
     """Return for each kernel what ruled its longest launch: without probes where that was timed, else with them."""
     longest: dict[str, tuple[ModelledTime, bool]] = {}
     for launch in trace.launches:
-        time, plain = _time_of(launch)
+        time, plain = time_of(launch)
         known = longest.get(launch.kernel)
         if time is not None and (known is None or time.cycles > known[0].cycles):
             longest[launch.kernel] = time, plain
@@ -27,7 +27,7 @@ def time_notes(trace: Trace) -> list[str]:
 
 def ruled(launch: LaunchInfo) -> str:
     """Return what ruled the modelled time of a launch, in a few words; empty where no time was modelled."""
-    time, plain = _time_of(launch)
+    time, plain = time_of(launch)
     return "" if time is None else f"{time.short}{'' if plain else ', with its probes'}"
 
 
@@ -35,14 +35,14 @@ def times_document(trace: Trace) -> list[dict[str, Any]]:
     """Return the modelled times of the launches as plain data."""
     found = []
     for launch in trace.launches:
-        time, plain = _time_of(launch)
+        time, plain = time_of(launch)
         if time is not None:
             found.append({"launch": launch.id, "kernel": launch.kernel, "with_probes": not plain, "ruled": time.ruled, **asdict(time)})
     return found
 
 
-def _time_of(launch: LaunchInfo) -> tuple[ModelledTime | None, bool]:
-    """The modelled time of a launch, and whether it is that without probes."""
+def time_of(launch: LaunchInfo) -> tuple[ModelledTime | None, bool]:
+    """Return the modelled time of a launch, None if there is none, and whether it is that without probes."""
     if launch.perturbation is not None and launch.perturbation.plain_time is not None:
         return launch.perturbation.plain_time, True
     return launch.time, False

@@ -137,17 +137,58 @@ def test_a_line_opens_with_its_distributions(page: Driver) -> None:
     assert not detail.is_displayed()
 
 
-def test_a_line_opens_with_its_picture_in_the_look_of_the_page(page: Driver) -> None:
+def test_a_click_anywhere_on_a_line_opens_it(page: Driver) -> None:
+    row = page.find_element(By.CSS_SELECTOR, "tr.hot")
+    button = row.find_element(By.TAG_NAME, "button")
+    row.find_element(By.CSS_SELECTOR, "td.number").click()
+    assert button.get_attribute("aria-expanded") == "true"
+    row.find_element(By.CSS_SELECTOR, "td.heat").click()
+    assert button.get_attribute("aria-expanded") == "false"
+
+
+def columns(page: Driver, table: str, index: int) -> list[str]:
+    """The texts of a column of the rows that are shown."""
+    rows = page.find_elements(By.CSS_SELECTOR, f"{table} tbody:not(.aside):not([hidden]) tr.op")
+    return [row.find_elements(By.TAG_NAME, "td")[index].text for row in rows]
+
+
+def test_a_heading_sorts_the_operations_and_a_line_leads_back_to_the_source(page: Driver) -> None:
+    head = next(one for one in page.find_elements(By.CSS_SELECTOR, ".listing th") if one.text.startswith("p50"))
+    before = columns(page, ".listing", 4)
+    head.find_element(By.TAG_NAME, "button").click()
+    assert columns(page, ".listing", 4) == ["602", "502", "402", "302", "202", "102"]
+    head.find_element(By.TAG_NAME, "button").click()
+    assert columns(page, ".listing", 4) == ["102", "202", "302", "402", "502", "602"]
+    assert head.get_attribute("aria-sort") == "ascending"
+    page.find_element(By.CSS_SELECTOR, ".sorted tr:last-child a").click()
+    row = page.find_element(By.CSS_SELECTOR, "tr.hot:target")
+    assert row.find_element(By.CSS_SELECTOR, ".number").text == "10"
+    assert head.get_attribute("aria-sort") is None
+    row.find_element(By.TAG_NAME, "button").click()
+    assert columns(page, ".listing", 4) == before
+
+
+def test_on_paper_the_derivations_are_open_and_it_is_light(page: Driver) -> None:
+    page.execute_script("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")
+    shut = "return document.querySelectorAll('#findings details:not([open])').length"
+    assert page.execute_script(shut) == 0
+    assert page.execute_script("return getComputedStyle(document.body).colorScheme") == "light"
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert page.execute_script(shut) == 2
+    assert page.execute_script("return document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_line_opens_with_its_picture_in_the_theme_of_the_page(page: Driver) -> None:
     page.find_element(By.CSS_SELECTOR, "tr.hot button").click()
-    drawing = WebDriverWait(page, 120).until(lambda page: page.find_element(By.CSS_SELECTOR, ".picture svg"))
+    drawing = WebDriverWait(page, 120).until(lambda page: page.find_element(By.CSS_SELECTOR, "#source .picture svg"))
     assert "32 sectors where 4 would do" in drawing.get_attribute("aria-label")
     assert drawing.is_displayed()
     papers = []
     for wanted in ("light", "dark"):
-        page.find_element(By.ID, "look").click()
-        assert page.find_element(By.ID, "look").text == f"Look: {wanted}"
+        page.find_element(By.ID, "theme").click()
+        assert page.find_element(By.ID, "theme").text == f"Theme: {wanted}"
         papers.append(page.execute_script("return getComputedStyle(document.querySelector('.picture rect')).fill"))
-    page.find_element(By.ID, "look").click()
+    page.find_element(By.ID, "theme").click()
     assert papers[0] == "rgb(255, 255, 255)" != papers[1]
 
 
@@ -210,7 +251,7 @@ def test_tab_reaches_every_control_once_and_in_order(page: Driver) -> None:
     assert seen[:3] == ["Skip to the findings", "Skip to the source", "Skip to the time line"]
     order = [
         seen.index(name)
-        for name in ("look", "transpose.cu", "launch", "sm", "colour", "out", "in", "whole", "lanes", "by-sm", "by-warp", "series")
+        for name in ("theme", "transpose.cu", "launch", "sm", "colour", "out", "in", "whole", "lanes", "by-sm", "by-warp", "series")
     ]
     assert order == sorted(order)
 
@@ -267,12 +308,12 @@ def test_means_lead_to_their_multiprocessor_and_warp(page: Driver) -> None:
     assert "10 accesses, 152 cycles in the mean" in told(page)
 
 
-def test_the_look_is_chosen_and_the_drawing_follows(page: Driver) -> None:
-    look = page.find_element(By.ID, "look")
+def test_the_theme_is_chosen_and_the_drawing_follows(page: Driver) -> None:
+    theme = page.find_element(By.ID, "theme")
     colours = []
     for wanted in ("light", "dark", "system"):
-        look.click()
-        assert look.text == f"Look: {wanted}"
+        theme.click()
+        assert theme.text == f"Theme: {wanted}"
         colours.append((page.execute_script("return getComputedStyle(document.body).backgroundColor"), drawn(page)))
     assert colours[0][0] != colours[1][0]
     assert colours[0][1] != colours[1][1]

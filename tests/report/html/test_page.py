@@ -12,6 +12,7 @@ import pytest
 from memlane.diagnose import explain
 from memlane.errors import RecordError
 from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace, summarise
+from memlane.report import headline, render_worst, to_text
 from memlane.report.html import render_page, write_report
 from memlane.report.numbers import percent, short, with_ideal
 from memlane.report.show import access_pictures
@@ -116,8 +117,11 @@ def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
     findings = explain(trace)
     assert len(cards) == len(findings) == 2
     for card, finding in zip(cards, findings, strict=True):
-        for part in (finding.place, finding.source, finding.cost, finding.remedy.split(". ")[0].replace("`", "")):
+        for part in (finding.place, finding.source, finding.cost, headline(finding), finding.remedy.split(". ")[0].replace("`", "")):
             assert part in card.text
+        assert [one.text for one in card.all("dl")[0].all("dt")] == ["Cause", "Fix"]
+        for words in to_text(render_worst([finding]), 1000).splitlines()[2:4]:
+            assert words.strip().partition(": ")[2][1:].replace("`", "").rstrip(".") in card.text, "the words of the terminal"
         (link,) = card.all("a")
         row = root.by_id(link.attributes["href"].removeprefix("#"))
         assert row.all("td", "number")[0].text == str(finding.line)
@@ -128,7 +132,7 @@ def test_labels_of_the_ends_are_taken_as_they_come() -> None:
     trace = transpose()
     odd = tuple(replace(one, completeness="half-way") if one.id == 1 else one for one in trace.sites)
     root = read(render_page(replace(trace, sites=odd)))
-    assert {"half-way", "complete", "issue-only"} == {cell.text for cell in root.all("td", "end")}
+    assert {"half-way", "complete", "issued"} == {cell.text for cell in root.all("td", "end")}
 
 
 # -- the time line -----------------------------------------------------------------------------------------------------------------
@@ -207,7 +211,7 @@ def test_where_one_launch_was_counted_the_others_are_named() -> None:
     trace = transpose()
     partly = replace(trace, launches=(trace.launches[0], replace(trace.launches[1], counts=())))
     text = read(render_page(partly)).by_id("findings").text
-    assert "Not looked at, because their transactions were not counted: 1 launch of tiled. Record with memlane trace --counts." in text
+    assert "Transactions were not counted in 1 launch of tiled: record with memlane trace --counts." in text
 
 
 def test_without_source_text_the_page_says_how_to_get_it() -> None:
@@ -302,7 +306,7 @@ def test_many_findings_are_folded_and_none_is_left_out(monkeypatch: pytest.Monke
     monkeypatch.setattr("memlane.report.html.page.FINDINGS", 1)
     root = read(render_page(transpose()))
     section = root.by_id("findings")
-    (folded,) = section.all("details")
+    (folded,) = section.all("details", "more")
     assert folded.all("summary")[0].text == "1 more, which cost less"
     assert [one.attributes["id"] for one in section.all("li")] == ["finding-1", "finding-2"]
     assert [one.attributes["id"] for one in folded.all("li")] == ["finding-2"]
@@ -375,16 +379,27 @@ def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
 def test_a_line_with_addresses_has_the_picture_that_show_draws() -> None:
     trace = with_pictures()
     root = read(render_page(trace))
-    (figure,) = root.all("figure", "picture")
+    (figure,) = root.by_id("source").all("figure", "picture")
     (row,) = [one for one in root.all("tr", "detail") if figure in one.walk()]
     assert row.attributes["id"] == "f0d4"
     packed = columns_of(root)[figure.attributes["data-picture"]]
     assert packed.tobytes().decode() == access_pictures(trace)["transpose.cu", 4]
-    assert "the picture of one access" in root.by_id("source").text
+    assert "a drawing of one access" in root.by_id("source").text
+
+
+def test_a_finding_has_the_drawing_of_its_own_access() -> None:
+    trace = with_pictures()
+    cards = read(render_page(trace)).by_id("findings").all("li")
+    drawings = {card.attributes["id"]: [one.attributes["aria-label"] for one in card.all("svg")] for card in cards}
+    (store,) = [one for one in explain(trace) if one.op == "st.global.f32"]
+    assert drawings.pop(f"finding-{store.rank}") == [
+        "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12.5 %) are asked for."
+    ]
+    assert set(map(len, drawings.values())) == {0}, "no drawing without addresses"
 
 
 def test_without_addresses_or_the_chip_there_are_no_pictures() -> None:
     for trace in (transpose(), replace(with_pictures(), chip="sm_99")):
         root = read(render_page(trace))
         assert not root.all("figure", "picture")
-        assert "the picture of one access" not in root.by_id("source").text
+        assert "a drawing of one access" not in root.by_id("source").text

@@ -98,8 +98,8 @@ def contrast(one: str, other: str) -> float:
 def test_text_stands_out_from_what_is_behind_it() -> None:
     style = read(render_page(transpose())).all("style")[0].text
     colours = {name: pair for name, *pair in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", style)}
-    for look in (0, 1):
+    for theme in (0, 1):
         for text in ("ink", "soft", "faint", "accent", "alarm"):
             for behind in ("paper", "card", "tint"):
-                assert contrast(colours[text][look], colours[behind][look]) >= 4.5, (text, behind, ("light", "dark")[look])
-        assert contrast(colours["ink"][look], colours["hot"][look]) >= 4.5
+                assert contrast(colours[text][theme], colours[behind][theme]) >= 4.5, (text, behind, ("light", "dark")[theme])
+        assert contrast(colours["ink"][theme], colours["hot"][theme]) >= 4.5

@@ -1,4 +1,4 @@
-"""The page of a plan's timeline in a browser: by pointer, by keys alone, and in both looks."""
+"""The page of a plan's timeline in a browser: by pointer, by keys alone, and in both themes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_click_marks_a_step_with_its_lines_and_zooming_makes_room_for_names(pa
     assert page.find_element(By.ID, "drawing").rect["width"] == pytest.approx(width, rel=0.01)
 
 
-def test_letters_are_readable_in_both_looks(page: Driver) -> None:
+def test_letters_are_readable_in_both_themes(page: Driver) -> None:
     """Contrast of names on their boxes 4.5, of boxes and lines with the paper 3."""
 
     def luminance(text: str) -> float:
@@ -65,13 +65,13 @@ def test_letters_are_readable_in_both_looks(page: Driver) -> None:
     def colour(selector: str, name: str) -> str:
         return str(page.execute_script("return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]", selector, name))
 
-    for look in ("light", "dark"):
-        page.execute_script("document.documentElement.dataset.look = arguments[0]", look)
+    for theme in ("light", "dark"):
+        page.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
         paper = colour("#stage", "backgroundColor")
         for kind in ("launch", "copy", "call"):
             box = colour(f".step.{kind} rect", "fill")
-            assert contrast(box, colour(".step text", "fill")) >= 4.5, (look, kind)
-            assert contrast(box, paper) >= 3, (look, kind)
+            assert contrast(box, colour(".step text", "fill")) >= 4.5, (theme, kind)
+            assert contrast(box, paper) >= 3, (theme, kind)
         assert contrast(colour(".line.critical line", "stroke"), paper) >= 3
         assert contrast(colour(".line:not(.critical) line", "stroke"), paper) >= 3
 

@@ -22,7 +22,7 @@ def rows_of(fragment: str) -> list[list[str]]:
 def test_a_trace_has_a_row_for_each_line_and_operation() -> None:
     trace = transpose()
     head, *rows = rows_of(trace_html(trace))
-    assert [dict(zip(head, row, strict=True))["p95"] for row in rows] == [str(entry.cycles_p95) for entry in summarise(trace)]
+    assert [dict(zip(head, row, strict=True))["p95 cycles"] for row in rows] == [str(entry.cycles_p95) for entry in summarise(trace)]
     assert rows[1] == ["transpose.cu:4", "st.global.f32", "naive", "20", "32 (4)", "-", "202", "204", "204", "10 %"]
     assert str(trace) in read(trace_html(trace)).text
 
@@ -43,9 +43,9 @@ def test_counts_have_their_excess() -> None:
         "line": "transpose.cu:4",
         "operation": "st.global.f32",
         "requests": "20",
-        "lanes / request": "32",
-        "sectors / request (ideal)": "32 (4)",
-        "wavefronts / request (ideal)": "-",
+        "lanes per request": "32",
+        "sectors per request (ideal)": "32 (4)",
+        "wavefronts per request (ideal)": "-",
         "excess sectors": "560",
         "conflicts": "-",
     }

@@ -16,6 +16,8 @@ from memlane.report.perturbation import staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 
+END_WORDS = {"issue-only": "issued"}
+"""Labels of ends that tables show as another word, as the terminal does."""
 MEANINGS = {
     "complete": "when the value had arrived",
     "issue-only": "when the access had left the warp; it may complete later",
@@ -98,7 +100,7 @@ def _completeness(trace: Trace) -> Facts:
     rows += [("called functions", note.partition(": ")[2]) for note in [called_note(trace.sites)] if note]
     rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
     labels = dict.fromkeys(site.completeness for site in trace.sites)
-    rows += [(label, f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
+    rows += [(END_WORDS.get(label, label), f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
     return Facts("What is in it, and what is not", tuple(rows))
 
 

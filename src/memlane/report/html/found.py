@@ -1,25 +1,32 @@
-"""Findings as the page shows them."""
+"""Findings as the page shows them: in the words of the terminal, each with the drawing of its access."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memlane.diagnose import Finding, clean_kernels, explain, uncounted_launches
-from memlane.errors import RecordError
-from memlane.record import Trace, kernel_label
-from memlane.report.html.model import FindingCard
-from memlane.report.numbers import number, percent, plural
+from markupsafe import Markup
 
-_PARTS = (("what", "what"), ("why", "cause"), ("cost", "cost"), ("time", "time"), ("remedy", "remedy"), ("evidence", "evidence"))
-"""Parts of a finding with the attribute that tells each."""
+from memlane.chip import Chip
+from memlane.diagnose import Finding, Findings, clean_kernels, explain, uncounted_launches
+from memlane.errors import RecordError
+from memlane.record import AccessExample, Trace, kernel_label
+from memlane.report.findings import MODELLED_TIMES, cause_in_short, clean_note, headline, unexamined_notes
+from memlane.report.html.model import FindingCard
+from memlane.report.numbers import number, plural
+from memlane.report.show import costliest, drawn
+
+_DERIVATION = (("problem", "what"), ("cost", "time"), ("excess", "cost"), ("evidence", "evidence"))
+"""What a card shows on request: each part with the attribute of the finding that holds it."""
+_DRAWN_UNITS = ("sectors", "wavefronts", "lanes")
+"""Units of findings about where the lanes of one access go, which a drawing shows."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found, or why nothing could be."""
+    """The findings of a trace, or why there are none."""
 
     cards: tuple[FindingCard, ...]
     notes: tuple[str, ...]
@@ -27,8 +34,11 @@ class Found:
     """Ranks by file and line."""
 
 
-def found(trace: Trace) -> Found:
-    """The findings of `trace`; one that cannot be explained says so in the notes."""
+def found(trace: Trace, chip: Chip | None, most_drawn: int) -> Found:
+    """Return the findings of `trace`; the first `most_drawn` have the drawing of their access, if the trace has its addresses.
+
+    A trace that cannot be explained has the reason in the notes.
+    """
     try:
         findings = explain(trace)
     except RecordError as error:
@@ -37,14 +47,15 @@ def found(trace: Trace) -> Found:
     for finding in findings:
         by_line[finding.file, finding.line].append(finding.rank)
     ranks = {place: tuple(own) for place, own in by_line.items()}
-    return Found(tuple(map(_card, findings)), tuple(_notes(trace, findings)), ranks)
+    cards = [_card(finding, _drawing(trace, finding, chip) if finding.rank <= most_drawn else "") for finding in findings]
+    return Found(tuple(cards), tuple(_notes(trace, findings)), ranks)
 
 
-def _card(finding: Finding) -> FindingCard:
-    share = getattr(finding, "cost_share", None)
-    parts = [(name, _sentence(getattr(finding, attribute, ""))) for name, attribute in _PARTS]
+def _card(finding: Finding, drawing: str) -> FindingCard:
+    parts = [(name, _sentence(getattr(finding, attribute))) for name, attribute in _DERIVATION]
     return FindingCard(
         rank=finding.rank,
+        rule=finding.rule,
         title=finding.title,
         kernel=kernel_label(finding.kernel),
         place=finding.place,
@@ -52,28 +63,46 @@ def _card(finding: Finding) -> FindingCard:
         file=finding.file,
         line=finding.line,
         source=finding.source,
-        share="" if share is None else percent(share),
-        parts=tuple((name, text) for name, text in parts if text) or (("what", str(finding)),),
+        headline=headline(finding),
+        cause=_sentence(cause_in_short(finding)),
+        fix=_sentence(finding.remedy),
+        derivation=tuple((name, text) for name, text in parts if text),
+        drawing=Markup(drawing),  # made by us, with all text in it escaped
     )
 
 
+def _drawing(trace: Trace, finding: Finding, chip: Chip | None) -> str:
+    """Return the costliest access of a finding as SVG; empty if the trace has no addresses of it."""
+    if chip is None or not finding.unit.startswith(_DRAWN_UNITS):
+        return ""
+    own = [one for one in trace.examples if _is_of(trace, one, finding)]
+    return drawn(trace, costliest(own), chip) if own else ""
+
+
+def _is_of(trace: Trace, example: AccessExample, finding: Finding) -> bool:
+    site = trace.sites[example.site]
+    return (site.kernel, site.file, site.line, site.op) == (finding.kernel, finding.file, finding.line, finding.op)
+
+
 def _sentence(part: Any) -> str:
-    told = "; ".join(f"{name} {number(value)}" for name, value in part.items()) if isinstance(part, Mapping) else str(part).strip()
-    return f"{told[:1].upper()}{told[1:]}{'' if told.endswith(('.', '!', '?')) else '.'}" if told else ""
+    text = "; ".join(f"{name} {number(value)}" for name, value in part.items()) if isinstance(part, Mapping) else str(part).strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
 
 
-def _notes(trace: Trace, findings: Sequence[Finding]) -> list[str]:
+def _notes(trace: Trace, findings: Findings) -> list[str]:
     notes = []
     clean = clean_kernels(trace, findings)
     if clean:
-        notes.append(f"{', '.join(map(kernel_label, clean))}: no problems found.")
+        notes.append(clean_note(findings, clean))
     uncounted = uncounted_launches(trace)
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         notes.append(
-            f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}. "
-            "Record with `memlane trace --counts`."
+            f"Transactions were not counted in {plural(len(uncounted), 'launch')} of {kernels}: record with `memlane trace --counts`."
         )
     if not findings and not clean and not uncounted:
         notes.append("No access was counted, so there is nothing to explain.")
+    notes += unexamined_notes(findings.unexamined)
+    if trace.modelled and findings:
+        notes.append(MODELLED_TIMES)
     return notes

@@ -107,6 +107,7 @@ class FindingCard:
     """A finding in the parts that people read it in."""
 
     rank: int
+    rule: str
     title: str
     kernel: str
     place: str
@@ -114,10 +115,14 @@ class FindingCard:
     file: str
     line: int
     source: str
-    share: str
-    """Of the time of the kernel's warps; empty where that is not known."""
-    parts: tuple[tuple[str, str], ...]
-    """Text with its name: what, why, cost, remedy."""
+    headline: str
+    """The one number: the share of time that it costs, or else what is moved in vain."""
+    cause: str
+    fix: str
+    derivation: tuple[tuple[str, str], ...]
+    """How its cost was found: text with its name."""
+    drawing: str = ""
+    """One access as SVG; empty if there is none."""
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,19 @@ from markupsafe import Markup, escape
 
 from memlane.errors import RecordError
 from memlane.record import Trace, kernel_label, replacing
-from memlane.report.html.about import about, warnings
+from memlane.report.html.about import END_WORDS, about, warnings
 from memlane.report.html.found import found
 from memlane.report.html.histogram import SPARK_HEIGHT, SPARK_WIDTH, Bins
 from memlane.report.html.levels import chip_of, levels_note
 from memlane.report.html.model import Operation, SourceFile
 from memlane.report.html.pack import Columns
+from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
-from memlane.report.numbers import UNKNOWN, is_alarming, percent, short, with_ideal
+from memlane.report.numbers import UNKNOWN, is_alarming, number, percent, short, with_ideal
 from memlane.report.show import access_pictures
 
-SCRIPTS = ("data", "look", "source", "chart", "view", "lines", "timeline", "warps", "start")
+SCRIPTS = ("data", "theme", "source", "sort", "chart", "view", "lines", "timeline", "warps", "start")
 """Parts of the script in `js/`, in the order in which they follow one another in one scope."""
 KERNELS = 6
 """So many are named in the title."""
@@ -53,12 +54,12 @@ def render_page(trace: Trace) -> str:
     cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
     bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
     operations, of_site = operations_of(trace, bins)
-    result = found(trace)
+    chip = chip_of(trace)
+    result = found(trace, chip, FINDINGS)
     columns = Columns()
     pictures = _pictures(trace, operations, columns)
     sources, left_out = files_of(trace, operations, result.by_line, pictures)
     times, no_times = _timeline(trace, of_site, columns)
-    chip = chip_of(trace)
     data = {
         "bins": bins.edges.tolist(),
         "operations": [_operation(one) for one in operations],
@@ -80,6 +81,7 @@ def render_page(trace: Trace) -> str:
         bins=bins,
         pictured=bool(pictures),
         times=times,
+        resources=resources_of(trace, chip),
         notes={
             "head": warnings(trace),
             "source": [note for note in (left_out, levels_note(trace, chip)) if note],
@@ -219,13 +221,16 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader(__package__, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    made.filters["end_word"] = lambda label: END_WORDS.get(label, label)
     made.globals |= {
         "unknown": UNKNOWN,
         "percent": percent,
         "words": _words,
         "short": short,
+        "number": number,
         "with_ideal": with_ideal,
         "alarming": is_alarming,
+        "end_word": lambda label: END_WORDS.get(label, label),
         "spark": (SPARK_WIDTH, SPARK_HEIGHT),
     }
     return made

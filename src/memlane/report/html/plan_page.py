@@ -16,7 +16,7 @@ from memlane.report.numbers import percent
 from memlane.report.picture.connectors import Box, Edge, Grid
 from memlane.report.picture.timeline import LETTER, MOST, NAMES, duration, layout_of, queue_name, span_title, ticks
 
-SCRIPTS = ("data", "look", "plan")
+SCRIPTS = ("data", "theme", "plan")
 _WIDTH = 1000.0
 """Pixels of the timeline on a page that is not zoomed, about: what is narrower than one of them is drawn as one."""
 _INDENT, _SCALE = 1.0, 98.0

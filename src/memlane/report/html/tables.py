@@ -27,13 +27,13 @@ def trace_html(trace: Trace) -> str:
         "operation",
         "kernel",
         "accesses",
-        "sectors / request (ideal)",
-        "wavefronts / request (ideal)",
-        "p50",
-        "p95",
-        "p99",
+        "sectors per request (ideal)",
+        "wavefronts per request (ideal)",
+        "p50 cycles",
+        "p95 cycles",
+        "p99 cycles",
         *(("exposed p50", "hidden p50") if stalls else ()),
-        "share of life",
+        "share of warp life",
     )
     rows = [
         (
@@ -60,9 +60,9 @@ def counts_html(counts: Counts) -> str:
         "line",
         "operation",
         "requests",
-        "lanes / request",
-        "sectors / request (ideal)",
-        "wavefronts / request (ideal)",
+        "lanes per request",
+        "sectors per request (ideal)",
+        "wavefronts per request (ideal)",
         "excess sectors",
         "conflicts",
     )

@@ -123,6 +123,6 @@ function startPlan() {
   addEventListener("beforeprint", () => { zoomTo(1); byId("all-steps").open = true; });
 }
 
-startLook();
+startTheme();
 if (byId("stage")) startPlan();
 document.documentElement.dataset.ready = "yes";

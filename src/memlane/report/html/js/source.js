@@ -22,6 +22,13 @@ function startSource() {
   document.querySelectorAll(".code button").forEach((button) => {
     button.addEventListener("click", () => openLine(button, button.getAttribute("aria-expanded") !== "true"));
   });
+  document.querySelectorAll("tr.hot").forEach((row) => {
+    row.addEventListener("click", (event) => {
+      if (event.target.closest("a, button") || String(getSelection())) return; // they act by themselves; who marks text wants to copy it
+      const button = row.querySelector("button");
+      openLine(button, button.getAttribute("aria-expanded") !== "true");
+    });
+  });
   document.querySelectorAll(".unfold").forEach((button) => {
     button.addEventListener("click", () => {
       const rows = button.closest("tbody").nextElementSibling;
@@ -45,7 +52,7 @@ function showPicture(figure) {
   const text = new TextDecoder().decode(column(figure.dataset.picture));
   figure.append(document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true));
   figure.hidden = false;
-  lookOfPictures();
+  applyThemeToPictures();
 }
 
 // Opens the line of an operation and shows it.
@@ -54,6 +61,7 @@ function showLine(operation) {
   let line = row;
   while (line && !line.classList.contains("hot")) line = line.previousElementSibling;
   if (!line) return;
+  showInSourceOrder(line.closest("table"));
   const button = line.querySelector("button");
   openLine(button, true);
   line.scrollIntoView({ block: "center" });

@@ -2,8 +2,9 @@
 
 if (typeof DecompressionStream === "undefined") say("The time line needs a browser of 2023 or newer.");
 else unpacked = unpack();
-startLook();
+startTheme();
 startSource();
+startSorting();
 (unpacked ?? Promise.resolve()).then(() => {
   if (unpacked && page.launches.length) {
     startWarps();

@@ -1,23 +1,23 @@
 // Light and dark, and the colours of what is drawn on canvases.
 
-const LOOKS = ["system", "light", "dark"];
+const THEMES = ["system", "light", "dark"];
 const HUES = ["#3f76b5", "#d98324", "#459a63", "#b9506a", "#7d66b3", "#2f9a9f", "#94703f", "#c7a52c", "#c46fa6", "#7c8794"];
 const RAMP = ["#2b5d8c", "#2f8f9d", "#7fae5a", "#d9a831", "#d9622b", "#a81f2d"]; // short to long
 
 const redraws = []; // functions that draw again in new colours
 
-function look(chosen) {
-  if (chosen === "system") delete document.documentElement.dataset.look;
-  else document.documentElement.dataset.look = chosen;
-  byId("look").textContent = `Look: ${chosen}`;
+function applyTheme(chosen) {
+  if (chosen === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+  byId("theme").textContent = `Theme: ${chosen}`;
   inks.clear();
-  lookOfPictures();
+  applyThemeToPictures();
   redraws.forEach((draw) => draw());
 }
 
 // The pictures of accesses bring a style of their own that asks the system alone.
-function lookOfPictures() {
-  const chosen = document.documentElement.dataset.look;
+function applyThemeToPictures() {
+  const chosen = document.documentElement.dataset.theme;
   document.querySelectorAll(".picture style").forEach((style) => {
     style.dataset.own ??= style.textContent;
     const media = { dark: "all", light: "not all" }[chosen] ?? "(prefers-color-scheme: dark)";
@@ -25,20 +25,31 @@ function lookOfPictures() {
   });
 }
 
-function startLook() {
+function startTheme() {
   let chosen = "system";
-  try { chosen = localStorage.getItem("memlane-look") || chosen; } catch { /* a page from a file may have no storage */ }
-  look(LOOKS.includes(chosen) ? chosen : "system");
-  byId("look").addEventListener("click", () => {
-    const next = LOOKS[(LOOKS.indexOf(document.documentElement.dataset.look || "system") + 1) % LOOKS.length];
-    try { localStorage.setItem("memlane-look", next); } catch { /* then it is forgotten */ }
-    look(next);
+  try { chosen = localStorage.getItem("memlane-theme") || chosen; } catch { /* a page from a file may have no storage */ }
+  applyTheme(THEMES.includes(chosen) ? chosen : "system");
+  byId("theme").addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme || "system") + 1) % THEMES.length];
+    try { localStorage.setItem("memlane-theme", next); } catch { /* then it is forgotten */ }
+    applyTheme(next);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => look(document.documentElement.dataset.look || "system"));
-  // Paper is white: canvases are pictures and would keep their dark colours.
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(document.documentElement.dataset.theme || "system"));
+  // Paper is white: canvases are pictures and would keep their dark colours. What is folded away could not be opened on paper.
   let before = null;
-  addEventListener("beforeprint", () => { before = document.documentElement.dataset.look || "system"; look("light"); });
-  addEventListener("afterprint", () => { if (before) look(before); before = null; });
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    before = document.documentElement.dataset.theme || "system";
+    applyTheme("light");
+    closed = [...document.querySelectorAll("#findings details:not([open])")];
+    closed.forEach((one) => { one.open = true; });
+  });
+  addEventListener("afterprint", () => {
+    if (before) applyTheme(before);
+    closed.forEach((one) => { one.open = false; });
+    before = null;
+    closed = [];
+  });
 }
 
 const inks = new Map();

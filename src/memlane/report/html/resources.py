@@ -1,0 +1,200 @@
+"""How much of a kernel's time each part of the chip would need by itself, and the roof that this sets to its throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
+from memlane.record import LaunchInfo, Totals, Trace, kernel_label
+from memlane.report.modelled import time_of
+from memlane.report.numbers import number
+
+MOST_KERNELS = 12
+"""Kernels that are shown, those with the longest times."""
+WITH_PROBES = "modelled, with its probes"
+CHART_WIDTH, ROW_HEIGHT, NAME_WIDTH, MARGIN = 860, 34, 170, 40
+"""Of the roofline, in its own units."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One part of the chip, and what the launch needs of it."""
+
+    name: str
+    share: float
+    """Of the time of the launch, 0 to 1."""
+    us: float
+    moved: str
+    """How much it moved, and at what rate, in words."""
+    roof_gb_per_s: float | None
+    """Bytes asked for per second if this part alone took time; None if that amount is not known."""
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """One kernel: its longest launch."""
+
+    kernel: str
+    origin: str
+    """Whether its time was modelled or measured, with or without probes."""
+    us: float
+    limit: str
+    """What takes nearly all of the time: the name of a resource, or `latency`. Empty if not all resources are known."""
+    asked: int | None
+    """Bytes of global memory that the lanes ask for, in the launch without probes."""
+    gb_per_s: float | None
+    """Of these, per second."""
+    resources: tuple[Resource, ...]
+    missing: tuple[str, ...]
+    """Rates that the file of the chip does not have."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One roof in the roofline, or the throughput itself."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """One kernel in the roofline."""
+
+    kernel: str
+    y: float
+    reached: Mark
+    roofs: tuple[Mark, ...]
+    """The lowest first."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The throughput of each kernel beside its roofs, on one logarithmic axis."""
+
+    rows: tuple[RooflineRow, ...]
+    ticks: tuple[Mark, ...]
+    height: float
+    left: float = NAME_WIDTH
+    width: float = CHART_WIDTH
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The section of the page: the kernels, their roofline, and what is not known."""
+
+    kernels: tuple[KernelResources, ...] = ()
+    roofline: Roofline | None = None
+    notes: tuple[str, ...] = ()
+
+
+def resources_of(trace: Trace, chip: Chip | None) -> Resources:
+    """Return the resources of each kernel, as far as the trace knows its time and what it moved; the notes say what is not known."""
+    found: dict[str, KernelResources] = {}
+    unknown: dict[str, None] = {}
+    for launch in trace.launches:
+        one = _of_launch(launch, trace, chip)
+        if isinstance(one, str):
+            unknown[one] = None
+        elif launch.kernel not in found or one.us > found[launch.kernel].us:
+            found[launch.kernel] = one
+    kernels = sorted(found.values(), key=lambda one: -one.us)[:MOST_KERNELS]
+    notes = [] if found else list(unknown)
+    if any(one.origin == WITH_PROBES for one in kernels):
+        notes.append(
+            "With probes, the traffic includes the records that the probes write. `memlane trace --perturbation` records the launch "
+            "without them too."
+        )
+    if len(found) > len(kernels):
+        notes.append(f"{len(kernels)} of {len(found)} kernels are shown, those with the longest launches.")
+    lacking = dict.fromkeys(rate for one in kernels for rate in one.missing)
+    if lacking:
+        notes.append(f"Not shown: {', '.join(lacking)}, because the file of {trace.chip} has no rate of it.")
+    return Resources(tuple(kernels), _roofline(kernels), tuple(notes))
+
+
+def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelResources | str:
+    """Return the resources of one launch, or why they are not known."""
+    if launch.failed:
+        return "A launch that broke off has no time."
+    time, plain = time_of(launch)
+    if time is not None:
+        if not trace.clock_mhz:
+            return "The clock of the chip is not known."
+        return _kernel(launch, time, trace.clock_mhz, "modelled, without probes" if plain else WITH_PROBES, time.ruled)
+    if trace.modelled:
+        return "The trace does not hold what its launches moved: it was recorded by an older memlane."
+    if chip is None:
+        return f"No chip file is called {trace.chip!r}, so no rates are known."
+    if not launch.counts:
+        return "Transactions were not counted: record with `memlane trace --counts --perturbation`."
+    if launch.perturbation is None or launch.perturbation.plain_ns is None:
+        return "The time without probes was not measured: record with `memlane trace --counts --perturbation`."
+    return _kernel(launch, counted_time(launch, chip, launch.perturbation.plain_ns), chip.clock_mhz, "measured, without probes; at least")
+
+
+def counted_time(launch: LaunchInfo, chip: Chip, ns: float) -> ModelledTime:
+    """Return the floors that the transactions counted on a GPU are enough for, beside the time that was measured.
+
+    These are least values. Every stored sector goes to L2, taken as whole sectors; loads may hit in L1, so reads are left out, and so is
+    DRAM. Work is taken as spread evenly over the multiprocessors.
+    """
+    stored = sum(one.sectors or 0 for one in launch.counts if one.site.kind == "store" and one.site.space in ("global", "generic"))
+    wavefronts = sum(one.wavefronts or 0 for one in launch.counts)
+    nothing = [0] * chip.sm_count
+    names = ("read", "partly_written", "atomic", "read_lines", "written_lines", "partly_written_lines")
+    moved = {
+        **dict.fromkeys(names, nothing),
+        "written": _spread(stored, chip.sm_count),
+        "wavefronts": _spread(wavefronts, chip.sm_count),
+    }
+    return modelled_time(chip, math.ceil(ns * chip.clock_mhz / 1000), Traffic(moved, fetched=0, written_back=0))
+
+
+def _spread(total: int, parts: int) -> list[int]:
+    """Return `total` in whole parts whose largest is not more than the mean rounded down, so that none is overstated."""
+    least = total // parts
+    return [least] * parts
+
+
+def _kernel(launch: LaunchInfo, time: ModelledTime, clock_mhz: float, origin: str, limit: str = "") -> KernelResources:
+    in_global = [one for one in launch.counts if one.site.space in ("global", "generic") and one.sectors]
+    asked = Totals.of(in_global).bytes if in_global else None
+
+    def rate(cycles: float) -> float | None:
+        return None if asked is None or not cycles else asked / (cycles / clock_mhz) / 1000
+
+    parts = [
+        Resource(floor.name, floor.cycles / max(time.cycles, 1), floor.cycles / clock_mhz, floor.moved, rate(floor.cycles))
+        for floor in time.floors
+    ]
+    us = time.cycles / clock_mhz
+    return KernelResources(kernel_label(launch.kernel), origin, us, limit, asked, rate(time.cycles), tuple(parts), tuple(time.missing))
+
+
+def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:
+    known = [one for one in kernels if one.gb_per_s]
+    rates = [rate for one in known for rate in (one.gb_per_s, *(part.roof_gb_per_s for part in one.resources)) if rate]
+    if not rates:
+        return None
+    low, high = 10 ** math.floor(math.log10(min(rates))), 10 ** math.ceil(math.log10(max(rates) * 1.001))
+
+    def x(rate: float) -> float:
+        return NAME_WIDTH + (CHART_WIDTH - NAME_WIDTH - MARGIN) * math.log(rate / low) / math.log(high / low)
+
+    rows = []
+    for index, one in enumerate(known):
+        roofs = sorted((part for part in one.resources if part.roof_gb_per_s), key=lambda part: part.roof_gb_per_s or 0.0)
+        assert one.gb_per_s is not None
+        rows.append(
+            RooflineRow(
+                one.kernel,
+                (index + 0.5) * ROW_HEIGHT,
+                Mark(x(one.gb_per_s), f"{one.kernel}: {number(one.gb_per_s)} GB/s"),
+                tuple(Mark(x(part.roof_gb_per_s or low), f"{part.name}: {number(part.roof_gb_per_s)} GB/s") for part in roofs),
+            )
+        )
+    ticks = [Mark(x(10.0**power), f"{10.0**power:,g}") for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+    return Roofline(tuple(rows), tuple(ticks), len(rows) * ROW_HEIGHT)
