@@ -27,7 +27,7 @@ COMMANDS = {
     "fix": "Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker.",
     "show": "Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.",
     "export": "Write the records of a trace in another format.",
-    "report": "Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone.",
+    "report": "Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.",
     "banks": "Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile.",
     "doctor": "Say what this machine can do, and the command that installs what is missing.",
 }

@@ -33,17 +33,12 @@ def compare(
     as_json: o.Json = False,
 ) -> None:
     """Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is more than noise."""
-    pairs: dict[str, str] = {}
-    for text in kernel:
-        one, _, other = text.partition("=")
-        if not one or (not other and "=" in text):
-            raise CommandError(f"--kernel {text}: write the name in the first file, = and the name in the second, as naive=tiled")
-        pairs[one] = other or one
+    pairs = o.kernel_pairs(kernel)
     for path in (before, after):
         if not path.is_file():
             raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
     with working(f"comparing {before} with {after}"):
-        found = comparison.compare(before, after, pairs or None)
+        found = comparison.compare(before, after, pairs)
     if as_json:
         show_json(shown.comparison_document(found))
     else:

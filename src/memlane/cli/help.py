@@ -31,7 +31,11 @@ EXAMPLES = {
         "memlane show transpose.cu:33 script.py --op ld.shared --warp 0 --svg conflict.svg",
     ),
     "export": ("memlane export transpose.parquet --to csv", "memlane export transpose.parquet --to perfetto --output trace.pftrace"),
-    "report": ("memlane report script.py", "memlane report transpose.parquet --output page.html --force"),
+    "report": (
+        "memlane report script.py",
+        "memlane report transpose.parquet --output page.html --force",
+        "memlane report before.parquet after.parquet",
+    ),
     "banks": (
         "memlane banks",
         "memlane banks --patterns row,column,diagonal --layouts 'row-major,pad(1),xor' --width 4,16 --chip h200,v100",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -139,6 +139,20 @@ TileColumns = Annotated[int, typer.Option("--columns", metavar="N", help="Column
 AccessKinds = Annotated[
     str, typer.Option("--access", metavar="KINDS", help="load, store or load,store.", autocompletion=one_of("load", "store", "load,store"))
 ]
+
+
+def kernel_pairs(texts: Sequence[str]) -> dict[str, str] | None:
+    """Return by the name of a kernel in the first file its name in the second, from texts such as `naive=tiled`; None for no text.
+
+    Raises CommandError for a text that is not a pair.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        one, _, other = text.partition("=")
+        if not one or (not other and "=" in text):
+            raise CommandError(f"--kernel {text}: write the name in the first file, = and the name in the second, as naive=tiled")
+        pairs[one] = other or one
+    return pairs or None
 
 
 def access_kinds(text: str) -> list[AccessKind]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,6 +16,7 @@ from memlane.cli.output import output_path, recorded
 from memlane.cli.programs import Program
 from memlane.cli.progress import working
 from memlane.cli.recording import record_program
+from memlane.errors import CommandError
 
 if TYPE_CHECKING:
     from memlane import report as reports
@@ -31,10 +34,14 @@ def report(
     output: o.Output = None,
     force: o.Force = False,
 ) -> None:
-    """Write one HTML page: source with its heat, time line, warps, findings. It needs no network and can be sent to anyone.
+    """Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.
 
-    A program is traced and its transactions are counted, as by `memlane explain`.
+    A program is traced and its transactions are counted, as by `memlane explain`. Two record files make one page, before and after;
+    `--kernel naive=tiled` then compares two kernels of different names.
     """
+    if program.is_record and program.arguments:
+        _write_comparison(program, output, force, launch=launch, target=target, deterministic=deterministic, counts=counts)
+        return
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts, kernel=program.launch.kernel)
         with working(f"reading {program.path}"):
@@ -49,4 +56,24 @@ def report(
     with passing_on(failure):
         with working(f"writing {path}"):
             reports.write_report(trace, place, force)
-        typer.echo(f"Wrote {path} ({place.stat().st_size / 1e6:.1f} MB); open it in a browser.")
+        _tell_of_page(path, place)
+
+
+def _write_comparison(program: Program, output: Path | None, force: bool, **unused: object) -> None:
+    """Write the page of two record files. Raises CommandError for options that only a program has a use for."""
+    if len(program.arguments) > 1:
+        raise CommandError(f"a page shows one record file, or two, before and after; here are {1 + len(program.arguments)}")
+    other = Path(program.arguments[0])
+    replace(program, arguments=()).refuse_options(**unused)
+    default = Path(f"{program.path.stem}-{other.stem}.html")
+    path = output_path(output or default, program.path, ".html", force)
+    with working(f"comparing {program.path} with {other}"):
+        before, after = recorded(program.path), recorded(other)
+        names = str(program.path), str(other)
+        pairs = o.kernel_pairs([program.launch.kernel] if program.launch.kernel else [])
+        reports.write_comparison(before, after, path, names=names, kernels=pairs, force=force)
+    _tell_of_page(path, path)
+
+
+def _tell_of_page(path: Path, place: Path) -> None:
+    typer.echo(f"Wrote {path} ({place.stat().st_size / 1e6:.1f} MB); open it in a browser.")

@@ -156,7 +156,11 @@ def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) ->
     name in `a` the one in `b`, and then only these are compared. CommandError where nothing can be: kernels of different names, a trace
     and counts; RecordError for files that are neither; TypeError for other objects.
     """
-    first, second = read_side(a, "before"), read_side(b, "after")
+    return compare_sides(read_side(a, "before"), read_side(b, "after"), kernels)
+
+
+def compare_sides(first: Side, second: Side, kernels: Mapping[str, str] | None = None) -> Comparison:
+    """Return what changed from one side to the other; `kernels` and errors as for `compare`."""
     if first.is_trace != second.is_trace:
         trace, counts = (first, second) if first.is_trace else (second, first)
         raise CommandError(
@@ -330,11 +334,16 @@ _MOST = 3
 
 
 def summary(comparison: Comparison) -> str:
-    """What changed, in a few sentences."""
-    sentences = [_of_kernel(kernel) for kernel in comparison.kernels]
+    """Return what changed, in a few sentences."""
+    return " ".join(sentences(comparison))
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return what changed: a sentence for each kernel, and one that names the kernels that were not compared."""
+    found = [_of_kernel(kernel) for kernel in comparison.kernels]
     if comparison.not_compared:
-        sentences.append(f"Not compared: {', '.join(comparison.not_compared)}.")
-    return " ".join(sentences)
+        found.append(f"Not compared: {', '.join(comparison.not_compared)}.")
+    return found
 
 
 def _of_kernel(kernel: KernelChange) -> str:

@@ -13,7 +13,7 @@ from memlane.report.spreadsheet import counts_csv
 from memlane.report.terminal import render_counts, render_trace, to_text
 
 if TYPE_CHECKING:
-    from memlane.report.html import write_report
+    from memlane.report.html import write_comparison, write_report
 
 __all__ = [
     "TOP",
@@ -35,12 +35,14 @@ __all__ = [
     "summary_document",
     "to_json",
     "to_text",
+    "write_comparison",
     "write_report",
 ]
 
 
 def __getattr__(name: str) -> object:
     """The page brings a template engine, which no other command needs to load."""
-    if name != "write_report":
+    if name not in ("write_comparison", "write_report"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("memlane.report.html").write_report
+    found: object = getattr(import_module("memlane.report.html"), name)
+    return found

@@ -31,7 +31,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     parts += [plain(f"Note: {note}.", "yellow") for note in comparison.notes]
     for kernel in comparison.kernels:
         parts += [Text(), *_kernel(kernel)]
-    return Group(*parts, Text(), *_footer(comparison))
+    return Group(*parts, Text(), *(plain(note, "dim") for note in footer_notes(comparison)))
 
 
 def _kernel(kernel: KernelChange) -> list[RenderableType]:
@@ -57,9 +57,10 @@ def _table(kernel: KernelChange) -> list[Text]:
         rows.append((Text(_numbers(line)), plain(line.op), [_cell(line.changes[measure]) for measure in shown]))
         if line.was:
             rows.append(plain(f"  was: {line.was}", "dim"))
-    for only, word in ((kernel.only_before, "gone"), (kernel.only_after, "new")):
+    for only, word, launches in ((kernel.only_before, "gone", kernel.launches[0]), (kernel.only_after, "new", kernel.launches[1])):
         for one in only:
-            rows.append((Text(str(one.line)), plain(f"{one.op} ({word})", "yellow"), [plain(_alone(one, measure)) for measure in shown]))
+            cells = [plain(number_alone(one, measure, launches)) for measure in shown]
+            rows.append((Text(str(one.line)), plain(f"{one.op} ({word})", "yellow"), cells))
     return _aligned(rows, [_HEADERS[measure].split("\n") for measure in shown])
 
 
@@ -93,8 +94,13 @@ def _from_to(before: int, after: int) -> str:
     return str(after) if before == after else f"{before} -> {after}"
 
 
+def in_words(change: Change) -> str:
+    """Return `32 -> 4`, one number if nothing changed, with `~` before one that may be noise."""
+    return _cell(change).plain
+
+
 def _cell(change: Change) -> Text:
-    """`32 -> 4`, one number where nothing changed, `~` before one that may be noise."""
+    """The same with its colour."""
     if change.difference is None:
         known = change.after if change.before is None else change.before
         return Text(UNKNOWN if known is None else _number(known), "dim")
@@ -114,9 +120,10 @@ def _time(change: Change) -> Text:
     return Text(f"{_number(before)} -> {_number(after)}")
 
 
-def _alone(line: Line, measure: str) -> str:
+def number_alone(line: Line, measure: str, launches: int) -> str:
+    """Return a measure of a line that only one side has; `launches`: those of its kernel there."""
     if measure == "requests":
-        return short(line.requests)
+        return UNKNOWN if line.requests is None else _number(line.requests / max(launches, 1))
     value = {"sectors_per_request": line.sectors_per_request, "wavefronts_per_request": line.wavefronts_per_request}.get(measure)
     return UNKNOWN if value is None else _number(value)
 
@@ -125,8 +132,9 @@ def _number(value: float) -> str:
     return short(round(value)) if abs(value - round(value)) < 0.005 or abs(value) >= 100 else f"{value:.3g}"
 
 
-def _footer(comparison: Comparison) -> list[Text]:
-    notes = [f"From {comparison.names[0]} to {comparison.names[1]}. Counts are exact: each difference is one."]
+def footer_notes(comparison: Comparison) -> list[str]:
+    """Return what the numbers are and how far they can be trusted, a sentence or two each."""
+    notes = [f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real."]
     changes = [change for kernel in comparison.kernels for change in (kernel.cycles_of_life, *_times(kernel.lines))]
     if any(change.difference is not None and not change.is_exact for change in changes):
         notes.append(
@@ -140,7 +148,7 @@ def _footer(comparison: Comparison) -> list[Text]:
             "Warps lived with probes, and what their records cost may hide a gain: traces taken with --perturbation know the time of a "
             "launch without them, which is compared then."
         )
-    return [plain(note, "dim") for note in notes]
+    return notes
 
 
 def _times(lines: Sequence[LineChange]) -> list[Change]:

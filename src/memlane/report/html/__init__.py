@@ -1,7 +1,8 @@
 """The page of a trace: one HTML file. Inside: model <- histogram, levels <- source_view, found, about; pack, sampling <- timeline; page
-puts them together; `tables` are the small ones of a notebook."""
+puts them together, comparison_page those of two traces; `tables` are the small ones of a notebook."""
 
+from memlane.report.html.comparison_page import write_comparison
 from memlane.report.html.page import render_page, write_report
 from memlane.report.html.tables import counts_html, findings_html, trace_html
 
-__all__ = ["counts_html", "findings_html", "render_page", "trace_html", "write_report"]
+__all__ = ["counts_html", "findings_html", "render_page", "trace_html", "write_comparison", "write_report"]

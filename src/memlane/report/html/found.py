@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -34,13 +34,14 @@ class Found:
     """Ranks by file and line."""
 
 
-def found(trace: Trace, chip: Chip | None, most_drawn: int) -> Found:
+def found(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> Found:
     """Return the findings of `trace`; the first `most_drawn` have the drawing of their access, if the trace has its addresses.
 
+    `kernels`: labels of those that are looked at; None for all.
     A trace that cannot be explained has the reason in the notes.
     """
     try:
-        findings = explain(trace)
+        findings = _in_kernels(explain(trace), kernels)
     except RecordError as error:
         return Found((), (f"{str(error)[:1].upper()}{str(error)[1:]}.",), {})
     by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -48,7 +49,16 @@ def found(trace: Trace, chip: Chip | None, most_drawn: int) -> Found:
         by_line[finding.file, finding.line].append(finding.rank)
     ranks = {place: tuple(own) for place, own in by_line.items()}
     cards = [_card(finding, _drawing(trace, finding, chip) if finding.rank <= most_drawn else "") for finding in findings]
-    return Found(tuple(cards), tuple(_notes(trace, findings)), ranks)
+    return Found(tuple(cards), tuple(_notes(trace, findings, kernels)), ranks)
+
+
+def _in_kernels(findings: Findings, kernels: Collection[str] | None) -> Findings:
+    if kernels is None:
+        return findings
+    unexamined = [
+        replace(one, kernels=tuple(title for title in one.kernels if kernel_label(title) in kernels)) for one in findings.unexamined
+    ]
+    return Findings([one for one in findings if kernel_label(one.kernel) in kernels], [one for one in unexamined if one.kernels])
 
 
 def _card(finding: Finding, drawing: str) -> FindingCard:
@@ -89,16 +99,16 @@ def _sentence(part: Any) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
 
 
-def _notes(trace: Trace, findings: Findings) -> list[str]:
+def _notes(trace: Trace, findings: Findings, kernels: Collection[str] | None) -> list[str]:
     notes = []
-    clean = clean_kernels(trace, findings)
+    clean = [title for title in clean_kernels(trace, findings) if kernels is None or kernel_label(title) in kernels]
     if clean:
         notes.append(clean_note(findings, clean))
-    uncounted = uncounted_launches(trace)
+    uncounted = [one for one in uncounted_launches(trace) if kernels is None or kernel_label(one.kernel) in kernels]
     if uncounted:
-        kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
+        names = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         notes.append(
-            f"Transactions were not counted in {plural(len(uncounted), 'launch')} of {kernels}: record with `memlane trace --counts`."
+            f"Transactions were not counted in {plural(len(uncounted), 'launch')} of {names}: record with `memlane trace --counts`."
         )
     if not findings and not clean and not uncounted:
         notes.append("No access was counted, so there is nothing to explain.")
