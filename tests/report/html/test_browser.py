@@ -173,6 +173,13 @@ def test_on_paper_the_derivations_are_open_and_it_is_light(page: Driver) -> None
     shut = "return document.querySelectorAll('#findings details:not([open])').length"
     assert page.execute_script(shut) == 0
     assert page.execute_script("return getComputedStyle(document.body).colorScheme") == "light"
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 720, "a sheet of A4 cuts nothing off"
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     page.execute_script("dispatchEvent(new Event('afterprint'))")
     assert page.execute_script(shut) == 2
     assert page.execute_script("return document.documentElement.dataset.theme") == "dark"
