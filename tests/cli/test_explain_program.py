@@ -28,7 +28,7 @@ def test_a_ptx_file_with_its_launch(memlane: Command) -> None:
     answer = memlane("explain", *NAIVE, *ARGUMENTS)
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[0].startswith("1. uncoalesced global access, naive: 3,584 of 4,096 sectors are excess")
-    assert answer.lines[1].strip() == "transpose.cu:18"
+    assert answer.lines[1].strip() == "transpose.cu:18 (argument 1)"
     assert answer.lines[-1].startswith("Next: memlane report ")
     words = shlex.split(answer.lines[-1])[3:]
     page = memlane("report", *words, "-o", "page.html")

@@ -18,13 +18,13 @@ def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
     answer = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[:4] == [
-        "transpose.cu:18  st.global.f32",
+        "transpose.cu:18  st.global.f32 of out (argument 1)",
         "  out[x * n + y] = in[y * n + x];",
         "32 lanes x 4 B touch 32 sectors where 4 would do.",
         "1,024 bytes move, and 128 of them (12.5 %) are asked for.",
     ]
     assert "  +7,936 │█░░░░░░░│········│········│········│ 31" in answer.lines
-    assert answer.lines[-2:] == ["Other accesses of this line, with --op: ld.global.f32", "Wrote naive.svg"]
+    assert answer.lines[-2:] == ["Other accesses of this line: --op ld.global.f32 --array in", "Wrote naive.svg"]
     assert ElementTree.parse("naive.svg").getroot().get("aria-label", "").startswith("32 lanes x 4 B touch 32 sectors where 4 would do.")
     again = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
     assert (again.code, again.err) == (2, "memlane: naive.svg exists; give --force (force=True in Python) to replace it\n")
@@ -53,6 +53,22 @@ def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> N
     assert answer.err == "memlane: there is no access at transpose.cu:33 by block 0, warp 0, execution 4\n"
 
 
+def test_each_array_of_a_line_can_be_drawn(memlane: Command, tmp_path: Path) -> None:
+    file = tmp_path / "norm.cu"
+    text = "__global__ void normalised(float* out, const float* in, const float* gamma, const float* beta, int n) { int i = threadIdx.x;\n"
+    file.write_text(f"{text}out[i] = in[i] * gamma[n * i] + beta[n * i];\n}}\n")
+    launch = ["--grid", "1", "--block", "32", "--target", "emulator:h200"]
+    launch += [word for spec in ("f4[32]", "f4[32]", "f4[1024]", "f4[1024]", "32:i4") for word in ("--arg", spec)]
+    assert memlane("show", "norm.cu:2", file, *launch, "--array", "beta").lines[0] == "norm.cu:2  ld.global.f32 of beta (argument 4)"
+    least = "32 lanes x 4 B touch 4 sectors: the least that there can be."
+    assert least in memlane("show", "norm.cu:2:1", file, *launch, "--array", "in").out
+    others = next(line for line in memlane("show", "norm.cu:2", file, *launch).lines if line.startswith("Other accesses of this line: "))
+    assert others.endswith("--op ld.global.f32 --array beta, --op ld.global.f32 --array in, --op st.global.f32 --array out")
+    wrong = memlane("show", "norm.cu:2", file, *launch, "--array", "delta").err
+    assert wrong == "memlane: norm.cu:2 has no access of an array delta; it has in, gamma, beta, out\n"
+    assert "those of line 2 begin at column 1" in memlane("show", "norm.cu:2:9", file, *launch).err
+
+
 def test_a_chip_of_a_file_draws_by_its_own_rules(memlane: Command) -> None:
     Path("mine.toml").write_text('like = "gtx480"\nproduct = "mine"\n')
     answer = memlane("show", "transpose.cu:18", SCRIPT, "--target", "emulator:./mine.toml", "--", "64")
@@ -68,7 +84,7 @@ def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("transpose.cu", SCRIPT), "'transpose.cu' is no source line: write FILE:LINE, for example transpose.cu:18"),
+        (("transpose.cu", SCRIPT), "'transpose.cu' is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18"),
         (("transpose.cu:18", "no.py"), "no file no.py"),
         (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known are "),
         (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),

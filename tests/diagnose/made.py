@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.diagnose import Finding, explain
-from memlane.record import WARP_DTYPE, BranchCounts, Site, SiteCounts, Trace, build_trace
+from memlane.record import WARP_DTYPE, ArrayArgument, BranchCounts, Site, SiteCounts, Trace, build_trace
 from tests.synthetic import NAIVE, SOURCE, launch
 from tests.synthetic import site as plain_site
 
@@ -20,7 +20,7 @@ WINDOW = 5.0
 
 def site(number: int, op: str = "ld.global.f32", line: int = 4, **changes: Any) -> Site:
     """Whose address comes from the second argument."""
-    return plain_site(number, op, line, **{"address_parameters": (1,), **changes})
+    return plain_site(number, op, line, **{"address_parameters": (1,), "argument": 1, **changes})
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ def accesses(where: Site, cycles: object, shape: tuple[int, int, int], mask: int
 def counted(where: Site, requests: int, lanes: int = 32, **per_request: float) -> SiteCounts:
     totals: dict[str, Any] = {name: round(value * requests) for name, value in per_request.items()}
     return SiteCounts(where, requests, lanes * requests, lanes * requests * where.nbytes, **totals)
+
+
+def arrays(arguments: Sequence[str]) -> tuple[ArrayArgument, ...]:
+    """The arrays among arguments that are written as `f4[1024]`."""
+    parts = [(place, *one.rstrip("]").split("[")) for place, one in enumerate(arguments) if "[" in one]
+    return tuple(ArrayArgument(place, int(dtype[1:]) * int(length), dtype, (int(length),)) for place, dtype, length in parts)
 
 
 def trace(
@@ -78,7 +84,7 @@ def trace(
     return build_trace(
         columns,
         sites=[one.site for one in made],
-        launches=[launch(0, NAIVE, **{**given, **of_launch})],
+        launches=[launch(0, NAIVE, **{"arrays": arrays(of_launch.get("arguments", given["arguments"])), **given, **of_launch})],
         warps=life,
         chip="h200",
         target="emulator:h200",

@@ -37,5 +37,5 @@ def test_a_chain_comes_from_itself_and_a_store_from_its_parameter() -> None:
     found = origins_of(function)
     body = list(function.body.instructions() if function.body else [])
     load, store = (next(index for index, one in enumerate(body) if one.name == name) for name in ("ld.global.u32", "st.global.u32"))
-    assert found[load] == Origins(parameters=(1,), loads=(load,))
-    assert found[store] == Origins(parameters=(0,), loads=())
+    assert found[load] == Origins(parameters=(1,), loads=(load,), bases=(1,))
+    assert found[store] == Origins(parameters=(0,), loads=(), bases=(0,))

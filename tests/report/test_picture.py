@@ -212,7 +212,7 @@ def test_places() -> None:
     assert SourcePlace("me/k.cu", 1).is_in("/home/me/k.cu")
     assert not SourcePlace("ne/k.cu", 1).is_in("/home/me/k.cu")
     for text in ("k.cu", "k.cu:", ":3", "k.cu:0", "k.cu:-1", "k.cu:x"):
-        with pytest.raises(CommandError, match=r"is no source line: write FILE:LINE, for example transpose\.cu:18"):
+        with pytest.raises(CommandError, match=r"is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose\.cu:18"):
             SourcePlace.parse(text)
 
 

@@ -41,13 +41,24 @@ WIDTH = 100
 """Columns of the picture, whatever the terminal has: narrower it would be none."""
 
 
-Place = Annotated[str, typer.Argument(metavar="FILE:LINE", help="The source line, for example transpose.cu:18.")]
+Place = Annotated[
+    str, typer.Argument(metavar="FILE:LINE", help="The source line, as transpose.cu:18 or, with the column, transpose.cu:18:5.")
+]
 Opcode = Annotated[
     str,
     typer.Option(
         "--op",
         metavar="OPCODE",
         help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.",
+        rich_help_panel=o.WHAT,
+    ),
+]
+Array = Annotated[
+    str,
+    typer.Option(
+        "--array",
+        metavar="NAME",
+        help="Of several accesses in the line the one of this array: an argument of the kernel, or a variable.",
         rich_help_panel=o.WHAT,
     ),
 ]
@@ -91,6 +102,7 @@ def show(
     program: Program,
     place: Place,
     op: Opcode = "",
+    array: Array = "",
     warp: Warp = None,
     in_block: InBlock = None,
     execution: Execution = None,
@@ -113,11 +125,11 @@ def show(
         trace, own, failure = recorded, None, None
     else:
         trace, own, failure = _viewed(program, asked, launch, target)
-    found = _examples(trace, wanted, op, asked, failure)
+    found = _examples(trace, wanted, (op, array), asked, failure)
     drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
     with passing_on(failure):
         display(pictures.render_drawing(drawing), width=WIDTH)
-        for line in _others(trace, found):
+        for line in _others(trace, found, wanted):
             typer.echo(line)
         if failure is not None:
             display(report.broken_off_note(failure.why), *([f"{svg} was not written."] if svg else []))
@@ -200,10 +212,10 @@ def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) ->
     return trace, viewer.chip, failure
 
 
-def _examples(trace: Trace, place: SourcePlace, op: str, asked: _Asked, failure: Failure | None) -> list[AccessExample]:
-    """The accesses of a place, the costliest first. Of a program that broke off before them, its failure is raised."""
+def _examples(trace: Trace, place: SourcePlace, which: tuple[str, str], asked: _Asked, failure: Failure | None) -> list[AccessExample]:
+    """The accesses of a place with an opcode and an array, the costliest first. Raises the failure of a program that broke off before."""
     try:
-        return places.examples_at(trace, place, op, str(asked))
+        return places.examples_at(trace, place, which[0], str(asked), which[1])
     except CommandError:
         if failure is None:
             raise
@@ -220,8 +232,12 @@ def _emulator(name: str) -> str:
     return f"emulator:{found.chip.name}" if found.chip.name in names() else "emulator"
 
 
-def _others(trace: Trace, found: Sequence[AccessExample]) -> list[str]:
-    """What else there is to draw at the line."""
-    drawn = trace.sites[found[0].site].op
-    ops = dict.fromkeys(trace.sites[one.site].op for one in found)
-    return [f"Other accesses of this line, with --op: {', '.join(op for op in ops if op != drawn)}"] if len(ops) > 1 else []
+def _others(trace: Trace, found: Sequence[AccessExample], place: SourcePlace) -> list[str]:
+    """What else there is to draw at the line, each with the options that draw it."""
+    seen = {one.site: trace.sites[one.site] for one in found}
+    drawn = seen[found[0].site]
+    others = dict.fromkeys((one.op, one.array) for one in seen.values() if (one.op, one.array) != (drawn.op, drawn.array))
+    told = [f"--op {op}" + (f" --array {array}" if array else "") for op, array in others]
+    columns = dict.fromkeys(one.column for one in seen.values() if one.column != drawn.column) if place.column is None else {}
+    told += [f"{place}:{column}" for column in columns]
+    return [f"Other accesses of this line: {', '.join(told)}"] if told else []

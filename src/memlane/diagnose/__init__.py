@@ -5,11 +5,12 @@ Beside them, of two traces: side, spread <- matching <- comparison.
 """
 
 from memlane.diagnose.comparison import compare
-from memlane.diagnose.finding import Finding
+from memlane.diagnose.finding import CYCLES, Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.diagnose.rules import RULES, Findings, Unexamined, clean_kernels, examine, explain, uncounted_launches
 
 __all__ = [
+    "CYCLES",
     "RULES",
     "Finding",
     "Findings",

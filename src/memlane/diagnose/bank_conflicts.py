@@ -24,7 +24,7 @@ _WHOLE = 0.02
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module. Goes by the counts, not by the space: a generic access may turn out to be to shared memory."""
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if entry.requests == 0 or entry.wavefronts is None or not entry.ideal_wavefronts or is_contended(entry):
             continue
         excess = entry.wavefronts - entry.ideal_wavefronts

@@ -45,6 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             "more is loaded between two loads of a sector than L1 holds, so it is gone when it is wanted again",
             "Work on a part that fits in the cache until it is done with (blocking), or keep what is used again in shared memory.",
             found.requests,
+            found.about,
             **{"loads of a sector by a multiprocessor": times, "share served by L1": found.from_l1, "cycles per access": found.mean},
         )
 

@@ -27,7 +27,7 @@ def is_contended(entry: SiteCounts) -> bool:
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if not is_contended(entry):
             found = busy(evidence, entry)
             if found is not None:
@@ -75,7 +75,7 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
 def _cost(evidence: Evidence, entry: SiteCounts, beyond: float | None = None) -> Cost:
     """One cycle for each update beyond the first at an address, or what was measured beyond the latency of one update."""
     excess = float(entry.lanes - (entry.addresses or 0)) if beyond is None else max(beyond, 0.0)
-    net, chip = evidence.cycles(entry.site.place), evidence.chip
+    net, chip = evidence.cycles(entry.site), evidence.chip
     if chip is None or not len(net):
         return Cost(excess, excess, None, f"one cycle for each update beyond the first; {cost.unknown(chip)}", measured=False)
     if entry.site.space == "shared" and entry.wavefronts:

@@ -72,7 +72,7 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
     chip = evidence.chip
     each = 1.0 if chip is None else sector_cycles(chip)
     busy = excess * each
-    net = evidence.cycles(counts.site.place)
+    net = evidence.cycles(counts.site)
     if chip is None or not len(net):
         rate = "one cycle" if chip is None else f"{each:.2g} cycles, the rate of the device memory,"
         return Cost(busy, busy, None, f"{rate} for each excess sector; {unknown(chip)}", measured=False)
@@ -93,7 +93,7 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
     """Of the wavefronts beyond the ideal at one place."""
     excess, requests = counts.conflicts or 0, counts.requests
     chip = evidence.chip
-    net = evidence.cycles(counts.site.place)
+    net = evidence.cycles(counts.site)
     if chip is None or not len(net):
         return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {unknown(chip)}", measured=False)
     latency = chip.latency.shared_atomic if counts.site.is_atomic else chip.latency.shared

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.record import Place, Site
+from memlane.record import Site
 from memlane.walks import reachable
 
 MIN_LENGTH = 4.0
@@ -20,16 +20,14 @@ MIN_SHARE = 0.02
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     chained = _in_cycles(evidence.own_sites)
-    places: dict[Place, list[Site]] = {}
-    for site in chained:
-        places.setdefault(site.place, []).append(site)
+    accesses = list(dict.fromkeys(evidence.together(site)[0] for site in chained))
     warps = evidence.resident_warps()
-    if not places or warps is None or evidence.chip is None or evidence.rows is None or evidence.lives is None:
+    if not accesses or warps is None or evidence.chip is None or evidence.rows is None or evidence.lives is None:
         return
     per_scheduler = warps[0] / evidence.chip.schedulers
     others_wait = idle_share(evidence.memory_share, max(per_scheduler, 1.0)) / max(evidence.memory_share, 1e-9)
-    for place, sites in places.items():
-        chosen = evidence.rows.of(evidence.numbers(place), complete=True)
+    for site in accesses:
+        chosen = evidence.rows.of(evidence.numbers(site), complete=True)
         length = float(chosen.sum()) / max(len(evidence.lives), 1)
         total = evidence.rows.total(chosen)
         found = total * (1 - 1 / max(length, 1.0)) * others_wait
@@ -37,7 +35,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         each = total / float((evidence.rows.weight[chosen]).sum())
         yield in_cycles(
-            sites[0],
+            site,
             total,
             Cost(
                 found,

@@ -24,7 +24,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     branches = _divergent(evidence.branches)
     by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _existing(evidence, [entry]) and not _speaks_for_all(entry):
             branch = _nearest(branches, entry)
             if branch is not None:
@@ -78,7 +78,7 @@ def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
     """Threads of the mean warp that comes to some places, 32 but for small blocks: lanes without a thread are lost to nobody's branch."""
     assert evidence.rows is not None
     rows = evidence.rows
-    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
+    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site)])
     return float(np.average(evidence.lanes_of_warps()[chosen], weights=rows.weight[chosen])) if chosen.any() else float(LANES)
 
 
@@ -86,7 +86,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     """The cost, and the measured cycles of the accesses."""
     assert evidence.rows is not None
     rows = evidence.rows
-    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site.place)])
+    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site)])
     cycles = rows.cycles[chosen] * rows.weight[chosen]
     idle = float((cycles * (1 - rows.lanes[chosen] / evidence.lanes_of_warps()[chosen])).sum())
     total = float(np.sum(cycles))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace, total_by_place
+from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace
 
 Numbers = npt.NDArray[np.float64]
 
-_ARRAY = re.compile(r"([a-z])(\d+)\[([\d, ]*)\]")
-"""An array as `LaunchInfo.arguments` writes it, such as `f4[64, 64]`."""
+SAME = 0.05
+"""Sectors, or wavefronts, of a request that differ by no more than this share are the same."""
 
 COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
     "transaction counts",
@@ -102,17 +102,66 @@ class Evidence:
             return None
 
     @cached_property
-    def by_place(self) -> Mapping[Place, SiteCounts]:
-        return total_by_place(self.entries)
+    def accesses(self) -> tuple[SiteCounts, ...]:
+        """Return the counts of each access, over all launches: what `together` says of its sites is one."""
+        groups = dict.fromkeys(self._together[number] for number in self.by_site)
+        return tuple(reduce(SiteCounts.plus, [self.by_site[one] for one in group if one in self.by_site]) for group in groups)
 
     @cached_property
-    def by_arrays(self) -> Mapping[tuple[Place, tuple[int, ...]], SiteCounts]:
-        """By place and by the parameters that its addresses come from: `y[i] = a * x[i] + y[i]` loads from two arrays at one place."""
-        found: dict[tuple[Place, tuple[int, ...]], SiteCounts] = {}
-        for entry in self.entries:
-            key = entry.site.place, entry.site.address_parameters
+    def by_arrays(self) -> tuple[SiteCounts, ...]:
+        """Return the counts of each place and array, over all launches: `y[i] = a * x[i] + y[i]` loads from two arrays at one place."""
+        found: dict[Hashable, SiteCounts] = {}
+        for entry in self.by_site.values():
+            key = entry.site.place, entry.site.array, entry.site.address_parameters
             found[key] = found[key].plus(entry) if key in found else entry
+        return tuple(found.values())
+
+    @cached_property
+    def _together(self) -> Mapping[int, tuple[int, ...]]:
+        """By the index of each instruction those that are one access with it, itself included.
+
+        Those of one place are, unless they differ in their array, their column or the call through which the kernel comes to them, and in
+        what they move: two arrays of one line that are accessed alike are told together, and by their names.
+        """
+        places: dict[Place, dict[Hashable, list[int]]] = {}
+        for site in self.own_sites:
+            key = site.array, site.argument, site.column, site.calls, site.inlined
+            places.setdefault(site.place, {}).setdefault(key, []).append(site.instruction)
+        found: dict[int, tuple[int, ...]] = {}
+        for parts in places.values():
+            for group in self._alike(list(parts.values())):
+                found.update(dict.fromkeys(group, tuple(group)))
         return found
+
+    def _alike(self, parts: Sequence[list[int]]) -> list[list[int]]:
+        """Put together the parts of a place whose requests move the same; those that were not counted are with the first."""
+        groups: list[tuple[tuple[float, float], list[int]]] = []
+        silent: list[int] = []
+        for part in parts:
+            counted = [self.by_site[one] for one in part if one in self.by_site]
+            requests = sum(one.requests for one in counted)
+            if not requests:
+                silent += part
+                continue
+            moved = sum(one.sectors or 0 for one in counted) / requests, sum(one.wavefronts or 0 for one in counted) / requests
+            same = next((group for figures, group in groups if all(map(_same, figures, moved))), None)
+            if same is None:
+                groups.append((moved, part))
+            else:
+                same += part
+        found = [sorted(group) for _, group in groups]
+        return [sorted(found[0] + silent), *found[1:]] if found else [sorted(silent)]
+
+    @cached_property
+    def own_accesses(self) -> tuple[Site, ...]:
+        """The first site of each access of the kernel, counted or not, in the order of the instructions."""
+        firsts = {group[0] for group in self._together.values()}
+        return tuple(one for one in self.own_sites if one.instruction in firsts)
+
+    def together(self, site: Site) -> tuple[Site, ...]:
+        """Return the sites that a person takes for one access with `site`, which is among them, in the order of the instructions."""
+        group = set(self._together.get(site.instruction, (site.instruction,)))
+        return tuple(one for one in self.own_sites if one.instruction in group)
 
     @cached_property
     def by_site(self) -> Mapping[int, SiteCounts]:
@@ -159,15 +208,16 @@ class Evidence:
         """Cycles in accesses over the lifetimes, 0 to 0.99; serialised by the probe."""
         return 0.0 if self.rows is None or not self.life else min(self.rows.total() / self.life, 0.99)
 
-    def cycles(self, place: Place, complete: bool = True) -> Numbers:
-        """Net cycles of the complete (or issue-only) records at a place; empty where there are none."""
+    def cycles(self, site: Site, complete: bool = True) -> Numbers:
+        """Net cycles of the complete (or issue-only) records of the access that `site` is of; empty where there are none."""
         if self.rows is None:
             return np.zeros(0)
-        return self.rows.cycles[self.rows.of(self.numbers(place), complete)]
+        return self.rows.cycles[self.rows.of(self.numbers(site), complete)]
 
-    def numbers(self, place: Place) -> list[int]:
-        """The numbers of the sites of a place, as rows have them."""
-        return [one.id for one in self.sites if one.place == place]
+    def numbers(self, site: Site) -> list[int]:
+        """The numbers, as rows have them, of the sites of the access that `site` is of."""
+        group = set(self._together.get(site.instruction, ()))
+        return [one.id for one in self.sites if one.kernel == self.kernel and one.instruction in group]
 
     def lanes_of_warps(self) -> npt.NDArray[np.int64]:
         """For each row how many threads its warp has: fewer than 32 in blocks smaller than a warp, and in the last warp of others."""
@@ -222,16 +272,15 @@ class Evidence:
         """Sectors of the arrays that the address of a site may lead to, of the largest launch; None where an array's size is not known."""
         sizes = []
         for launch in self.launches:
-            arguments = [launch.arguments[number] for number in site.address_parameters if number < len(launch.arguments)]
-            arrays = [_nbytes(text) for text in arguments]
-            if any(text.startswith("0x") or text == "pointer" for text in arguments) or not any(arrays):
+            arrays = [one.nbytes for one in launch.arrays if one.parameter in site.address_parameters]
+            if not any(arrays):
                 return None
             sizes.append(sum(arrays) / SECTOR_BYTES)
         return max(sizes) if sizes else None
 
     def array_bytes(self) -> int:
         """Of all arrays among the arguments, of the largest launch."""
-        return max((sum(map(_nbytes, launch.arguments)) for launch in self.launches), default=0)
+        return max((sum(one.nbytes for one in launch.arrays) for launch in self.launches), default=0)
 
     def missing(self, need: str) -> bool:
         """Whether what a rule needs is not known."""
@@ -250,19 +299,14 @@ class Evidence:
         return any(launch.sample is not None for launch in self.launches)
 
 
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=SAME)
+
+
 def _resident_blocks(launch: LaunchInfo) -> int | None:
     if launch.resident_blocks is None and launch.perturbation is not None and launch.perturbation.plain is not None:
         return launch.perturbation.plain.resident_blocks
     return launch.resident_blocks
-
-
-def _nbytes(text: str) -> int:
-    """Of an array among the arguments; 0 for what is none."""
-    found = _ARRAY.fullmatch(text)
-    if not found:
-        return 0
-    extents = [int(part) for part in found[3].split(",") if part.strip()]
-    return int(np.prod(extents, dtype=np.int64)) * int(found[2])
 
 
 def of_trace(trace: Trace, name: str = "the trace") -> list[Evidence]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from memlane.record import kernel_label
+
+CYCLES = "warp cycles"
+"""The unit of findings that are not about transactions."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,15 @@ class Finding:
     """How the cost was found, a clause."""
     evidence: Mapping[str, float] = field(default_factory=dict)
     """What the rule went by, by name with its unit."""
+    column: int | None = None
+    """Where the statement begins in the line, from 1; None where all accesses of the line have one column, which then says nothing."""
+    arrays: tuple[str, ...] = ()
+    """What is accessed: names of arguments in the source, or `argument 3`, or names of variables; none where they are unknown."""
+    least_per_request: float | None = None
+    most_per_request: float | None = None
+    """The fewest and the most transactions per request of its instructions, where they differ: `x[i] + x[32 * i]`; else None."""
+    called_at: tuple[str, ...] = ()
+    """Where the function that holds the line was called or inlined, as `bitonic.cu:12`; none of a line of the kernel itself."""
 
     @property
     def per_request(self) -> float:
@@ -90,12 +102,28 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """File name and line, as `transpose.cu:17`; a compiler gives line 0 to what it made itself, or took from several lines."""
-        return f"{PurePath(self.file).name}:{self.line}" if self.line else f"{PurePath(self.file).name} (at no line)"
+        """File name and line, as `transpose.cu:17`, with the column where that tells accesses apart; a compiler gives line 0 to what it
+        made itself, or took from several lines."""
+        if not self.line:
+            return f"{PurePath(self.file).name} (at no line)"
+        return f"{PurePath(self.file).name}:{self.line}{'' if self.column is None else f':{self.column}'}"
+
+    @property
+    def access(self) -> str:
+        """Which of the accesses of its place it is: `in, gamma and beta; called at norm.cu:30`; empty where nothing tells them apart."""
+        called = f"called at {joined(self.called_at)}" if self.called_at else ""
+        return "; ".join(part for part in (joined(self.arrays), called) if part)
+
+    @property
+    def where(self) -> str:
+        """The place and, if something tells it apart, the access: `norm.cu:13 (gamma and beta)`."""
+        return f"{self.place} ({self.access})" if self.access else self.place
 
     @property
     def cost(self) -> str:
-        """What it costs, in what was counted or measured."""
+        """What it costs, in what was counted or measured: of transactions those in excess, else the cycles that would be saved."""
+        if self.unit == CYCLES:
+            return f"{'About' if self.cost_measured else 'At least'} {_cycles(self.cost_cycles)} warp cycles would be saved"
         moved = "" if self.excess_bytes is None else f" ({_amount(self.excess_bytes)})"
         return f"{self.excess_transactions:,} of {self.transactions:,} {self.unit} are excess{moved}"
 
@@ -111,12 +139,22 @@ class Finding:
         return f"{_cycles(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
 
     def __str__(self) -> str:
-        return f"{self.place}  {self.op} in {kernel_label(self.kernel)}: {self.what}, because {self.cause}. {self.cost}. {self.remedy}"
+        of = f" of {self.access}" if self.arrays else f" ({self.access})" if self.access else ""
+        return f"{self.place}  {self.op}{of} in {kernel_label(self.kernel)}: {self.what}, because {self.cause}. {self.cost}. {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
         """All fields and the derived numbers, ready for JSON."""
-        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "place")
-        return {**asdict(self), **{name: getattr(self, name) for name in derived}, "text": str(self)}
+        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "place", "access")
+        several = {"arrays": list(self.arrays), "called_at": list(self.called_at)}
+        return {**asdict(self), **several, **{name: getattr(self, name) for name in derived}, "text": str(self)}
+
+
+def joined(names: Sequence[str], most: int = 4) -> str:
+    """Return `a`, `a and b`, or `a, b, c, d and 3 more`."""
+    named, left = list(names[:most]), len(names) - most
+    if left > 0:
+        return f"{', '.join(named)} and {left} more"
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
 def _amount(nbytes: int) -> str:

@@ -129,13 +129,11 @@ def _verdict(
 ) -> Verdict:
     """The finding at the place where the groups differ most."""
     groups = int(group.max()) + 1
-    places = list(dict.fromkeys(one.place for one in evidence.sites if one.kernel == evidence.kernel))
     spread = []
-    for place in places:
-        chosen = rows.of(evidence.numbers(place))
+    for one in evidence.own_accesses:
+        chosen = rows.of(evidence.numbers(one))
         spread.append(float(np.ptp(np.bincount(group[chosen], rows.cycles[chosen], groups))))
-    place = places[int(np.argmax(spread))]
-    site = next(one for one in evidence.sites if one.place == place)
+    site = evidence.own_accesses[int(np.argmax(spread))]
     return in_cycles(
         site,
         evidence.life,
@@ -143,7 +141,7 @@ def _verdict(
         what,
         "how often it is executed differs most at this line",
         remedy,
-        int(rows.of(evidence.numbers(place)).sum()),
+        int(rows.of(evidence.numbers(site)).sum()),
         **{"accesses of the busiest over the mean": ratio},
     )
 

@@ -34,10 +34,9 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     rows, chip = evidence.rows, evidence.chip
     if rows is None or chip is None:
         return
-    for place in dict.fromkeys(one.place for one in evidence.own_sites if one.kind == "load" and one.space in CACHED):
-        if place in evidence.by_place and wasteful(evidence.by_place[place], evidence):
-            continue
-        chosen = rows.of(evidence.numbers(place), complete=True)
+    wasted = {evidence.together(one.site)[0] for one in evidence.accesses if wasteful(one, evidence)}
+    for site in (one for one in evidence.own_accesses if one.kind == "load" and one.space in CACHED and one not in wasted):
+        chosen = rows.of(evidence.numbers(site), complete=True)
         if chosen.any() and rows.execution[chosen].max() > 1:
             chosen &= rows.execution > 0
         if chosen.sum() < MIN_ACCESSES:
@@ -50,7 +49,6 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         if not 0 < outliers.mean() <= MAX_SHARE or excess < MIN_OF_PLACE * total or excess < MIN_SHARE * evidence.life:
             continue
         typical = float(np.median(cycles[outliers]))
-        site = next(one for one in evidence.own_sites if one.place == place)
         yield in_cycles(
             site,
             total,

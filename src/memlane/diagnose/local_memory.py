@@ -15,7 +15,7 @@ MIN_SHARE = 0.01
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if entry.site.space != "local" or entry.requests < max(1.0, MIN_SHARE * evidence.requests):
             continue
         found = _cost(evidence, entry)
@@ -34,8 +34,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
     """In registers, none of it would be."""
-    place, chip = entry.site.place, evidence.chip
-    numbers = evidence.numbers(place)
+    chip, numbers = evidence.chip, evidence.numbers(entry.site)
     latency = 1.0 if chip is None or entry.site.kind != "load" else chip.latency.l1
     if evidence.rows is not None:
         chosen = evidence.rows.of(numbers)

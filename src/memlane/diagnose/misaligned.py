@@ -25,14 +25,14 @@ reach over more than a sector, wherever it begins."""
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     aligned = {_key(entry.site) for entry in evidence.by_site.values() if entry.requests and _excess(entry) == 0}
-    for place, entry in evidence.by_place.items():
+    for entry in evidence.accesses:
         excess = _excess(entry)
         rows = evidence.rows_per_warp(entry.site.nbytes)
         if excess is None or not MIN_PER_REQUEST <= excess / (entry.requests * rows) <= MAX_PER_REQUEST:
             continue
         if excess < MIN_SHARE * evidence.sectors or entry.lanes < MIN_LANES * entry.requests:
             continue
-        if any(_key(one) in aligned for one in evidence.own_sites if one.place == place):
+        if any(_key(one) in aligned for one in evidence.together(entry.site)):
             continue
         if not cost.is_felt(evidence, cost.of_sectors(evidence, entry)):
             continue
@@ -41,14 +41,20 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             entry,
             cost.of_sectors(evidence, entry),
             f"each request touches {touched} sectors where {enough} would do",
-            f"its rows do not begin at a multiple of 32 bytes{_through(entry.site)}",
+            "its rows do not begin at a multiple of 32 bytes",
             "Let each row begin at a multiple of 32 bytes: pad the pitch, round the offset, or copy what stands in front elsewhere.",
         )
 
 
 def _excess(entry: SiteCounts) -> int | None:
     """Excess sectors of an access to global memory; None where nothing can be said."""
-    if entry.site.space not in ("global", "generic") or entry.site.is_atomic or not entry.requests or not entry.ideal_sectors:
+    if (
+        entry.site.space not in ("global", "generic")
+        or entry.site.is_of_compiler
+        or entry.site.is_atomic
+        or not entry.requests
+        or not entry.ideal_sectors
+    ):
         return None
     return entry.excess_sectors
 
@@ -56,10 +62,6 @@ def _excess(entry: SiteCounts) -> int | None:
 def _key(site: Site) -> tuple[str, str, tuple[int, ...]] | tuple[str, int]:
     """Accesses with the same key lead to the same array, as far as is known."""
     return (site.kind, site.op, site.address_parameters) if site.address_parameters else (site.kind, site.instruction)
-
-
-def _through(site: Site) -> str:
-    return f" (argument {site.address_parameters[0] + 1})" if len(site.address_parameters) == 1 else ""
 
 
 RULE = Rule("misaligned-base", "misaligned base", examine, (COUNTS,))

@@ -14,7 +14,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
-from memlane.record import Place, SiteCounts
+from memlane.record import Place, Site, SiteCounts
 
 WIDTH = 4
 """Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
@@ -29,8 +29,11 @@ MIN_SHARE = 0.02
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     narrow: dict[Place, SiteCounts] = {}
-    for (place, _), one in evidence.by_arrays.items():
+    about: dict[Place, list[Site]] = {}
+    for one in evidence.by_arrays:
+        place = one.site.place
         if _side_by_side(one, evidence):
+            about.setdefault(place, []).append(one.site)
             narrow[place] = narrow[place].plus(one) if place in narrow else one
     for entry in narrow.values():
         site = entry.site
@@ -49,6 +52,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more (`uchar4`, `short2`, `int4`), with so "
             "much fewer threads or turns.",
             entry.requests,
+            tuple(about[site.place]),
             **{"bytes of a lane": float(site.nbytes), "bytes of a request": entry.bytes / entry.requests},
         )
 
@@ -67,7 +71,13 @@ def _does(kind: str) -> str:
 def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
     """Whether a place of global memory loads or stores narrow rows that fill the sectors that they touch."""
     site = entry.site
-    if site.kind not in ("load", "store") or site.space != "global" or not 0 < site.nbytes < WIDTH or not entry.requests:
+    if (
+        site.kind not in ("load", "store")
+        or site.space != "global"
+        or site.is_of_compiler
+        or not 0 < site.nbytes < WIDTH
+        or not entry.requests
+    ):
         return False
     sectors, array = entry.sectors or 0, evidence.array_sectors(site)
     full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * SECTOR_BYTES
@@ -76,7 +86,7 @@ def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
 
 def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
     """Of the accesses that would not be made; issue alone where no completion is known."""
-    net = evidence.cycles(entry.site.place)
+    net = evidence.cycles(entry.site)
     least = entry.requests * fewer
     if not len(net):
         return Cost(least, least, None, f"one cycle for each request that would not be made; {unknown(evidence.chip)}", measured=False)

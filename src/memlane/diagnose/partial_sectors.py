@@ -13,7 +13,7 @@ from memlane.diagnose.uncoalesced import shares_sectors, wasteful
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if not wasteful(entry, evidence) or not shares_sectors(entry, evidence):
             continue
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1

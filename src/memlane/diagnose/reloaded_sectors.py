@@ -45,6 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             "threads of a multiprocessor load the same data over and over",
             "Load it once into shared memory, or into registers for several results of a thread, and use it from there.",
             found.requests,
+            found.about,
             **{"loads of a sector": found.times, "share served by L1": found.from_l1, "cycles per access": found.mean},
         )
 

@@ -7,7 +7,7 @@ its addresses are; so the numbers here are the least that is certain. Latencies 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence, Numbers
-from memlane.record import Place, Site
+from memlane.record import Site
 
 AT_LEAST_TWICE = 2.0
 
@@ -25,6 +25,8 @@ class Reuse:
     """The loads of one place that read an array several times."""
 
     site: Site
+    about: tuple[Site, ...]
+    """All sites of the place that load the array."""
     requests: int
     times: float
     """How often each sector of the array is loaded, at least, over the launch."""
@@ -53,11 +55,11 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         return
     sms = max(len({*rows.sm.tolist()}), 1)
     held = min(evidence.array_bytes(), _held_by_busiest(evidence)) <= chip.l1_bytes
-    by_place: dict[Place, list[Site]] = {}
+    arrays: dict[Hashable, list[Site]] = {}
     for site in evidence.own_sites:
-        if site.kind == "load" and site.space == "global":
-            by_place.setdefault((*site.place[:4], f"{site.space} {site.address_parameters}"), []).append(site)
-    for sites in by_place.values():
+        if site.kind == "load" and site.space == "global" and not site.is_of_compiler:
+            arrays.setdefault((site.place, site.array, site.address_parameters), []).append(site)
+    for sites in arrays.values():
         whole = evidence.array_sectors(sites[0])
         counted = [evidence.by_site[one.instruction] for one in sites if one.instruction in evidence.by_site]
         loaded = sum(one.ideal_sectors or 0 for one in counted) / max(len(evidence.launches), 1)
@@ -71,6 +73,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         certain, likely = _again(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
+            tuple(sites),
             sum(one.requests for one in counted),
             times,
             times_per_sm,

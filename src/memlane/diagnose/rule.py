@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import Evidence
+from memlane.diagnose.finding import CYCLES
 from memlane.record import Site, SiteCounts
 
 VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update", "copy": "copy from"}
 """What the lanes do to an address, by the kind of the site."""
-
-CYCLES = "warp cycles"
-"""The unit of findings that are not about transactions."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ class Verdict:
     """The evidence, by name with its unit."""
     line: int | None = None
     """Where the finding is, if not at the line of the site."""
+    about: tuple[Site, ...] = ()
+    """The sites that it is about, if those are not the sites of the access of `site`."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,18 @@ def of_sectors(counts: SiteCounts, cost: Cost, what: str, cause: str, remedy: st
     return Verdict(counts.site, "sectors", sectors, ideal, what, cause, remedy, cost, counts.requests, counts.bytes, SECTOR_BYTES, given)
 
 
-def in_cycles(site: Site, measured: float, cost: Cost, what: str, cause: str, remedy: str, requests: int, **numbers: float) -> Verdict:
-    """A verdict on the time of one place."""
+def in_cycles(
+    site: Site,
+    measured: float,
+    cost: Cost,
+    what: str,
+    cause: str,
+    remedy: str,
+    requests: int,
+    about: tuple[Site, ...] = (),
+    /,
+    **numbers: float,
+) -> Verdict:
+    """A verdict on the time of one place, or of those of its sites that it is `about`."""
     taken = max(round(measured), round(cost.cycles) + 1)
-    return Verdict(site, CYCLES, taken, taken - round(cost.cycles), what, cause, remedy, cost, requests, numbers=numbers)
+    return Verdict(site, CYCLES, taken, taken - round(cost.cycles), what, cause, remedy, cost, requests, numbers=numbers, about=about)

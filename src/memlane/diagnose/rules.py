@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from memlane.diagnose import (
     bank_conflicts,
@@ -23,11 +24,11 @@ from memlane.diagnose import (
     reloaded_sectors,
     uncoalesced,
 )
-from memlane.diagnose.evidence import HOW_TO_GET, Evidence, merged, of_trace
+from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merged, of_trace
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError
-from memlane.record import Counts, LaunchInfo, Trace, load
+from memlane.record import Counts, LaunchInfo, Site, Trace, load
 
 RULES: tuple[Rule, ...] = (
     uncoalesced.RULE,
@@ -152,6 +153,8 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
     lines = evidence.sources.get(site.file, "").splitlines()
     excess = verdict.transactions - verdict.ideal
     measured = cost.measured and evidence.life > 0
+    about = verdict.about or evidence.together(site)
+    least, most = _between(evidence, verdict.unit, about)
     return Finding(
         rule=rule.id,
         title=rule.title,
@@ -182,4 +185,30 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
         times_modelled=cost.measured and evidence.modelled,
         method=cost.method,
         evidence=verdict.numbers,
+        column=_column(evidence, site) if line == site.line else None,
+        arrays=tuple(dict.fromkeys(name for one in about if (name := one.array or one.array_label))),
+        least_per_request=least,
+        most_per_request=most,
+        called_at=tuple(dict.fromkeys(called for one in about if (called := _called(one)))),
     )
+
+
+def _between(evidence: Evidence, unit: str, about: Sequence[Site]) -> tuple[float, float] | tuple[None, None]:
+    """The fewest and the most transactions per request of some sites; nothing where they are alike, or the unit is another one."""
+    counted = [evidence.by_site[one.instruction] for one in about if one.instruction in evidence.by_site]
+    moved = [(one.sectors if unit == "sectors" else one.wavefronts, one.requests) for one in counted if one.requests]
+    means = [number / requests for number, requests in moved if number is not None]
+    if unit not in ("sectors", "wavefronts") or not means or max(means) <= (1 + SAME) * min(means):
+        return None, None
+    return min(means), max(means)
+
+
+def _column(evidence: Evidence, site: Site) -> int | None:
+    """The column of a site, where another access of its line has another."""
+    columns = {one.column for one in evidence.own_sites if (one.file, one.line) == (site.file, site.line)}
+    return site.column if len(columns) > 1 and site.column else None
+
+
+def _called(site: Site) -> str:
+    """The calls through which the kernel comes to a site, as `a.cu:12 > a.cu:3`."""
+    return " > ".join(f"{PurePath(one.file).name}:{one.line}" for one in (*site.calls, *site.inlined))

@@ -30,7 +30,13 @@ EDGES = 0.05
 
 def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
     """Whether a place of global memory moves so much more than it needs that it is this finding or `partial-sectors`."""
-    if entry.site.space not in ("global", "generic") or entry.requests == 0 or entry.sectors is None or not entry.ideal_sectors:
+    if (
+        entry.site.space not in ("global", "generic")
+        or entry.site.is_of_compiler
+        or entry.requests == 0
+        or entry.sectors is None
+        or not entry.ideal_sectors
+    ):
         return False
     excess = entry.sectors - entry.ideal_sectors
     ratio = entry.sectors / entry.ideal_sectors
@@ -52,14 +58,15 @@ def shares_sectors(entry: SiteCounts, evidence: Evidence) -> bool:
     so nothing lies between that could be used."""
     if entry.site.is_atomic:
         return False
-    apart = [one for one in evidence.by_site.values() if one.site.place == entry.site.place and one.excess_sectors]
+    counted = [evidence.by_site[one.instruction] for one in evidence.together(entry.site) if one.instruction in evidence.by_site]
+    apart = [one for one in counted if one.excess_sectors]
     sectors = sum(one.sectors or 0 for one in apart)
     return sum(one.lanes for one in apart) >= (1 - EDGES) * SHARED_BY * sectors
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
-    for entry in evidence.by_place.values():
+    for entry in evidence.accesses:
         if wasteful(entry, evidence) and not shares_sectors(entry, evidence):
             sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
             touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))

@@ -1,14 +1,25 @@
-"""Where an address comes from: the parameters of the kernel and the loads whose values it is computed from."""
+"""Where an address comes from: the parameters of the kernel, the loads whose values it is computed from, and the array it points into."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from memlane.ptx import Address, Function, Instruction, Symbol, memory_accesses, registers_in, values_read, values_written
+from memlane.ptx import (
+    SCALAR_TYPES,
+    Address,
+    Function,
+    Instruction,
+    Register,
+    Symbol,
+    memory_accesses,
+    registers_in,
+    values_read,
+    values_written,
+)
 from memlane.walks import components
 
 
@@ -21,6 +32,9 @@ class Origins:
     loads: tuple[int, ...] = ()
     """Indices of the instructions, among those of the kernel, that load from memory what the address is computed from; what these loads'
     own addresses come from is not followed."""
+    bases: tuple[int | str, ...] = ()
+    """What the address points into: positions of parameters that are pointers, and names of variables. What it is only offset by, such as
+    an index, is left out. Of a pointer that was loaded from memory nothing is known."""
 
 
 def origins_of(function: Function) -> Mapping[int, Origins]:
@@ -32,14 +46,16 @@ def origins_of(function: Function) -> Mapping[int, Origins]:
     instructions = tuple(function.instructions())
     sources = _Sources(function, instructions)
     addressed = {index: tuple(_address_registers(one)) for index, one in enumerate(instructions) if one.form.addresses}
-    behind = sources.behind(name for names in addressed.values() for name in names)
-    known: dict[int, Origins] = {}
+    used = {name for names in addressed.values() for name in names}
+    behind, pointed = sources.behind(used), sources.pointed_at(used)
+    known: dict[tuple[int, int], Origins] = {}
     found = {}
     for index, names in addressed.items():
         bits = reduce(or_, (behind[name] for name in names), 0)
-        if bits not in known:
-            known[bits] = sources.origins(bits)
-        found[index] = known[bits]
+        bases = reduce(or_, (pointed[name] for name in names), sources.named_in(instructions[index]))
+        if (bits, bases) not in known:
+            known[bits, bases] = replace(sources.origins(bits), bases=sources.bases(bases))
+        found[index] = known[bits, bases]
     return found
 
 
@@ -49,8 +65,14 @@ def _address_registers(one: Instruction) -> Iterator[str]:
             yield from registers_in(access.address)
 
 
+_POINTER_OPERANDS = {"mov": "a", "cvta": "a", "cvt": "a", "add": "ab", "sub": "a", "and": "ab", "or": "ab", "selp": "ab", "mad": "c"}
+"""By opcode the operands through which a pointer reaches the result. A factor or what is shifted is an index."""
+_POINTER_BITS = 64
+
+
 class _Sources:
-    """Where the values of registers come from, as bits: those of the parameters of a function, then those of its loads."""
+    """Where the values of registers come from, as bits: those of the parameters of a function, then those of its loads; and what they point
+    into, as bits: those of the parameters, then those of the variables."""
 
     def __init__(self, function: Function, instructions: tuple[Instruction, ...]) -> None:
         self._parameters = {one.name: position for position, one in enumerate(function.params)}
@@ -59,9 +81,19 @@ class _Sources:
         """By register what it is loaded from."""
         self._before: dict[str, dict[str, None]] = defaultdict(dict)
         """By register those that it is computed from."""
+        self._params = function.params
+        self._variables: dict[str, int] = {}
+        self._base: dict[str, int] = defaultdict(int)
+        """By register the arrays of which it is the address."""
+        self._passed: dict[str, dict[str, None]] = defaultdict(dict)
+        """By register those from which it gets a pointer."""
         for index, one in enumerate(instructions):
             written = values_written(one)
             if written:
+                base, pointers = self._pointer(one)
+                for name in written:
+                    self._base[name] |= base
+                    self._passed[name].update(pointers)
                 bit, read = self._source(one, index)
                 for name in written:
                     self._own[name] |= bit
@@ -77,18 +109,41 @@ class _Sources:
             return 1 << len(self._parameters) + len(self._loads) - 1, {}
         return 0, dict.fromkeys(values_read(one))
 
+    def _pointer(self, one: Instruction) -> tuple[int, dict[str, None]]:
+        """The bits of what an instruction takes the address of; or else the registers from which its result gets a pointer."""
+        parameter = _parameter(one, self._parameters)
+        if parameter is not None:
+            is_pointer = one.opcode == "mov" or self._params[parameter].shape is not None
+            scalar = SCALAR_TYPES.get(self._params[parameter].type)
+            return (1 << parameter, {}) if is_pointer or (scalar is not None and scalar.bits == _POINTER_BITS) else (0, {})
+        if one.form.addresses:
+            return 0, {}
+        operands = [one.operand(letter) for letter in _POINTER_OPERANDS.get(one.opcode, "") if letter in one.form.operands]
+        named = (self._bit(operand.name) for operand in operands if isinstance(operand, Symbol))
+        return reduce(or_, named, 0), dict.fromkeys(operand.name for operand in operands if isinstance(operand, Register))
+
+    def _bit(self, variable: str) -> int:
+        if variable in self._parameters:
+            return 1 << self._parameters[variable]
+        return 1 << len(self._parameters) + self._variables.setdefault(variable, len(self._variables))
+
+    def named_in(self, one: Instruction) -> int:
+        """The bits of the variables that an access names itself."""
+        bases = (access.address.base for access in memory_accesses(one) if access.space != "param" and isinstance(access.address, Address))
+        return reduce(or_, (self._bit(base.name) for base in bases if isinstance(base, Symbol)), 0)
+
     def behind(self, names: Iterable[str]) -> Mapping[str, int]:
         """By register, of some and all that they are computed from: the bits of what its values come from."""
-        found: dict[str, int] = {}
+        return _gathered(names, self._before, self._own)
 
-        def before(name: str) -> Iterable[str]:
-            return self._before.get(name, ())
+    def pointed_at(self, names: Iterable[str]) -> Mapping[str, int]:
+        """By register, likewise: the bits of what it points into."""
+        return _gathered(names, self._passed, self._base)
 
-        for component in reversed(components(names, before)):
-            outside = {one for name in component for one in before(name)} - component
-            bits = reduce(or_, (self._own.get(name, 0) for name in component), 0)
-            found.update(dict.fromkeys(component, reduce(or_, (found[name] for name in outside), bits)))
-        return found
+    def bases(self, bits: int) -> tuple[int | str, ...]:
+        """The parameters and variables that a set of bits names."""
+        names = [*range(len(self._parameters)), *self._variables]
+        return tuple(name for place, name in enumerate(names) if bits >> place & 1)
 
     def origins(self, bits: int) -> Origins:
         """What a set of bits names."""
@@ -96,6 +151,20 @@ class _Sources:
         positions = [place for place, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
         parameters = tuple(place for place in positions if place < count)
         return Origins(parameters, tuple(self._loads[place - count] for place in positions if place >= count))
+
+
+def _gathered(names: Iterable[str], edges: Mapping[str, dict[str, None]], own: Mapping[str, int]) -> Mapping[str, int]:
+    """By register: its own bits and those of all to which edges lead from it."""
+    found: dict[str, int] = {}
+
+    def before(name: str) -> Iterable[str]:
+        return edges.get(name, ())
+
+    for component in reversed(components(names, before)):
+        outside = {one for name in component for one in before(name)} - component
+        bits = reduce(or_, (own.get(name, 0) for name in component), 0)
+        found.update(dict.fromkeys(component, reduce(or_, (found[name] for name in outside), bits)))
+    return found
 
 
 def _parameter(one: Instruction, parameters: Mapping[str, int]) -> int | None:

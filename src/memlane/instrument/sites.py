@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from memlane.compile import parameter_names
 from memlane.instrument.origins import Origins, origins_of
 from memlane.instrument.repeats import repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
+from memlane.launch import pointer_parameters
 from memlane.ptx import (
     ControlFlow,
     Function,
@@ -23,6 +26,7 @@ from memlane.ptx import (
     addressed_functions,
     called_functions,
     called_name,
+    demangle,
     flatten_scopes,
     inline_calls,
     is_product,
@@ -45,6 +49,10 @@ _OF_PRODUCTS = (
     "tensor cores read its operands in shared memory, in wavefronts that nobody publishes; it completes at its wait, wgmma.wait_group, "
     "which is an access of its own"
 )
+_MOST_INLINED = 4
+"""Calls that are told of an access: templates that instantiate themselves are put into each other hundreds of times."""
+_LOCAL = "__local_depot"
+"""How the compiler calls the local memory of a thread, whatever arrays are in it."""
 _UNCOUNTED = {
     "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
     "load": _OF_FRAGMENTS,
@@ -83,6 +91,7 @@ def site_table(module: Module) -> SiteTable:
     for function in module.functions.values():
         why_called = ""
         live, origins, repeats = live_results(function), origins_of(function), repeating(function)
+        array_of = _Arrays(original, function)
         for index, instruction in enumerate(function.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if found and not function.is_entry:
@@ -91,7 +100,8 @@ def site_table(module: Module) -> SiteTable:
             if isinstance(found, Site):
                 source = origins.get(index, Origins())
                 found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
-                found = replace(found, calls=_calls(original, texts, inlined.origin(function.name, index)))
+                found = replace(found, calls=_calls(original, texts, inlined.origin(function.name, index)), **array_of(source.bases))
+                found = replace(found, inlined=_inlined(module, instruction))
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found and (function.name in reached_from or function.name not in reached_before):
@@ -149,6 +159,43 @@ def _calls(module: Module, texts: dict[str, tuple[Instruction, ...]], origin: Or
         file, line, _ = place_of(module, texts[caller][index])
         found.append(Call(module.functions[name].title, file, line))
     return tuple(found)
+
+
+def _inlined(module: Module, instruction: Instruction) -> tuple[Call, ...]:
+    """The places in the user's text at which the function that holds an instruction was put into another, the outermost first."""
+    found: list[Call] = []
+    at = (
+        None
+        if instruction.location is None or instruction.location.file not in module.files
+        else module.users_location(instruction.location)
+    )
+    while at is not None and at.inlined_into is not None and len(found) < _MOST_INLINED:
+        at = at.inlined_into
+        if module.files.get(at.file) in module.sources:
+            found.append(Call("", module.files[at.file], at.line))
+    return tuple(reversed(found))
+
+
+class _Arrays:
+    """What the arrays of a kernel are called."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self._names = parameter_names(module, function) if function.is_entry else ()
+        arguments = len(function.params) if function.convention is None else len(function.convention.arguments)
+        places = pointer_parameters(function.params, function.convention, [True] * arguments) or []
+        self._arguments = {place: position for position, place in enumerate(places)}
+
+    def __call__(self, bases: tuple[int | str, ...]) -> dict[str, Any]:
+        """The fields of a site whose address points into these parameters and variables; none where they are several."""
+        if len(bases) != 1:
+            return {}
+        (base,) = bases
+        if isinstance(base, str):
+            return {} if base.startswith(_LOCAL) else {"array": demangle(base).rpartition("::")[2]}
+        position = self._arguments.get(base)
+        if position is None:
+            return {}
+        return {"argument": position, "array": self._names[position] if position < len(self._names) else ""}
 
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:

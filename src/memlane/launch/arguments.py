@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +31,10 @@ class Argument:
     owner: object = field(default=None, repr=False, compare=False)
     memory: tuple[int, int] | None = None
     """For an array: its device address and its size in bytes, so that an observer can save and restore it."""
+    dtype: str = ""
+    """For an array whose elements are known: their type as NumPy writes it, for example `f4`."""
+    shape: tuple[int, ...] | None = None
+    """For an array: its extents in elements; None for what is none, and for memory of unknown extents."""
 
 
 class ArgumentRule(Protocol):
@@ -188,7 +192,8 @@ def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) ->
                 "with target.enable_peer(x.target)"
             )
         text = f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]"
-        return _pointer(where, param, (value.address, value.nbytes), text, value.owner)
+        packed = _pointer(where, param, (value.address, value.nbytes), text, value.owner)
+        return replace(packed, dtype=value.dtype.str[1:], shape=tuple(value.shape))
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         return _number(where, param, kind.kind, kind.bits, value)
     if isinstance(value, Texture | Surface):
@@ -196,9 +201,19 @@ def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) ->
     found = target.device_pointer(value)
     if found is not None:
         address, nbytes, text = found
-        return _pointer(where, param, (address, nbytes), text, value)
+        extents = getattr(value, "shape", None)
+        shape = tuple(map(int, extents)) if isinstance(extents, Sequence) else None
+        return replace(_pointer(where, param, (address, nbytes), text, value), dtype=_element_type(value), shape=shape)
     given = "a NumPy array, which lies on the host" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
     raise BadLaunch(f"{where} is {given}; the parameter is {_describe(param)}: pass a number, or copy the array with target.array(x)")
+
+
+def _element_type(value: object) -> str:
+    """Return the type of the elements of a foreign array as NumPy writes it; empty for one that NumPy does not have."""
+    try:
+        return np.dtype(str(getattr(value, "dtype", "")).rpartition(".")[2]).str[1:]
+    except TypeError:
+        return ""
 
 
 def _handle(where: str, param: Variable, value: Texture | Surface, target: TensorMaps) -> Argument:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.launch import Launch, cluster_of
-from memlane.record import LaunchInfo
+from memlane.record import ArrayArgument, LaunchInfo
 
 
 def launch_info(number: int, launch: Launch, scheme: str = "") -> LaunchInfo:
@@ -21,4 +21,10 @@ def launch_info(number: int, launch: Launch, scheme: str = "") -> LaunchInfo:
         device=launch.kernel.target.name,
         path=() if launch.origin is None else launch.origin.path,
         turns=() if launch.origin is None else launch.origin.turns,
+        arrays=tuple(
+            ArrayArgument(position, one.memory[1], one.dtype, one.shape)
+            for position, one in enumerate(launch.arguments)
+            if one.memory is not None and one.shape is not None
+        ),
+        language="" if launch.kernel.function.convention is None else launch.kernel.function.convention.language,
     )

@@ -7,7 +7,6 @@ with it, and measured for an array that is on the device already.
 
 from __future__ import annotations
 
-import re
 import statistics
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,6 @@ MIN_RATIO = 1.5
 GAIN = 1.02
 """How many times quicker a layout must be to be called better."""
 REPEATS = 10
-_SHAPED = re.compile(r"([a-z]\d+)\[([\d, ]+)\]")
 
 
 @dataclass(frozen=True)
@@ -181,11 +179,10 @@ class _Trial:
         """Return what was tried for the array behind a parameter of the PTX; None for one whose shape is not known."""
         argument, kernel = self.launch.arguments[parameter], self.launch.kernel
         position = argument_of(kernel, kernel.function.params[parameter].name)[0]
-        match = _SHAPED.match(argument.text)
-        if match is None or argument.memory is None:
+        given = argument.shape
+        if not given or not argument.dtype or argument.memory is None:
             return None
-        given = tuple(int(extent) for extent in match[2].split(","))
-        dtype = np.dtype(match[1])
+        dtype = np.dtype(argument.dtype)
         extents = shapes.get(position, given)
         if prod(extents) != prod(given):
             raise LayoutError(f"the array of parameter {position} has {prod(given)} elements, which make no array of shape {extents}")
@@ -207,7 +204,7 @@ class _Trial:
             modelled=self.target.modelled,
             parameter=position,
             shape=extents,
-            dtype=match[1],
+            dtype=argument.dtype,
             sectors=sectors,
             ideal_sectors=ideal,
             original=(self.counts.total().sectors, self.time_ns),

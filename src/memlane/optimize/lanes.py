@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.launch import Argument, Launch, Layers, Memory, Surface, Target, TensorMap, Texture, cluster_of
+from memlane.launch import Launch, Layers, Memory, Surface, Target, TensorMap, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
 """Bytes of a launch's arrays beyond which they are not copied to the emulator."""
@@ -55,7 +55,7 @@ def _on_emulator(launch: Launch) -> Launch | None:
             else:
                 inside = int.from_bytes(argument.data, "little") - argument.memory[0]
                 data = (address + inside).to_bytes(len(argument.data), "little")
-            argument = Argument(data, argument.text, owner, (address, argument.memory[1]))
+            argument = replace(argument, data=data, owner=owner, memory=(address, argument.memory[1]))
         arguments.append(argument)
     kernel = emulator.load(launch.kernel.module)[launch.kernel.name]
     alone = cluster_of(kernel, launch.cluster) or (1, 1, 1)

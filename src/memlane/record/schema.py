@@ -68,6 +68,19 @@ WARP_DTYPE = np.dtype(
 
 
 @dataclass(frozen=True)
+class ArrayArgument:
+    """An array among the arguments of a launch."""
+
+    parameter: int
+    """The position of the kernel's parameter that holds its address."""
+    nbytes: int
+    dtype: str = ""
+    """The type of its elements as NumPy writes it, for example `f4`; empty where it is not known."""
+    shape: tuple[int, ...] = ()
+    """Its extents in elements; none where they are not known."""
+
+
+@dataclass(frozen=True)
 class LaunchInfo:
     """One traced launch."""
 
@@ -107,6 +120,10 @@ class LaunchInfo:
     """Of a launch of a plan: the positions of its step, in the plan and in each repeat around it."""
     turns: tuple[int, ...] = ()
     """The turn of each repeat around the step, the outermost first."""
+    arrays: tuple[ArrayArgument, ...] = ()
+    """The arrays among the arguments; none in files of a memlane that did not record them."""
+    language: str = ""
+    """What the kernel was written in: `Numba` or `Triton`; empty for CUDA C++ and PTX."""
 
     @property
     def warps_per_block(self) -> int:

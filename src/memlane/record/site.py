@@ -74,6 +74,11 @@ class Site:
     """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
     address_repeats: bool = False
     """Whether a loop repeats the access at the same addresses, by the text of the kernel."""
+    array: str = ""
+    """What the array is called into which the address points: the kernel's argument in the source, or a variable; empty where that is not
+    known, and where it may be several."""
+    argument: int | None = None
+    """The position of that argument, from 0; None for a variable."""
 
     fallback: str = ""
     """Why its scheme is not that of the launch, where it could have been; empty otherwise."""
@@ -83,6 +88,9 @@ class Site:
     shared_waits: tuple[str, ...] = ()
     """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
     scoreboard. The consumer then waits less."""
+    inlined: tuple[Call, ...] = ()
+    """The calls of functions that the compiler has put into the kernel on the way to the access, the kernel's own first, without the names
+    of the functions. One access may stand for several such calls."""
     consumers: tuple[str, ...] = ()
     """Of the scheme `exposed`: the instructions that may be the first to wait for the value, as `march.cu:12 fma.rn.f32`."""
 
@@ -94,6 +102,18 @@ class Site:
     def called(self) -> str:
         """The calls in words, `make (odd.cu:8) > helper (odd.cu:4)`; empty where there are none."""
         return " > ".join(f"{kernel_label(one.function)} ({PurePath(one.file).name}:{one.line})" for one in self.calls)
+
+    @property
+    def is_of_compiler(self) -> bool:
+        """Whether the array is the compiler's or its library's own, such as the table of a sine: such names begin with two underscores."""
+        return self.argument is None and self.array.startswith("__")
+
+    @property
+    def array_label(self) -> str:
+        """The array as a person calls it, `gamma (argument 3)`; empty where that is not known."""
+        if self.argument is None:
+            return self.array
+        return f"{self.array} (argument {self.argument + 1})" if self.array else f"argument {self.argument + 1}"
 
     @property
     def is_counted(self) -> bool:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from memlane.diagnose import RULES, Finding, Findings, Unexamined
+from memlane.diagnose import CYCLES, RULES, Finding, Findings, Unexamined
 from memlane.record import LaunchInfo, Skipped, Trace, kernel_label
 from memlane.report.failed import broken_off_note
 from memlane.report.modelled import COSTS, time_notes
@@ -52,6 +52,8 @@ def headline(finding: Finding) -> str:
     """Return the one number of a finding: the share of time that it costs, or else what is moved in vain."""
     if finding.cost_share is not None:
         return f"{percent(finding.cost_share)} of the {'modelled ' if finding.times_modelled else ''}time of its warps"
+    if finding.unit == CYCLES:
+        return f"{'about' if finding.cost_measured else 'at least'} {finding.cost_cycles:,.0f} warp cycles"
     return f"{finding.excess_transactions:,} of {finding.transactions:,} {finding.unit} are excess"
 
 
@@ -62,7 +64,7 @@ def _line(finding: Finding) -> str:
 def _short(finding: Finding) -> list[RenderableType]:
     parts: list[RenderableType] = [
         plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}", "bold red"),
-        Padding(plain(f"{finding.place}  {finding.source}".rstrip(), "cyan"), (0, 0, 0, 3)),
+        Padding(plain(f"{finding.where}  {finding.source}".rstrip(), "cyan"), (0, 0, 0, 3)),
         Padding(plain(f"Cause: {cause_in_short(finding)}."), (0, 0, 0, 3)),
         Padding(plain(f"Fix: {finding.remedy}"), (0, 0, 0, 3)),
         Text(),
@@ -75,7 +77,9 @@ def cause_in_short(finding: Finding) -> str:
     if finding.unit not in ("sectors", "wavefronts") or not finding.requests:
         return f"{finding.what}, because {finding.cause}"
     per_request, ideal = (f"{value:.3g}" for value in (finding.per_request, finding.ideal_per_request))
-    return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request, ideally {ideal})"
+    least, most = finding.least_per_request, finding.most_per_request
+    between = "" if least is None or most is None else f" on average, {least:.3g} to {most:.3g}"
+    return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request{between}, ideally {ideal})"
 
 
 def clean_note(findings: Sequence[Finding], clean: Sequence[str]) -> str:

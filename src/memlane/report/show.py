@@ -52,14 +52,20 @@ class SourcePlace:
     file: str
     """As it was written: a name, or the end of a path."""
     line: int
+    column: int | None = None
+    """Where the statement begins; None for all of the line."""
 
     @classmethod
     def parse(cls, text: str) -> SourcePlace:
-        """`transpose.cu:18`. CommandError for what is no place."""
+        """`transpose.cu:18`, or with a column `transpose.cu:18:5`. CommandError for what is no place."""
         file, colon, line = text.rpartition(":")
-        if not colon or not file or not line.isdecimal() or int(line) < 1:
-            raise CommandError(f"{text!r} is no source line: write FILE:LINE, for example transpose.cu:18")
-        return cls(file, int(line))
+        before, _, first = file.rpartition(":")
+        column = line if before and first.isdecimal() else ""
+        if column:
+            file, line = before, first
+        if not colon or not file or not line.isdecimal() or int(line) < 1 or (column and not column.isdecimal()):
+            raise CommandError(f"{text!r} is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18")
+        return cls(file, int(line), int(column) if column else None)
 
     def is_in(self, file: str) -> bool:
         """Whether a file of the trace is meant: by its name, or by the end of its path."""
@@ -67,20 +73,25 @@ class SourcePlace:
         return known[-len(asked) :] == asked
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}{'' if self.column is None else f':{self.column}'}"
 
 
-def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "") -> list[AccessExample]:
-    """The examples of a source line, the costliest first; with `op` only those of opcodes that begin so, as `ld.global`.
-    `asked` says which warp or execution the examples are of, if these were chosen.
+def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "", array: str = "") -> list[AccessExample]:
+    """The examples of a source line, the costliest first; with `op` only those of opcodes that begin so, as `ld.global`, with `array` only
+    those of the array of that name. `asked` says which warp or execution the examples are of, if these were chosen.
 
     CommandError that says what there is instead: for a line without accesses, for one whose accesses nobody made, and for a trace without
     addresses.
     """
     here = _sites_at(trace, place)
-    wanted = [site for site in here if site.op.startswith(op)]
+    known = list(dict.fromkeys(site.array for site in here if site.array))
+    if array and array not in known:
+        listed = f"it has {', '.join(known)}" if known else "its accesses have no names that are known"
+        raise CommandError(f"{place} has no access of an array {array}; {listed}", exit_code=1)
+    wanted = [site for site in here if site.op.startswith(op) and array in ("", site.array)]
     if not wanted:
-        raise CommandError(f"{place} has no access {op}; it has {', '.join(_ops(here, place.line))}", exit_code=1)
+        of = f" of {array}" if array else ""
+        raise CommandError(f"{place} has no access {op}{of}; it has {', '.join(_ops(here, place.line))}", exit_code=1)
     if not trace.examples and not asked:
         raise CommandError(_without_addresses(trace, place), exit_code=1)
     numbers = {site.id for site in wanted}
@@ -108,6 +119,11 @@ def _sites_at(trace: Trace, place: SourcePlace) -> list[Site]:
         nearest = sorted(dict.fromkeys(site.line for site in sites), key=lambda line: (abs(line - place.line), line))[:_NEAREST]
         known = "; ".join(f"line {line}: {', '.join(_ops(sites, line))}" for line in sorted(nearest))
         raise CommandError(f"{place} has no memory access; the nearest that have: {known}", exit_code=1)
+    if place.column is not None and (in_column := [site for site in here if site.column == place.column]):
+        here = in_column
+    elif place.column is not None:
+        columns = ", ".join(map(str, dict.fromkeys(site.column for site in here)))
+        raise CommandError(f"{place} has no memory access; those of line {place.line} begin at column {columns}", exit_code=1)
     files = dict.fromkeys(site.file for site in here)
     if len(files) > 1:
         raise CommandError(f"{place} may be {' or '.join(files)}; name more of the path", exit_code=1)

@@ -68,7 +68,7 @@ def _card(finding: Finding, drawing: str) -> FindingCard:
         rule=finding.rule,
         title=finding.title,
         kernel=kernel_label(finding.kernel),
-        place=finding.place,
+        place=finding.where,
         op=finding.op,
         file=finding.file,
         line=finding.line,
@@ -91,7 +91,8 @@ def _drawing(trace: Trace, finding: Finding, chip: Chip | None) -> str:
 
 def _is_of(trace: Trace, example: AccessExample, finding: Finding) -> bool:
     site = trace.sites[example.site]
-    return (site.kernel, site.file, site.line, site.op) == (finding.kernel, finding.file, finding.line, finding.op)
+    is_named = not finding.arrays or (site.array or site.array_label) in finding.arrays
+    return is_named and (site.kernel, site.file, site.line, site.op) == (finding.kernel, finding.file, finding.line, finding.op)
 
 
 def _sentence(part: Any) -> str:

@@ -40,6 +40,13 @@ class Drawing:
     """What moves, for global and local memory."""
     wavefronts: tuple[served.Wavefront, ...] = ()
     """For shared memory."""
+    array: str = ""
+    """What is accessed, `gamma (argument 3)`; empty where that is not known."""
+
+    @property
+    def what(self) -> str:
+        """The opcode and the array: `ld.global.f32 of gamma (argument 3)`."""
+        return f"{self.op} of {self.array}" if self.array else self.op
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -150,6 +157,7 @@ def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
         ideal=ideal,
         pieces=tuple(pieces),
         wavefronts=tuple(waves),
+        array=site.array_label,
     )
 
 

@@ -24,7 +24,7 @@ def to_svg(drawing: Drawing) -> str:
     )
     parts = [
         head,
-        f"<title>{s.escape(f'{drawing.place} {drawing.op}: {drawing.caption}')}</title>",
+        f"<title>{s.escape(f'{drawing.place} {drawing.what}: {drawing.caption}')}</title>",
         s.style_sheet(),
         f'<rect width="{PAGE}" height="{height}" class="f-paper" fill="{s.PAPER.light}"/>',
         *_heading(drawing),
@@ -38,7 +38,7 @@ def to_svg(drawing: Drawing) -> str:
 
 def _heading(drawing: Drawing) -> list[str]:
     is_least = drawing.transactions <= drawing.ideal
-    title = f"{drawing.place}   {drawing.op}"
+    title = f"{drawing.place}   {drawing.what}"
     return [
         s.text(LEFT, 50, title, 24, s.TEXT, bold=True),
         s.text(LEFT, 82, _shortened(drawing.code, 100), 18, s.MUTED, mono=True),

@@ -24,7 +24,7 @@ def render_drawing(drawing: Drawing) -> RenderableType:
     """The access with its caption: a row for each line of memory, or for each wavefront of shared memory."""
     is_least = drawing.transactions <= drawing.ideal
     lines = [
-        plain(f"{drawing.place}  {drawing.op}", "bold"),
+        plain(f"{drawing.place}  {drawing.what}", "bold"),
         plain(f"  {drawing.code}"[:COLUMNS]),
         plain(drawing.headline, "bold green" if is_least else "bold red"),
         *([plain(drawing.detail)] if drawing.detail else []),
