@@ -254,9 +254,12 @@ class BulkCopy:
         size = "" if self.box[0] else f", {self.nbytes}"
         tile = ".tile" if self.box[0] else ""
         if self.way == "load":
-            copy = f"@%p cp.async.{kind}.shared::cluster.global{tile}.mbarrier::complete_tx::bytes [tile+{self.start}], {far}{size}, [full];"
+            copy = (
+                f"@%p cp.async.{kind}.shared::cluster.global{tile}.mbarrier::complete_tx::bytes [tile+{self.start}], {far}{size}, [full];"
+            )
         elif self.way == "own":
-            copy = f"@%p cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [tile+{self.start}], [tile+24576]{size}, [full];"
+            places = f"[tile+{self.start}], [tile+24576]"
+            copy = f"@%p cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes {places}{size}, [full];"
         elif self.way == "store":
             copy = f"@%p cp.async.{kind}.global.shared::cta{tile}.bulk_group {far}, [tile+{self.start}]{size};"
         elif self.box[0]:

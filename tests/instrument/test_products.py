@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import numpy as np
@@ -9,17 +10,19 @@ import pytest
 
 from memlane.compile import assemble
 from memlane.emulate import Emulator
-from memlane.instrument import Selection, TraceOptions, prove, site_table, trace
+from memlane.instrument import Selection, TraceOptions, exactness, prove, site_table, trace, uncounted
 from memlane.instrument.altered_accesses import changes
 from memlane.instrument.consumers import TAKEN
-from memlane.measure import count
+from memlane.launch import Launch, observing, unobserved
+from memlane.measure import Counter, count
 from memlane.measure import trace as trace_call
-from memlane.ptx import parse
-from memlane.record import COMPLETE
+from memlane.measure.tallied import Tally
+from memlane.ptx import Module, parse
+from memlane.record import COMPLETE, Counts
 from memlane.report import render_trace, to_text
 from memlane.sass import disassemble
 from tests.emulate.test_wgmma import CASES
-from tests.emulate.warpgroup import multiplied
+from tests.emulate.warpgroup import TILE_BYTES, multiplied
 from tests.instrument.running import CHIP
 from tests.sass.code import mutated, nop_of
 
@@ -46,17 +49,97 @@ PIPELINE = CASE.text().replace(
 SCHEMES = ("dependent", "paper", "exposed")
 
 
-def test_waits_are_sites_and_products_are_named_with_the_reason() -> None:
-    table = site_table(parse(PIPELINE, "wgmma.ptx"))
-    waits = [site for site in table.sites if site.kind == "wait"]
-    assert [(site.op, site.space, site.nbytes, site.is_counted) for site in waits] == [
-        ("wgmma.wait_group.sync.aligned", "shared", 0, False)
-    ] * 2
-    assert [one.op for one in table.skipped] == ["wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32"] * 4
-    assert {one.reason for one in table.skipped} == {
-        "tensor cores read its operands in shared memory, in wavefronts that nobody publishes; it completes at its wait, wgmma.wait_group, "
-        "which is an access of its own"
+def test_waits_are_timed_and_products_are_named_with_the_reason() -> None:
+    module = parse(PIPELINE, "wgmma.ptx")
+    table = site_table(module)
+    assert [(site.op, site.kind, site.nbytes, site.is_counted) for site in table.sites if site.op.startswith("wgmma")] == [
+        *[("wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32", "product", 6, True)] * 4,
+        *[("wgmma.wait_group.sync.aligned", "wait", 0, False)] * 2,
+    ]
+    assert not uncounted(table)
+    assert {(one.op, one.reason) for one in trace(module).skipped} == {
+        (
+            "wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32",
+            "a product of a warpgroup is counted and not timed: it completes at its wait, wgmma.wait_group, which is an access of its own",
+        )
     }
+
+
+SEVERAL = ("plain", "tf32", "32 by lines, and 64")
+"""Of A in shared memory and in registers."""
+
+
+def _several() -> Module:
+    """A block of 128 threads that multiplies once by each of `SEVERAL`, in memory that nobody has written."""
+    cases = [CASES[name] for name in SEVERAL]
+    products = "\nwgmma.fence.sync.aligned;\n".join(re.sub(r"%p\b", "%yes", case.line) for case in cases)
+    return parse(
+        f""".version 8.4\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out) {{
+    .reg .b32 %d<20>, %a<4>; .reg .b64 %left, %right, %out; .reg .pred %yes;
+    .shared .align 1024 .b8 tile[{TILE_BYTES}];
+    ld.param.u64 %out, [out];
+    mov.b64 %left, {0x100000:#x}; mov.b64 %right, {0x200000:#x}; setp.eq.u64 %yes, %out, %out;
+    {" ".join(f"mov.b32 %d{number}, 0;" for number in range(20))} {" ".join(f"mov.b32 %a{number}, 0;" for number in range(4))}
+    wgmma.fence.sync.aligned;
+    {products}
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+    {" ".join(f"st.global.b32 [%out+{4 * number}], %d{number};" for number in range(20))}
+    ret;
+}}
+""",
+        "several.ptx",
+    )
+
+
+def test_products_read_each_byte_of_their_operands_once() -> None:
+    """On both roads: a wavefront is a row of 128 bytes. The bytes are those that the canonical layouts name."""
+    expected = []
+    for case in (CASES[name] for name in SEVERAL):
+        element = 32 // case.depth
+        operands = ((case.left, 64), (case.right, case.columns))
+        nbytes = sum(
+            np.unique(layout.places(lines, case.depth, element)).size * element for layout, lines in operands if layout is not None
+        )
+        expected.append((4, 128, nbytes, nbytes // 128, 0))
+    for observer in (Counter(), _Counting()):
+        target = Emulator(CHIP)
+        with observing(observer):
+            target.load(_several())["k"][1, 128](target.zeros(20, np.uint32))
+        (counts,) = observer.finish()
+        found = [one for one in counts.sites if one.site.kind == "product"]
+        assert [(one.requests, one.lanes, one.bytes, one.wavefronts, one.conflicts) for one in found] == expected
+
+
+class _Counting:
+    """An observer that sends launches out with instructions that count, as on a GPU."""
+
+    def launching(self, launch: Launch) -> Launch:
+        with unobserved():
+            self.tally = Tally(launch.kernel.loaded)
+            return self.tally.counting(0, launch)
+
+    def finish(self) -> list[Counts]:
+        return [counts for _, counts in self.tally.collect()]
+
+
+def test_assembled_products_read_the_same() -> None:
+    """Of A in registers and by a descriptor: the assembled code says which. Its lines are those of other instructions."""
+    for module, bytes_a_lane in ((_several(), (18, 6, 26)), (parse(PIPELINE, "wgmma.ptx"), (6, 6, 6, 6))):
+        sites = {site.id: site for site in site_table(module).sites if site.kind == "product"}
+        assert tuple(site.nbytes for site in sites.values()) == bytes_a_lane
+        found = [one for one in exactness(module, assemble(module, arch="sm_90a").data) if one.site in sites]
+        assert [(one.verdict, one.assembled) for one in found] == [("exact", f"1 x {nbytes} B shared product") for nbytes in bytes_a_lane]
+
+
+def test_products_that_the_assembler_made_one_of_are_hints() -> None:
+    """Equal ones of up to 16 columns."""
+    text = CASES["plain"].text().replace(CASES["plain"].line, 2 * f"{CASES['plain'].line}\n")
+    module = parse(text, "wgmma.ptx")
+    sites = [site.id for site in site_table(module).sites if site.kind == "product"]
+    found = [one for one in exactness(module, assemble(module, arch="sm_90a").data) if one.site in sites]
+    reason = "the assembled code has other products behind its fence, or in another order"
+    assert [(one.verdict, one.reason) for one in found] == [("hint", reason)] * 2
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -122,8 +205,9 @@ def test_traced_and_counted_products_are_the_same() -> None:
         assert np.array_equal(found, c - 4 * (a @ b))
     traced, counts = made
     text = " ".join(to_text(render_trace(traced)).split())
-    assert text.count("1 x wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32 in k (tensor cores read its operands") == 4
+    assert text.count("1 x wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32 in k (a product of a warpgroup is counted and not") == 4
     waits = [number for number, site in enumerate(traced.sites) if site.kind == "wait"]
     rows = traced.table["site"].to_numpy()
     assert [int((rows == number).sum()) for number in waits] == [4, 4], "one for each warp"
-    assert not any(site.site.op.startswith("wgmma") for site in counts.sites)
+    assert [(one.wavefronts, one.conflicts) for one in counts.sites if one.site.op.startswith("wgmma.mma")] == [(6, 0)] * 4
+    assert not counts.skipped

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from memlane.errors import MemlaneError
-from memlane.ptx import Module, once_for_module, parse, print_module
+from memlane.ptx import Function, Module, is_product, once_for_module, parse, print_module, product_bytes
 from memlane.record import Site
 from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
 
@@ -81,8 +81,48 @@ class Assembled:
 
         Others of the same line only prepare it, such as the load of a constant that belongs to the address.
         """
+        if (kernel, instruction) in self._products:
+            self.check(kernel)
+            return self._products[kernel, instruction]
         found = {node: memory_access(self.flow.nodes[node]) for node in self.nodes(kernel, instruction)}
-        return {node: access for node, access in found.items() if access is not None and access.space in _SPACES[space]}
+        wanted = _SPACES[space]
+        return {node: one for node, one in found.items() if one is not None and one.space in wanted and one.kind != "product"}
+
+    @cached_property
+    def _products(self) -> Mapping[tuple[str, int], Mapping[int, Access]]:
+        """By function and index of each product of a warpgroup: what was made from it.
+
+        The assembler's table gives products the lines of others. Fences keep theirs (`WARPGROUP.ARRIVE`), and products keep their order
+        behind a fence: where each copy of a fence is followed by as many of the same size as in the PTX, they are these. Else by none.
+        """
+        found: dict[tuple[str, int], dict[int, Access]] = {}
+        for name, function in self.module.functions.items():
+            groups = _behind_fences(function)
+            found.update({(name, index): {} for indices in groups.values() for index, _ in indices})
+            if name not in self.program.functions or not groups:
+                continue
+            copies = self._arrivals(name)
+            for fence, products in groups.items():
+                made = [] if fence is None else copies.get(self._lines[name][fence], [])
+                if all([one.nbytes for _, one in copy] == [nbytes for _, nbytes in products] for copy in made):
+                    for copy in made:
+                        for (index, _), (node, access) in zip(products, copy, strict=True):
+                            found[name, index][node] = access
+        return found
+
+    def _arrivals(self, name: str) -> Mapping[int, list[list[tuple[int, Access]]]]:
+        """By line of a fence: the products behind each copy of it, up to the next fence, in the order of the code."""
+        copies: dict[int, list[list[tuple[int, Access]]]] = defaultdict(list)
+        current: list[tuple[int, Access]] = []
+        for node in self.flow.nodes_of(name):
+            one = self.flow.nodes[node]
+            access = memory_access(one) if one.opcode.endswith("GMMA") else None
+            if one.opcode == "WARPGROUP" and "ARRIVE" in one.modifiers and one.ptx_line is not None:
+                current = []
+                copies[one.ptx_line].append(current)
+            elif access is not None:
+                current.append((node, access))
+        return copies
 
     def is_combined(self, function: str, instruction: int) -> bool:
         """Whether lanes first combine what they have."""
@@ -111,6 +151,19 @@ def is_like(site: Site, access: Access | None) -> bool:
     if access is None or access.space not in _SPACES[site.space] or access.kind != site.kind:
         return False
     return access.nbytes == site.nbytes or (site.space == "tex" and access.nbytes < site.nbytes)
+
+
+def _behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, int]]]:
+    """By index of each fence of products of a warpgroup: the products behind it in the text, each with the bytes that it reads for a lane;
+    under None those before the first fence."""
+    groups: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+    fence = None
+    for index, one in enumerate(function.instructions()):
+        if one.opcode == "wgmma" and one.has("fence"):
+            fence = index
+        elif is_product(one):
+            groups[fence].append((index, product_bytes(one)))
+    return groups
 
 
 @once_for_module

@@ -141,18 +141,22 @@ def _site_counts(site: Site, row: Any) -> SiteCounts:
     def known(name: str, where: bool) -> int | None:
         return int(row[name]) if where else None
 
-    return SiteCounts(
-        site=site,
-        requests=int(row["requests"]),
-        lanes=int(row["lanes"]),
-        bytes=int(row["lanes"]) * site.nbytes,
-        sectors=known("sectors", site.has_sectors),
-        ideal_sectors=known("ideal_sectors", site.has_sectors),
-        wavefronts=known("wavefronts", site.has_wavefronts),
-        ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
-        addresses=known("addresses", site.is_atomic),
-        most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
-    ).of_known_memory()
+    return (
+        SiteCounts(
+            site=site,
+            requests=int(row["requests"]),
+            lanes=int(row["lanes"]),
+            bytes=int(row["lanes"]) * site.nbytes,
+            sectors=known("sectors", site.has_sectors),
+            ideal_sectors=known("ideal_sectors", site.has_sectors),
+            wavefronts=known("wavefronts", site.has_wavefronts),
+            ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
+            addresses=known("addresses", site.is_atomic),
+            most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
+        )
+        .of_known_memory()
+        .of_products()
+    )
 
 
 def _check_target(module: Module) -> None:
@@ -181,7 +185,7 @@ def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: d
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         at = instruction.location
         if index in chosen:
-            text = _count_access(prefix, chip, chosen[index], kinds[index], instruction, scope)
+            text = _count_access(prefix, chip, chosen[index], kinds.get(index), instruction, scope)
             counting = under_guard(instruction.guard, f"${prefix}uncounted_{index}", placed(text, at), at)
             return (*counting, instruction)
         if index in branches:
@@ -225,19 +229,27 @@ def _kinds(kernel: Function) -> Mapping[int, AccessKind]:
     return {index: kind for index, kind in kinds.items() if kind is not None}
 
 
-def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruction: Instruction, scope: Scope) -> str:
+def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind | None, instruction: Instruction, scope: Scope) -> str:
+    """The PTX that counts a request of a site: its lanes and its transactions. Those of a product follow from its requests."""
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     accesses = memory_accesses(instruction)
-    rows = 8 * accesses[0].vector if accesses[0].kind == "matrix" else LANES
-    parts = [
-        f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n",
-        f"and.b32 {r}lanes, {r}active, {(1 << rows) - 1:#x};\npopc.b32 {r}lanes, {r}lanes;\n",
-        f"{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}",
-    ]
+    rows = 8 * accesses[0].vector if accesses and accesses[0].kind == "matrix" else LANES
+    counted = "" if kind is None else _count_transactions(r, chip, site, kind, accesses, scope, at, rows)
+    return (
+        f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n"
+        f"and.b32 {r}lanes, {r}active, {(1 << rows) - 1:#x};\npopc.b32 {r}lanes, {r}lanes;\n"
+        f"{_add(r, f'{r}one', at['requests'])}{_add(r, f'{r}lanes', at['lanes'])}"
+        f"{counted}{skip}:\n}}\n"
+    )
+
+
+def _count_transactions(
+    r: str, chip: Chip, site: Site, kind: AccessKind, accesses: Sequence[MemoryAccess], scope: Scope, at: dict[str, int], rows: int
+) -> str:
     if site.kind == "copy":
-        parts.extend(_count_end(r, chip, site, one, kind, scope, at) for one in accesses)
-        return "".join((*parts, f"{skip}:\n}}\n"))
+        return "".join(_count_end(r, chip, site, one, kind, scope, at) for one in accesses)
+    parts = []
     if site.has_sectors or site.has_wavefronts or site.is_atomic:
         parts.append(_address(r, accesses[0], scope))
     if site.is_atomic:
@@ -252,7 +264,6 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind, instruc
     ):
         if site.space in (space, "generic"):
             parts.append(_in_space(r, space, site.space, fragment, total, f"ideal_{total}", at, rows))
-    parts.append(f"{skip}:\n}}\n")
     return "".join(parts)
 
 

@@ -220,7 +220,7 @@ class _Kernel:
             return f"ptxas made a loop of it that tries until it succeeds ({_listed(made.values())} a turn)"
         if {access.kind for access in made.values()} != {site.kind}:
             return f"ptxas made {_listed(made.values())} of the {site.kind}"
-        if self.code.is_combined(self.text.name, index):
+        if site.kind != "product" and self.code.is_combined(self.text.name, index):
             return "ptxas lets the lanes of a warp combine their values first"
         if index in self.wider:
             return self._merged(index)
@@ -284,6 +284,8 @@ class _Kernel:
             return "ptxas made no access for it; it may be part of a wider one of a neighbour"
         if site.space in ("tex", "surf"):
             return f"the assembled code does not tell which {'texture fetch' if site.space == 'tex' else 'surface access'} is this one"
+        if site.kind == "product":
+            return "the assembled code has other products behind its fence, or in another order"
         if site.space == "const":
             return "ptxas made it an operand of other instructions"
         return "ptxas made no access for it: the value was known already, or nobody needed it"

@@ -10,7 +10,7 @@ from memlane.instrument.sampling import Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
 from memlane.instrument.visibility import STORES, waits_until_visible
 from memlane.record import Site
-from memlane.record.site import KINDS as KINDS
+from memlane.record.site import TIMED_KINDS as KINDS
 
 SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
 STAGINGS = ("auto", "shared", "global")

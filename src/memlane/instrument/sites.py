@@ -33,6 +33,7 @@ from memlane.ptx import (
     memory_access,
     once_for_module,
     overwrites,
+    product_bytes,
     registers_read,
 )
 from memlane.record import Call, Site, Skipped
@@ -46,8 +47,7 @@ _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as
 _OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
 _OF_BOXES = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
 _OF_PRODUCTS = (
-    "tensor cores read its operands in shared memory, in wavefronts that nobody publishes; it completes at its wait, wgmma.wait_group, "
-    "which is an access of its own"
+    "a product of a warpgroup is counted and not timed: it completes at its wait, wgmma.wait_group, which is an access of its own"
 )
 _MOST_INLINED = 4
 """Calls that are told of an access: templates that instantiate themselves are put into each other hundreds of times."""
@@ -119,6 +119,12 @@ def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
         if not (sees_maps and site.is_box) and (reason := _not_counted(site))
     ]
     return (*table.skipped, *found)
+
+
+def untimed(table: SiteTable) -> tuple[Skipped, ...]:
+    """Return the accesses that no probe times, with the reason: those that are no sites, and products of warpgroups."""
+    products = (site for site in table.sites if site.kind == "product")
+    return (*table.skipped, *(Skipped(one.kernel, one.op, one.file, one.line, _OF_PRODUCTS, (one.kernel,)) for one in products))
 
 
 def _not_counted(site: Site) -> str:
@@ -203,8 +209,8 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     wait, access = wait_of(instruction), memory_access(instruction)
     nbytes: int | None
     if is_product(instruction):
-        return _OF_PRODUCTS
-    if wait:
+        kind, space, nbytes = "product", "shared", product_bytes(instruction)
+    elif wait:
         kind, space, nbytes = "wait", space_of(wait), 0
     elif access is None or access.space == "param":
         return ""

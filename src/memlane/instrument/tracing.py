@@ -28,7 +28,7 @@ from memlane.instrument.options import TraceOptions
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
-from memlane.instrument.sites import live_results, place_of, site_table
+from memlane.instrument.sites import live_results, place_of, site_table, untimed
 from memlane.instrument.together import together
 from memlane.instrument.variables import (
     WINDOW,
@@ -44,6 +44,7 @@ from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave, record, reserve
 from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
 from memlane.record import ISSUE_ONLY, Site, Skipped
+from memlane.record.site import TIMED_KINDS
 
 _OLDEST_VERSION = (6, 2)
 """Of PTX, with `activemask`."""
@@ -104,7 +105,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
         kernels=tuple(module.kernels),
         options=options,
         extra_shared_bytes=scheme.extra_shared_bytes,
-        skipped=table.skipped,
+        skipped=untimed(table),
         plain={kernel.function.name: kernel.plain for kernel in kernels if kernel.plain},
         closings={kernel.function.name: kernel.closings for kernel in kernels if kernel.closings},
     )
@@ -119,7 +120,7 @@ def _check_target(module: Module, options: TraceOptions) -> None:
 
 
 def _chosen(sites: Mapping[int, Site], kernel: str, options: TraceOptions) -> dict[int, Site]:
-    return {index: site for index, site in sites.items() if options.selection.takes(site, kernel)}
+    return {index: site for index, site in sites.items() if site.kind in TIMED_KINDS and options.selection.takes(site, kernel)}
 
 
 @dataclass(frozen=True)

@@ -40,18 +40,22 @@ def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
     def field(name: str) -> int:
         return int(fields[_FIELD[name]])
 
-    return SiteCounts(
-        site=site,
-        requests=field("requests"),
-        lanes=field("lanes"),
-        bytes=field("bytes"),
-        sectors=field("sectors") if site.has_sectors or site.is_box else None,
-        ideal_sectors=field("ideal_sectors") if site.has_sectors or site.is_box else None,
-        wavefronts=field("wavefronts") if site.has_wavefronts else None,
-        ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
-        addresses=field("addresses") if site.is_atomic else None,
-        most_lanes_at_address=field("most_lanes_at_address") if site.is_atomic else None,
-    ).of_known_memory()
+    return (
+        SiteCounts(
+            site=site,
+            requests=field("requests"),
+            lanes=field("lanes"),
+            bytes=field("bytes"),
+            sectors=field("sectors") if site.has_sectors or site.is_box else None,
+            ideal_sectors=field("ideal_sectors") if site.has_sectors or site.is_box else None,
+            wavefronts=field("wavefronts") if site.has_wavefronts else None,
+            ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
+            addresses=field("addresses") if site.is_atomic else None,
+            most_lanes_at_address=field("most_lanes_at_address") if site.is_atomic else None,
+        )
+        .of_known_memory()
+        .of_products()
+    )
 
 
 def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCounts, ...]:

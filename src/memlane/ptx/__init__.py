@@ -25,7 +25,7 @@ Inside the package imports go one way, from the last to the first:
 
 from __future__ import annotations
 
-from memlane.ptx.access import MemoryAccess, is_product, memory_access, memory_accesses
+from memlane.ptx.access import MemoryAccess, is_product, memory_access, memory_accesses, product_bytes
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name, special_registers
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
@@ -157,6 +157,7 @@ __all__ = [
     "parse",
     "print_module",
     "print_statements",
+    "product_bytes",
     "registers_in",
     "registers_read",
     "registers_written",

@@ -6,11 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memlane.chip import AccessKind
-from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, elements
+from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector, elements
 from memlane.ptx.types import SCALAR_TYPES
 
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
+
+GROUP_ROWS, GROUP_DEPTH_BYTES, GROUP_THREADS = 64, 32, 128
+"""Of a product of a warpgroup: the rows of A and D, the bytes of a row of A or a column of B, and the threads that execute it."""
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
@@ -76,6 +79,17 @@ def memory_access(instruction: Instruction) -> MemoryAccess | None:
 def is_product(instruction: Instruction) -> bool:
     """Whether it is an asynchronous product of a warpgroup."""
     return instruction.opcode == "wgmma" and instruction.has("mma_async")
+
+
+def product_bytes(instruction: Instruction) -> int:
+    """Return the bytes of shared memory that a product of a warpgroup reads, for each of its 128 threads.
+
+    A row of A and a column of B are 32 bytes deep, whatever their type. The 64 rows of A and the N columns of B are read once for the four
+    warps together; A is not where it is in registers.
+    """
+    columns = int(instruction.form.slots["shape"].partition("n")[2].partition("k")[0])
+    rows = 0 if isinstance(instruction.operand("a"), Vector) else GROUP_ROWS
+    return (rows + columns) * GROUP_DEPTH_BYTES // GROUP_THREADS
 
 
 def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:

@@ -97,6 +97,13 @@ class SiteCounts(_Derived):
             return self
         return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
 
+    def of_products(self) -> SiteCounts:
+        """Return the counts of a product with its wavefronts, which follow from its requests; other counts as they are."""
+        if self.site.kind != "product":
+            return self
+        wavefronts = self.site.product_wavefronts(self.requests)
+        return replace(self, wavefronts=wavefronts, ideal_wavefronts=wavefronts)
+
     def __post_init__(self) -> None:
         if self.exactness not in _WEAKNESS:
             raise ValueError(f"exactness is {self.exactness!r}, not one of {', '.join(_WEAKNESS)}")

@@ -24,8 +24,11 @@ class Call:
     """Where it is called."""
 
 
-KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
-"""What a site may be: `Site.kind` says what each is."""
+TIMED_KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
+KINDS = (*TIMED_KINDS, "product")
+"""What a site may be: `Site.kind` says what each is. Those that are timed come first."""
+_GROUP_WARPS = 4
+"""Of a warpgroup, whose warps execute a product together."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,14 @@ class Site:
     op: str
     """The PTX opcode in full, for example `ld.global.f32`."""
     kind: str
-    """`load`, `store`, `atomic` (with a result that is used), `reduction` (without), `copy` (asynchronous), or `wait` for copies."""
+    """`load`, `store`, `atomic` (with a result that is used), `reduction` (without), `copy` (asynchronous), `wait` for copies and products,
+    or `product` of a warpgroup, of which tensor cores read operands in shared memory: it is counted, but not timed."""
     space: str
     """`global`, `shared`, `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy
     the side that is not shared memory; of a wait where what it waits for arrives."""
     nbytes: int
-    """Bytes that one lane accesses; of a matrix the row that a lane names; 0 of bulk copies, wmma fragments and waits."""
+    """Bytes that one lane accesses; of a matrix the row that a lane names; of a product what is read for the whole warpgroup over its
+    128 lanes; 0 of bulk copies, wmma fragments and waits."""
     scheme: str = ""
     """The probe around it: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty where it is not timed."""
     completeness: str = ""
@@ -134,6 +139,14 @@ class Site:
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
         return (self.space in ("shared", "generic") or self.kind == "copy") and self.is_counted
+
+    def product_wavefronts(self, requests: int) -> int:
+        """Return the wavefronts of so many requests of a product, which its warpgroup makes in fours.
+
+        The operands in shared memory are read in rows of 128 bytes, one row a wavefront, whatever their layout: a product has no bank
+        conflicts. Measured on an H200 (docs/counts.md).
+        """
+        return requests * self.nbytes // _GROUP_WARPS
 
     @property
     def is_atomic(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memlane.sass.program import Instruction
+from memlane.sass.registers import group_columns
 
 _SPACES = {"G": "global", "S": "shared", "L": "local", "C": "const", "": "generic", "AS": "shared"}
 _KINDS = {"LD": "load", "ST": "store", "ATOM": "atomic", "RED": "reduction"}
@@ -27,7 +28,8 @@ class Access:
     """What an instruction does to memory."""
 
     kind: str
-    """`load`, `store`, `atomic` (with a result), `reduction` (without), `copy` (asynchronous, from global to shared memory or back)."""
+    """`load`, `store`, `atomic` (with a result), `reduction` (without), `copy` (asynchronous, from global to shared memory or back),
+    `product` (of a warpgroup, whose operands tensor cores read)."""
     space: str
     """`global`, `shared`, `local`, `const`, `tex`, `surface`, or `generic` where the address decides."""
     nbytes: int
@@ -52,6 +54,8 @@ def memory_access(instruction: Instruction) -> Access | None:
     if opcode in _MATRIX:
         count = int(modifiers[-1]) if modifiers and modifiers[-1] in ("2", "4") else 1
         return Access(_MATRIX[opcode], "shared", _MATRIX_ROW_BYTES, count)
+    if opcode.endswith("GMMA"):
+        return Access("product", "shared", _product_bytes(instruction), 1)
     if opcode in ("ULDC", "LDCU"):
         return Access("load", "const", _width(modifiers), _vector(modifiers))
     return _ordinary(instruction)
@@ -76,6 +80,12 @@ def _has_result(instruction: Instruction) -> bool:
         if operand.register is not None:
             return True
     return False
+
+
+def _product_bytes(instruction: Instruction) -> int:
+    """Bytes that a product of a warpgroup reads for each of its 128 lanes: N columns of 32 bytes, and 64 rows if a descriptor names A."""
+    rows = 0 if instruction.operands[1].kind == "register" else 64
+    return (rows + group_columns(instruction.modifiers)) // 4
 
 
 def _width(modifiers: tuple[str, ...]) -> int:

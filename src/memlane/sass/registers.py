@@ -150,7 +150,7 @@ def _destination_width(instruction: Instruction, operand: Operand) -> int:
     if opcode == "LDSM":
         return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
     if opcode.endswith("GMMA"):
-        return _group_columns(modifiers) // 2
+        return group_columns(modifiers) // 2
     if opcode.endswith("MMA") and opcode not in _PLAIN:
         return 4
     return 1 if _is_known(instruction) else _UNKNOWN_WIDTH
@@ -177,8 +177,8 @@ def _conversion(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int]:
     return 2 if result.endswith("64") else 1, 2 if source.endswith("64") else 1
 
 
-def _group_columns(modifiers: tuple[str, ...]) -> int:
-    """N of a warp-group product `64xNxK`; each thread holds N / 2 sums."""
+def group_columns(modifiers: tuple[str, ...]) -> int:
+    """Return N of a product of a warpgroup, `64xNxK`; each thread holds N / 2 sums."""
     shape = next((one for one in modifiers if one.startswith("64x")), "64x256x16")
     return int(shape.split("x")[1])
 

@@ -243,6 +243,12 @@ def count_box(keeps_rows: bool) -> Helper:
     return Helper(f"memlane_count_box_{keeps_rows:d}", VOID, (POINTER, POINTER, POINTER, I32, I32, I64), build)
 
 
+@helper("count_product", VOID, POINTER, I32, I32, I32)
+def count_product(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value) -> None:
+    """Count one request of a product of a warpgroup, which reads `nbytes` of shared memory for each lane; its wavefronts follow."""
+    _count_request(e, warp, site, lanes, nbytes)
+
+
 @helper("count_branch", VOID, POINTER, I32, I32, I32)
 def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) -> None:
     """Count one executed branch of `lanes`, of which those in `taken` go to its target."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.accounting import accounting, accounting_filled, accounting_part, count_box, count_branch
-from memlane.ptx.access import access_kind
+from memlane.emulate.observe.accounting import accounting, accounting_filled, accounting_part, count_box, count_branch, count_product
+from memlane.ptx.access import access_kind, product_bytes
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int, is_request: bool = True) -> None:
@@ -40,6 +40,12 @@ def account_box(k: Lowering, sectors: Value, touched: Value) -> None:
     nobody models."""
     if k.layers.counts:
         k.call(count_box(k.layers.accesses), k.warp, sectors, touched, k.active, constant(I32, k.index), k.start)
+
+
+def account_product(k: Lowering) -> None:
+    """Count a product of a warpgroup: a request of each of its warps. What it takes in time nobody models."""
+    if k.layers.counts:
+        k.call(count_product, k.warp, constant(I32, k.index), k.active, constant(I32, product_bytes(k.instruction)))
 
 
 def account_texture(k: Lowering, nbytes: int) -> None:

@@ -15,6 +15,7 @@ from memlane.emulate.check.hooks import check_access, check_groups
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_product
 from memlane.emulate.runtime.matrices import BITS
 from memlane.emulate.runtime.warpgroup import LINES, Operand, Product, group_multiply, operand_addresses
 from memlane.emulate.semantics.table import semantics
@@ -54,6 +55,7 @@ def mma_async(k: Lowering) -> None:
     adds = e.and_(k.read("scale_d"), constant(I32, 1))  # the same in all lanes of the group
     site, blocks = constant(I32, k.index), constant(I32, columns // LINES)
     k.call(group_multiply(product), k.warp, k.active, site, left, right, registers, blocks, adds)
+    account_product(k)
     for number, item in enumerate(held):
         k.write_operand(item, e.load_lanes(e.at(registers, 4 * LANES * number), I32), "b32")
 
