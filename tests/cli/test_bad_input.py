@@ -497,12 +497,36 @@ def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -
     refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv, otf2, perfetto", code=2)
 
 
-@pytest.mark.parametrize("words", [(), ("trace",), ("paint",), ("trace", "x.py", "--launch", "first"), ("export", "x.parquet")])
-def test_wrong_command_line(memlane: Command, words: tuple[str, ...]) -> None:
-    answer = memlane(*words)
-    assert answer.code == 2
-    assert "Usage: memlane" in answer.err + answer.out
-    assert "Traceback" not in answer.err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("trace",), "missing argument 'INPUT'; memlane trace --help lists what there is"),
+        (("paint",), "no such command 'paint'"),
+        (("lab", "paint"), "no such command 'paint'; memlane lab --help lists what there is"),
+        (("trace", "x.py", "--launch", "first"), "invalid value for '--launch': "),
+        (("trace", "x.py", "--launch", "-1"), "invalid value for '--launch': "),
+        (("export", "x.parquet"), "missing option '--to'; memlane export --help lists what there is"),
+        (("count", "x.py", "--colour"), "no such option: --colour"),
+        (("layout", "search", "--columns"), "option '--columns' requires an argument; memlane layout search --help lists what there is"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(memlane: Command, words: tuple[str, ...], said: str) -> None:
+    refused(memlane(*words), said, code=2)
+
+
+def test_patience_is_an_option_and_an_endless_loop_names_its_line(memlane: Command, record: str) -> None:
+    Path("spin.ptx").write_text(FILL.replace("    ret;", "AGAIN:\n    bra AGAIN;"))
+    answer = memlane("count", "spin.ptx", "--grid", 1, "--block", 32, "--arg", "u4[32]", "--arg", "1:u4", "--patience", 2)
+    line = 1 + Path("spin.ptx").read_text().splitlines().index("    bra AGAIN;")
+    refused(answer, f"kernel fill, spin.ptx:{line}", "looping here for 2 turns", "wait longer with --patience 20")
+    refused(memlane("explain", record, "--patience", 2), f"--patience is for programs; {record} is a record file", code=2)
+
+
+def test_without_a_command_there_is_the_help(memlane: Command) -> None:
+    for words in ((), ("lab",), ("layout",)):
+        answer = memlane(*words)
+        assert answer.code == 2
+        assert (answer.err + answer.out).startswith(" ".join(["Usage: memlane", *words]))
 
 
 def test_no_gpu_where_one_was_asked_for(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memlane.errors import BadAccess, Deadlock, KernelTrap, UnsupportedPtx
+from memlane.launch import Layers
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program, run
 
@@ -149,8 +152,56 @@ def test_an_endless_loop_is_reported() -> None:
     target = emulator(patience=3)
     out = target.zeros(8, np.uint32)
     kernel = target.load(parse(program("AGAIN: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret;")))["k"]
-    with pytest.raises(Deadlock, match="has been looping for 3 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 3 turns"):
         kernel[1, 32](out)
+
+
+LOOPS = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.file 1 "loop.cu"
+.visible .entry k(.param .u64 flag)
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<2>;
+    .loc 1 3 1
+    ld.param.u64 %rd1, [flag];
+    mov.u32 %r1, %tid.x;
+    setp.ge.u32 %p1, %r1, 16;
+    @%p1 bra OTHERS;
+    FIRST:
+    .loc 1 5 1
+    ld.volatile.global.u32 %r2, [%rd1];
+    setp.eq.u32 %p2, %r2, 0;
+    .loc 1 6 1
+    @%p2 bra FIRST;
+    bra.uni END;
+    OTHERS:
+    .loc 1 9 1
+    ld.volatile.global.u32 %r3, [%rd1];
+    setp.eq.u32 %p2, %r3, 0;
+    @%p2 bra OTHERS;
+    END:
+    .loc 1 12 1
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("layers", [Layers(), Layers(clock=True)], ids=["plain", "clock"])
+@pytest.mark.parametrize(("threads", "lines"), [(16, "loop.cu:5"), (32, "loop.cu:5 and loop.cu:9")])
+def test_an_endless_loop_names_the_lines_that_its_threads_are_at(layers: Layers, threads: int, lines: str) -> None:
+    target = emulator(patience=3)
+    call = target.load(parse(LOOPS, "loop.ptx"))["k"][1, threads]
+    one = replace(call.bind(target.zeros(1, np.uint32)), layers=layers)
+    with pytest.raises(Deadlock) as caught:
+        target.launch(one)
+    assert str(caught.value) == (
+        f"kernel k, {lines}: block (0, 0, 0) has been looping here for 3 turns without any thread passing a barrier or ending; if it does "
+        "end, wait longer with --patience 30, in Python with target.patience = 30"
+    )
 
 
 def test_an_unsupported_instruction_is_named_when_its_kernel_is_launched() -> None:

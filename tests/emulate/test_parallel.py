@@ -247,7 +247,7 @@ def test_blocks_that_pass_barriers_while_they_wait_make_room_for_others() -> Non
 
 
 def test_a_grid_that_the_device_does_not_hold_is_no_more_resident_in_threads() -> None:
-    with pytest.raises(Deadlock, match="has been looping for 2000 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 2000 turns"):
         launched(GRID_BARRIER, np.zeros(16 + 133, np.uint32), blocks=133, width=64, shared=NEARLY_ALL_SHARED, patience=2000)
 
 
@@ -277,7 +277,7 @@ def test_who_waits_for_a_thread_that_works_is_patient() -> None:
 
 def test_nobody_waits_for_ever_in_vain() -> None:
     body = "again: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"
-    with pytest.raises(Deadlock, match="has been looping for 1000 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 1000 turns"):
         launched(body, np.zeros(4, np.uint32), patience=1000)
 
 

@@ -16,7 +16,7 @@ from memlane.compile import toolkit
 from memlane.driver import Probe
 from memlane.emulate import Emulator
 from memlane.errors import ChipError, DeviceError
-from memlane.targets import describe, names, override, target
+from memlane.targets import describe, devices, names, override, target
 
 NO_GPU = Probe(True, library=False, problem="there is no CUDA driver on this machine")
 TWO_GPUS = Probe(True, driver=(13, 0), devices=("NVIDIA H200", "NVIDIA Unheard Of"))
@@ -94,6 +94,28 @@ def test_an_override_makes_emulators_deterministic() -> None:
         threads["outer"] = target()
     assert threads["inner"] is threads["outer"] is target("emulator:v100", deterministic=True)
     assert target() is target("emulator:h200")
+
+
+def test_an_override_sets_the_patience_of_emulators_of_its_own() -> None:
+    usual = target("emulator:a100")
+    with override(None, everywhere=True, patience=7), override("emulator:a100", deterministic=True):
+        asked = target()
+        assert (asked.patience, asked.threads) == (7, 1)  # type: ignore[attr-defined]
+    assert target("emulator:a100") is usual
+    assert usual.patience == 65536  # type: ignore[attr-defined]
+
+
+def test_devices_are_as_deterministic_as_the_first() -> None:
+    with override(None, deterministic=True, patience=9):
+        first, second = devices("emulator:a100", 2)
+    assert (first.threads, second.threads) == (1, 1)  # type: ignore[attr-defined]
+    assert (first.patience, second.patience) == (9, 9)  # type: ignore[attr-defined]
+
+
+def test_a_gpu_has_no_patience(machine: pytest.MonkeyPatch) -> None:
+    having(machine, TWO_GPUS)
+    with override(None, patience=5), pytest.raises(DeviceError, match="cuda:0 runs a launch until it ends, so there is no patience to set"):
+        target("cuda:0")
 
 
 def test_a_gpu_is_not_deterministic(machine: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -97,20 +99,50 @@ def run(application: typer.Typer, arguments: Sequence[str]) -> int:
 
 def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
     try:
-        # Typer prints what is wrong with a command line itself. The exceptions it does so for are no part of its interface.
-        application(args=list(arguments), prog_name="memlane")
+        answer = application(args=list(arguments), prog_name="memlane", standalone_mode=False)
+        code = answer if isinstance(answer, int) else 0
     except MemlaneError as error:
         print(message(error), file=sys.stderr)
         return error.exit_code
-    except SystemExit as stop:
+    except _UsageError as error:
+        return _refuse(error, arguments)
+    except SystemExit as stop:  # The end of a completion.
         code = stop.code if isinstance(stop.code, int) else 0
-        if code == INTERRUPTED:  # Typer met Ctrl-C outside a command, and says nothing.
-            print("memlane: interrupted", file=sys.stderr)
-        return code
-    except KeyboardInterrupt:  # Before a command began, or while its error was printed.
+    except (KeyboardInterrupt, typer.Abort):  # Before a command began, or while its error was printed.
+        code = INTERRUPTED
+    if code == INTERRUPTED:
         print("memlane: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+    return code
+
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What Typer raises for a command line that is wrong. It has no public name of its own in Typer."""
+
+
+_PLAINLY = (
+    (re.compile(r"Input should be greater than or equal to (\S+)"), r"it must be \1 or more"),
+    (re.compile(r"Input should be a valid integer, .*"), "it must be a whole number"),
+    (re.compile(r"\(Possible options: (.*)\)"), r"(did you mean \1?)"),
+    (re.compile(r"\. Did you mean (.*)\?$"), r" (did you mean \1?)"),
+)
+"""What Typer says, and how we say it."""
+
+
+def _refuse(error: Any, arguments: Sequence[str]) -> int:
+    """Print what is wrong with a command line in one line, or the help of a command that was called with nothing."""
+    if "Help" in type(error).__name__:
+        error.show()
+        return int(error.exit_code)
+    said = " ".join(error.format_message().split()).rstrip(".")
+    for theirs, ours in _PLAINLY:
+        said = theirs.sub(ours, said)
+    command = error.ctx.command_path if error.ctx is not None else " ".join(["memlane", *takewhile(_is_command, arguments)])
+    print(f"memlane: {said[:1].lower()}{said[1:]}; {command} --help lists what there is", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def _is_command(word: str) -> bool:
+    return word in COMMANDS or word in GROUPS or any(word in functions for _, functions in GROUPS.values())
 
 
 def _version(wanted: bool) -> None:

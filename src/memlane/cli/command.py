@@ -26,9 +26,10 @@ def _program(
     std: o.Standard = "c++17",
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
+    patience: o.Patience = None,
 ) -> Program:
     launch = LaunchOptions(kernel, grid, block, arg, shared, cluster)
-    return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate), launch)
+    return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate), launch, patience or 0)
 
 
 def runs_program_or_file(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,11 +47,12 @@ def runs_program(command: Callable[..., None], source: Any = o.Input) -> Callabl
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
 
     def run(**options: Any) -> None:
-        program = _program(**{name: options.pop(name) for name in shared})
+        program = _program(**{name: options.pop(name) for name in (*shared, "patience")})
         command(program, **options)
 
     before = [one for one in own if any(isinstance(note, ArgumentInfo) for note in get_args(one.annotation))]
-    everything = [*before, *shared.values(), *(one for one in own if one not in before)]
+    last = shared.pop("patience")  # behind those of the command, which say where it runs
+    everything = [*before, *shared.values(), *(one for one in own if one not in before), last]
     run.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in everything}
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -65,6 +65,16 @@ Deterministic = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        "--patience",
+        metavar="TURNS",
+        min=1,
+        help="On the emulator: how long a launch may loop before it counts as endless; default: 65536.",
+        rich_help_panel=RUN,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output file that exists.", rich_help_panel=RESULT)]
 Output = Annotated[
     Path | None,

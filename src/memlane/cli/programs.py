@@ -78,6 +78,8 @@ class Program:
     arguments: Sequence[str] = ()
     compile: CompileOptions = CompileOptions()
     launch: LaunchOptions = LaunchOptions()
+    patience: int = 0
+    """How long emulators wait for a loop to end; 0 for their default."""
 
     @property
     def is_record(self) -> bool:
@@ -103,7 +105,8 @@ class Program:
 
     def refuse_options(self, **others: object) -> None:
         """CommandError for options that a record file has no use for: those of launches, and `others` by name."""
-        given = [one for one in self._given() if one != "--kernel"] + [f"--{name}" for name, value in others.items() if value]
+        given = [one for one in self._given() if one != "--kernel"]
+        given += [f"--{name}" for name, value in {"patience": self.patience, **others}.items() if value]
         if self.arguments:
             given.append(" ".join(["--", *self.arguments]))
         if given:
@@ -138,17 +141,19 @@ class Program:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
         well. CommandError for what `check` finds, and for options that it has no use for: then nothing was launched."""
         self.check()
+        with targets.override(None, everywhere=True, patience=self.patience), compile_notes():
+            return self._run(target_name, observer, deterministic)
+
+    def _run(self, target_name: str, observer: Observer, deterministic: bool) -> Failure | None:
         if self.path.suffix in SOURCE_SUFFIXES:
             if self.arguments:
                 raise CommandError(
                     f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
                 )
-            with compile_notes():
-                return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
+            return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
         for option in self._given():
             raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
-        with compile_notes():
-            return run_script(self.path, self.arguments, target_name, observer, deterministic)
+        return run_script(self.path, self.arguments, target_name, observer, deterministic)
 
 
 def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> Failure | None:

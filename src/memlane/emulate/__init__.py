@@ -1,5 +1,5 @@
 """Runs PTX on the CPU: function, counts and clock as separate layers."""
 
-from memlane.emulate.emulator import Emulator
+from memlane.emulate.emulator import PATIENCE, Emulator
 
-__all__ = ["Emulator"]
+__all__ = ["PATIENCE", "Emulator"]

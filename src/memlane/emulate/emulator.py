@@ -47,6 +47,8 @@ from memlane.ptx import Function, Module, verify
 from memlane.source import Source
 
 WORKSPACE_BYTES = 16
+PATIENCE = 1 << 16
+"""Turns after which a launch counts as endless, if nothing else is asked for."""
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Emulator(Target):
     modelled = True
     observes = True
 
-    def __init__(self, chip: Chip, *, patience: int = 1 << 16, threads: int | None = None, device: int = 0, name: str = "") -> None:
+    def __init__(self, chip: Chip, *, patience: int = PATIENCE, threads: int | None = None, device: int = 0, name: str = "") -> None:
         """`device`: its number among emulated devices that are to be peers; each has addresses of its own. `name`: what messages call it.
         `threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
         `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memlane import driver
 from memlane.chip import from_file, load, names, unread_directory
-from memlane.emulate import Emulator
+from memlane.emulate import PATIENCE, Emulator
 from memlane.errors import DeviceError
 from memlane.launch import Target
 
@@ -31,6 +31,12 @@ class _Asked:
 
     name: str = ""
     deterministic: bool = False
+    patience: int = 0
+    """Of emulators; 0 for their default."""
+
+    def over(self, other: _Asked) -> _Asked:
+        """Return this, with what `other` asks for where this asks for nothing."""
+        return _Asked(self.name or other.name, self.deterministic or other.deterministic, self.patience or other.patience)
 
 
 _NOTHING = _Asked()
@@ -62,9 +68,14 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
     Raises DeviceError for a name that is no target here and for a deterministic GPU, MissingDependency where the packages for a GPU are
     not installed, ChipError for a chip that does not exist.
     """
-    asked = [_override.get(), *_override_everywhere[-1:]]
-    named = next((one.name for one in asked if one.name), name)
-    return _resolve(named or os.environ.get(ENVIRONMENT) or _first(), deterministic or any(one.deterministic for one in asked))
+    asked = _overridden().over(_Asked(name or "", deterministic))
+    return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
+
+
+def _overridden() -> _Asked:
+    """Return what the overrides of this thread and of the process ask for together."""
+    own = _override.get()
+    return own.over(_override_everywhere[-1]) if _override_everywhere else own
 
 
 def devices(name: str | None = None, count: int | None = None) -> tuple[Target, ...]:
@@ -80,7 +91,7 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
     count = (1 if most is None else most) if count is None else count
     if count < 1:
         raise DeviceError(f"{count} devices run nothing: ask for 1 or more")
-    found = (first, *(_resolve(f"{family}:{number}", False) for number in range(1, count)))
+    found = (first, *(_resolve(f"{family}:{number}", _overridden()) for number in range(1, count)))
     for one in found:
         for other in found:
             with suppress(DeviceError):
@@ -89,11 +100,11 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
 
 
 @contextmanager
-def override(name: str | None, *, everywhere: bool = False, deterministic: bool = False) -> Iterator[None]:
+def override(name: str | None, *, everywhere: bool = False, deterministic: bool = False, patience: int = 0) -> Iterator[None]:
     """Inside the `with` block, `target()` answers `name`, also to those who ask for another: in this thread, or with `everywhere` in all
     threads of the process that have no override of their own. None changes nothing. With `deterministic` it answers emulators of one
-    core."""
-    asked = _Asked(name or "", deterministic)
+    core, with `patience` emulators that wait so long for a loop to end (`Emulator.patience`)."""
+    asked = _Asked(name or "", deterministic, patience)
     if everywhere and asked != _NOTHING:
         with _overriding:
             _override_everywhere.append(asked)
@@ -104,7 +115,7 @@ def override(name: str | None, *, everywhere: bool = False, deterministic: bool 
                 _override_everywhere.remove(asked)
         return
     before = _override.get()
-    token = _override.set(_Asked(asked.name or before.name, asked.deterministic or before.deterministic))
+    token = _override.set(asked.over(before))
     try:
         yield
     finally:
@@ -119,9 +130,12 @@ def _first() -> str:
     return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
 
 
-def _resolve(name: str, deterministic: bool) -> Target:
+def _resolve(name: str, how: _Asked) -> Target:
+    """Return the target of this name; of `how` all but the name counts."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
-        if deterministic:
+        if how.patience:
+            raise DeviceError(f"{name} runs a launch until it ends, so there is no patience to set; the target emulator has some")
+        if how.deterministic:
             raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
         with _making:
             return _device(int(match[1] or 0))
@@ -135,9 +149,9 @@ def _resolve(name: str, deterministic: bool) -> Target:
     chip = chip or DEFAULT_CHIP
     with _making:
         if chip in names():
-            return _emulator(chip, number, deterministic)
+            return _emulator(chip, number, how.deterministic, how.patience)
         if chip.endswith(".toml") or os.sep in chip:
-            return _emulator_of_file(_chip_file(chip), number, deterministic)
+            return _emulator_of_file(_chip_file(chip), number, how.deterministic, how.patience)
     raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
 
 
@@ -161,10 +175,10 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str, device: int, deterministic: bool) -> Target:
-    return Emulator(load(chip), threads=1 if deterministic else None, device=device)
+def _emulator(chip: str, device: int, deterministic: bool, patience: int) -> Target:
+    return Emulator(load(chip), threads=1 if deterministic else None, device=device, patience=patience or PATIENCE)
 
 
 @cache
-def _emulator_of_file(path: Path, device: int, deterministic: bool) -> Target:
-    return Emulator(from_file(path), threads=1 if deterministic else None, device=device)
+def _emulator_of_file(path: Path, device: int, deterministic: bool, patience: int) -> Target:
+    return Emulator(from_file(path), threads=1 if deterministic else None, device=device, patience=patience or PATIENCE)

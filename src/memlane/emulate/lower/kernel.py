@@ -14,7 +14,7 @@ from memlane.emulate.code.jit import Code, fingerprint, translated, writing
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
-from memlane.emulate.lower.body import Body, LiveOut, Step
+from memlane.emulate.lower.body import Body, LiveOut, Place, Step
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link, linked_instructions
 from memlane.emulate.lower.lowering import Lowering, assign_registers
@@ -85,6 +85,12 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     }
     kernel = CompiledKernel(Code(object_file, _ENTRY), found.warp_bytes, found.frame, layers, found.instructions, found.weights)
     return kernel, Entry(facts, object_file)
+
+
+def places_of(module: Module, function: Function, layers: Compiled) -> tuple[Place, ...]:
+    """Return the places of a kernel with these layers, by the numbers that `WARP` records have."""
+    body, _ = link(module, function, SERVICES, stop_at_memory=layers.clock)
+    return body.places
 
 
 @dataclass(frozen=True)

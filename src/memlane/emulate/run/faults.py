@@ -35,7 +35,7 @@ from memlane.emulate.layout import (
     WINDOW_BYTES,
     WINDOWS,
 )
-from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.lower.kernel import CompiledKernel, places_of
 from memlane.emulate.lower.variables import STACK_BYTES
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import GUARD, Allocation
@@ -49,6 +49,9 @@ _OUT_OF_TURN = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
     ARRIVED_TWICE: "arrived at the barrier of its cluster a second time before it waited: put barrier.cluster.wait between the two",
 }
+
+_MOST_LINES = 4
+"""Source lines that a message names."""
 
 
 def raise_fault(
@@ -240,24 +243,41 @@ class _Fault:
         return ". ".join([head, *(one[0].upper() + one[1:] for one in told)])
 
     def endless(self) -> str:
-        block = position(int(self._context["fault_block"]), self._launch.grid)
+        block, turns = position(int(self._context["fault_block"]), self._launch.grid), self._device.patience
+        lines = self._looping(int(self._context["fault_slot"]) - self._slots.ctypes.data)
+        place = f", {' and '.join(lines)}" if lines else ""
         return (
-            f"kernel {self._launch.kernel.title}: block {block} has been looping for {self._device.patience} turns without any thread "
-            f"passing a barrier or ending; if it does end, wait longer, in Python: target.patience = {self._device.patience * 10}"
+            f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {turns} turns without any thread passing "
+            f"a barrier or ending; if it does end, wait longer with --patience {turns * 10}, in Python with target.patience = {turns * 10}"
         )
+
+    def _looping(self, base: int) -> list[str]:
+        """The source lines at which the threads of the block in a slot go on, those that wait or have ended not among them."""
+        kernel = self._launch.kernel
+        places = places_of(kernel.module, kernel.module.kernels[kernel.name], self._compiled.layers)
+        numbers = set()
+        for number in range(int(self._context["warps"])):
+            warp = self._warp_at(base, number)
+            going = int(warp["live"]) & ~int(warp["waiting"])
+            numbers |= {int(warp["pcs"][lane]) for lane in range(LANES) if going >> lane & 1}
+        known = [places[number].steps for number in sorted(numbers) if number < len(places)]
+        return list(dict.fromkeys(self.line(steps[0].instruction) for steps in known if steps))[:_MOST_LINES]
 
     def _waiting(self, base: int) -> str:
         """Which threads of the block in a slot wait at which barrier, and how many have exited."""
         groups: dict[str, list[int]] = {}
         waiting_for = self._block_at(base)["expected"]
         for number in range(int(self._context["warps"])):
-            start = base + BLOCK_BYTES + number * self._compiled.warp_bytes
-            warp = self._slots[start : start + WARP.itemsize].view(WARP)[0]
+            warp = self._warp_at(base, number)
             for lane in range(LANES):
                 thread = number * LANES + lane
                 if thread < self._launch.threads_per_block:
                     groups.setdefault(self._state(warp, lane, waiting_for), []).append(thread)
         return "; ".join(f"{self._counted(threads)} {what}" for what, threads in groups.items())
+
+    def _warp_at(self, base: int, number: int) -> Any:
+        start = base + BLOCK_BYTES + number * self._compiled.warp_bytes
+        return self._slots[start : start + WARP.itemsize].view(WARP)[0]
 
     def _block_at(self, base: int) -> Any:
         return self._slots[base : base + BLOCK.itemsize].view(BLOCK)[0]
