@@ -10,7 +10,7 @@ FUZZ ?= --number 2000
 # A file of versions for pip to keep to; none takes the newest that pyproject.toml allows.
 CONSTRAINTS ?=
 
-.PHONY: help demo test gpu-test check format fuzz stale tables clean
+.PHONY: help demo test test-all gpu-test check format fuzz stale tables clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ demo: $(STAMP) ## trace the example transposes on the emulator and explain what 
 	$(BIN)/memlane explain transpose.parquet
 
 test: $(STAMP) ## run the tests that need no GPU
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu and not slow"
+
+test-all: $(STAMP) ## run the slow tests, too
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
 
 gpu-test: $(STAMP) ## run the tests that need a GPU

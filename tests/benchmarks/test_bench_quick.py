@@ -6,9 +6,12 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Quick = Callable[..., list[dict[str, Any]]]
 
 
+@pytest.mark.slow
 def test_accuracy_alone(quick: Quick) -> None:
     rows = {row["case"]: row for row in quick("accuracy", "alone, L2")}
     assert rows["dependent, L2"]["holds"], rows["dependent, L2"]
@@ -26,12 +29,14 @@ def test_counts(quick: Quick) -> None:
     assert all(row["holds"] for row in rows)
 
 
+@pytest.mark.slow
 def test_outputs(quick: Quick) -> None:
     rows = quick("outputs", "transpose")
     assert [row["case"].partition(", ")[2] for row in rows] == ["dependent", "exposed", "consume", "simple", "paper", "counting"]
     assert all(row["holds"] and row["peer"]["compared"] == 3 * 2 * 64 * 64 * 4 for row in rows), rows
 
 
+@pytest.mark.slow
 def test_perturbation(quick: Quick) -> None:
     rows = quick("perturbation", "transpose")
     each, medians = rows[:-5], rows[-5:]
@@ -44,6 +49,7 @@ def test_perturbation(quick: Quick) -> None:
     assert [row["case"] for row in medians] == [f"median of the examples, {way}" for way in ways]
 
 
+@pytest.mark.slow
 def test_emulator_speeds(quick: Quick) -> None:
     ways = ["function only", "with counts", "with counts and clock", "with checker"]
     rows = quick("emulator", "matrix product")
@@ -53,6 +59,7 @@ def test_emulator_speeds(quick: Quick) -> None:
     assert quick("emulator", "importing")[0]["value"] < 5
 
 
+@pytest.mark.slow
 def test_a_stored_first_launch_is_quicker_than_a_compiled_one(quick: Quick) -> None:
     for _ in range(3):  # others may have the processor for as long as a compilation takes
         compiled, stored = quick("emulator", "compiling")
@@ -62,11 +69,13 @@ def test_a_stored_first_launch_is_quicker_than_a_compiled_one(quick: Quick) -> N
     assert stored["value"] < compiled["value"] / 2
 
 
+@pytest.mark.slow
 def test_more_blocks_need_no_more_memory(quick: Quick) -> None:
     (row,) = quick("emulator", "memory")
     assert row["value"] is None or abs(row["value"]) < 8, row
 
 
+@pytest.mark.slow
 def test_peers_compute_the_same_product_or_say_what_they_need(quick: Quick) -> None:
     rows = quick("emulator", "peers")
     assert [row["metric"].rpartition(" of ")[2] for row in rows] == ["Numba's simulator", "Triton's interpreter", "NumPy"]
@@ -75,6 +84,7 @@ def test_peers_compute_the_same_product_or_say_what_they_need(quick: Quick) -> N
     assert rows[-1]["value"] > 0
 
 
+@pytest.mark.slow
 def test_size_from_the_buffer_to_every_file(quick: Quick) -> None:
     rows = quick("size", "chain")
     assert [row["case"] for row in rows if row["unit"] == "GB"] == ["collect", "csv", "clog2", "perfetto"]
@@ -84,6 +94,7 @@ def test_size_from_the_buffer_to_every_file(quick: Quick) -> None:
     assert all(row["value"] > 0 for row in chains)
 
 
+@pytest.mark.slow
 def test_relayout(quick: Quick) -> None:
     """The transpose's tile: no byte differs, and wavefronts are those of the layouts."""
     rows = quick("relayout", "transpose")
@@ -94,6 +105,7 @@ def test_relayout(quick: Quick) -> None:
     assert all(row["peer"]["wavefronts, before"] / row["peer"]["ideal"] == 33 / 2 for row in layouts)
 
 
+@pytest.mark.slow
 def test_stalls(quick: Quick) -> None:
     rows = quick("stalls", "waits")
     assert [row["case"] for row in rows] == [
@@ -109,6 +121,7 @@ def test_stalls(quick: Quick) -> None:
     assert all(row["holds"] for row in rows), rows
 
 
+@pytest.mark.slow
 def test_cluster_latency(quick: Quick) -> None:
     far, near = quick("cluster_latency", "load, generic")
     assert far["value"] > 4 * near["value"] > 0

@@ -23,6 +23,7 @@ def test_kernels_have_about_as_many_instructions_as_are_asked_for(family: str, s
     assert 0.7 * size <= found <= 1.2 * size + 90
 
 
+@pytest.mark.slow
 def test_every_stage_of_a_family_has_a_row(quick: Quick) -> None:
     rows = quick("scaling", "branches")
     stages = [row["metric"].rpartition(", growth")[0] for row in rows]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from waiting import COMMANDS, row_of
 
 
+@pytest.mark.slow
 def test_the_first_time_and_again_have_rows(quick: Callable[..., list[dict[str, Any]]]) -> None:
     first, again = quick("waiting", "count")
     assert (first["metric"], again["metric"]) == ("first, processor time", "again, processor time")

@@ -36,6 +36,8 @@ SIZES = {
     "stencil": 18,
     "transpose": 72,
 }
+SLOW = {"reduction": pytest.mark.slow, "spmv": pytest.mark.slow}
+"""Scripts of many launches, which are run once for each scheme only by `make test-all`."""
 """Small, and no multiples of a block, so that the guards at the edges have work to do."""
 LAUNCHES = {"chase": 5, "copies": 4, "histogram": 2, "matmul": 1, "reduction": 8, "rotation": 1, "spmv": 2, "stencil": 2, "transpose": 3}
 Rows = npt.NDArray[Any]
@@ -147,7 +149,7 @@ def test_records_are_the_accesses_that_were_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme != "dependent"])
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SIZES])
 def test_every_scheme_records_the_same_accesses(name: str, scheme: str) -> None:
     trace, usual = traced(name, scheme), traced(name)
     assert trace.lost == 0
@@ -177,7 +179,7 @@ def described(trace: Trace, number: dict[int, int]) -> list[Row]:
 
 
 @pytest.mark.memlane_check(False)  # The whole trace is checked, and machine code of two bodies takes long with a checker in it.
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SIZES])
 def test_one_warp_in_three(name: str) -> None:
     """The script's own assertions hold, and the rows are those of the whole trace that the chosen warps made."""
     tracer = Tracer(TraceOptions(sampling=Sampling.of(every=3, seed=2)))

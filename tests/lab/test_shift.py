@@ -116,6 +116,7 @@ def test_the_references_of_the_kernels() -> None:
     assert (walsh_hadamard(row)[0] == matrix @ row[0]).all()
 
 
+@pytest.mark.slow
 def test_whole_kernels_compute_the_same_in_every_layout_and_take_what_the_rule_says(emulator: Target) -> None:
     """That outputs equal NumPy's, `outcomes` asks itself."""
     transpose, product, align, butterfly = KERNELS
