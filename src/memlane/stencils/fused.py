@@ -73,6 +73,7 @@ class FusedKernel(FusedSchedule):
         tile = f"(blockIdx.x * {self.warps} + threadIdx.y)" if self.flat else "blockIdx.x"
         lines = [
             f"const int tile_x = {tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
+            *self._place_of_reads(),
             "const int y0 = 0;" if self.flat else f"const int y0 = blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
             f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
             *scalar_loads(self.problem, self.rule),
@@ -80,7 +81,8 @@ class FusedKernel(FusedSchedule):
         tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
         if not self.flat:
             tests += [f"y0 >= {self._border(1)[0]}", f"y0 + {self.rows} <= NY - {self._border(1)[1]}"]
-        lines.append(f"const bool is_inner = {' && '.join(tests)};  // no boundary along x and y changes the cells of this thread")
+        inner = " && ".join(tests)
+        lines.append(f"const bool is_inner = __all_sync(0xffffffff, {inner});  // no boundary along x and y changes cells of this warp")
         if self.rings:
             count = self.shared_bytes // itemsize(self.shared_dtype)
             thread = f"threadIdx.y * {WARP} + threadIdx.x"
@@ -92,6 +94,20 @@ class FusedKernel(FusedSchedule):
             ]
         return lines
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether the vector of a thread may begin at one end of a row and go on at the other."""
+        return "periodic" in self.geometry.conditions[2] and self.geometry.extents[2] % self.vector != 0
+
+    def _place_of_reads(self) -> list[str]:
+        """Return where a thread reads its vector of a row: behind the ends of the row where its cells come from, or anything."""
+        if self.is_torn:
+            return []
+        if "periodic" in self.geometry.conditions[2]:
+            wrapped = "x0 < 0 ? x0 + NX : x0 >= NX ? x0 - NX : x0"
+            return [f"const int x_read = min(max({wrapped}, 0), NX - {self.vector});"]
+        return [f"const int x_read = min(max(x0, 0), PITCH - {self.vector});  // no result depends on cells behind the ends of a row"]
+
     def _queues(self) -> list[str]:
         lines = []
         for cycle in self.problem.swap:
@@ -99,45 +115,55 @@ class FusedKernel(FusedSchedule):
             for step in range(self.steps):
                 stream = Stream(cycle, step)
                 lines.append(f"{kind} {stream.name}[{self.depth(stream)}][{self.rows}][{self.vector}] = {{}};")
-            lines.append(f"{kind} {plain(cycle[1])}_next[{self.rows}][{self.vector}];")
-            lines += self._next(cycle, f"first - {self.steps * self.reach[0][0]}")
+            lines += self._load(cycle, f"first - {self.steps * self.reach[0][0]}")
         return lines
 
     def _loop(self) -> list[str]:
         begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
-        lines = [f"#pragma unroll {self.variant.unroll}"] if self.variant.unroll > 1 else []
-        lines += [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{"]
+        unroll, last_read = self.variant.unroll, max(1, min(self.steps, max(len(cycle) for cycle in self.problem.swap) - 1))
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
         for cycle in self.problem.swap:
-            body += self._load(cycle)
+            body += self._begun(cycle)
         for step in range(1, self.steps + 1):
             body += self._step(step)
+            if step == last_read:
+                for cycle in self.problem.swap:
+                    body += [*self._shift(Stream(cycle, 0)), *self._load(cycle, "i + 1")]
         body += ["__syncthreads();"] if self.rings else []
-        return [*lines, *indented(body, 1), "}"]
+        if unroll == 1:
+            return [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
+        return [
+            f"for (int group = first - {begin}; group < end + {behind}; group += {unroll}) {{  // the last turns may be one too many",
+            "#pragma unroll",
+            f"    for (int u = 0; u < {unroll}; ++u) {{  // so that each plane stays in its registers",
+            "        const int i = group + u;",
+            *indented(body, 2),
+            "    }",
+            "}",
+        ]
 
     # -- one turn of the loop ----------------------------------------------------------------------------------------------------
 
-    def _load(self, cycle: tuple[str, ...]) -> list[str]:
-        """Return the load of the newest plane of the values at the beginning."""
+    def _begun(self, cycle: tuple[str, ...]) -> list[str]:
+        """Return what happens to the newest plane of the values at the beginning, which was loaded a turn before."""
         stream = Stream(cycle, 0)
-        lines = [*self._shift(stream), *self._rows(f"{stream.name}[0][r][c] = {plain(cycle[1])}_next[r][c];")]
-        lines += [f"if (i + 1 < end + {self.steps * self.reach[0][1]}) {{", *indented(self._next(cycle, "i + 1"), 1), "}"]
-        return [*lines, *self._kept(stream, "i", None), *self._publish(stream)]
+        return [*self._kept(stream, "i", None), *self._publish(stream)]
 
-    def _next(self, cycle: tuple[str, ...], z: str) -> list[str]:
-        """Return the load of a plane of the values at the beginning, a turn before it is needed."""
-        name, lines = cycle[1], []
+    def _load(self, cycle: tuple[str, ...], z: str) -> list[str]:
+        """Return the load of a plane of the values at the beginning, as soon as the oldest has been read for the last time."""
+        lines = []
         for row in range(self.rows):
-            lines += self._load_row(name, f"{plain(name)}_next[{row}]", 0, z, shifted("y0", row))
+            lines += self._load_row(cycle[1], f"{Stream(cycle, 0).name}[0][{row}]", 0, z, shifted("y0", row))
         return lines
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
-        ragged = "NX" if self.geometry.conditions[2][1] == "periodic" else "PITCH"
         dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
+        line = line_of_read(self.geometry, field)
+        if not self.is_torn:
+            return [*ascribed(self.rule, line, body_loads(dtype, name, to, first, (z, y, "x_read"), self.vector)), GENERATED]
         near = indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1)
         far = f"    for (int c = 0; c < {self.vector}; ++c) {to}[{first} + c] = widened(*cell_at({name}, {z}, {y}, x0 + c));"
-        line = line_of_read(self.geometry, field)
-        head = f"if (x0 >= 0 && x0 + {self.vector} <= {ragged}) {{"
+        head = f"if (x0 >= 0 && x0 + {self.vector} <= NX) {{"
         return [head, *ascribed(self.rule, line, near), "} else {", *ascribed(self.rule, line, [far]), "}", GENERATED]
 
     def _shift(self, stream: Stream) -> list[str]:
@@ -161,9 +187,15 @@ class FusedKernel(FusedSchedule):
         inner: list[str] = []
         for name, offsets in self.reads.items():
             inner += self._neighbourhood(name, offsets, step, z)
-        inner += self._update()
+        inner += self._declared()
+        kept = [line for cycle in self.problem.swap for line in self._keep_cells(cycle, step, z)]
+        if kept:  # the update stands twice, because registers that a branch may change would be moved before it
+            low, high = self._border(0)
+            inner += [f"if (is_inner && {z} >= {low} && {z} < NZ - {high}) {{", *indented(self._update(), 1), "} else {"]
+            inner += [*indented(['asm volatile("");', *self._update(), *kept], 1), "}"]
+        else:
+            inner += self._update()
         for cycle in self.problem.swap:
-            inner += self._keep_cells(cycle, step, z)
             inner += self._store(cycle, step, z)
             if step < self.steps:
                 stream = Stream(cycle, step)
@@ -239,8 +271,10 @@ class FusedKernel(FusedSchedule):
             lines.append(f"{to}[{cell + low}] = __shfl_{way}_sync(0xffffffff, {to}[{element + low}], {abs(lanes)});")
         return lines
 
+    def _declared(self) -> list[str]:
+        return [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
+
     def _update(self) -> list[str]:
-        lines = [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         values = []
         for name, given in self.cell.arguments():
             dz, dy, dx = self.geometry.offsets(given)
@@ -248,13 +282,13 @@ class FusedKernel(FusedSchedule):
             values.append(f"{plain(name)}_around[{dz - z_low}][{shifted('r', dy - y_low)}][{shifted('c', dx - x_low)}]")
         values += [*scalar_names(self.rule), *(f"{plain(name)}_value[r][c]" for name, _ in self.cell.results())]
         called = call(f"{plain(self.rule.name)}_cell", values)
-        lines += [
+        loops = [
             "#pragma unroll",
             f"for (int r = 0; r < {self.rows}; ++r)",
             "#pragma unroll",
             f"    for (int c = 0; c < {self.vector}; ++c)",
         ]
-        return [*lines, *indented(called, 2)]
+        return [*loops, *indented(called, 2)]
 
     # -- boundaries --------------------------------------------------------------------------------------------------------------
 
@@ -282,14 +316,12 @@ class FusedKernel(FusedSchedule):
         """Return what boundaries make of the cells of a step: fixed ones keep their value, those behind faces have their number."""
         value = f"{plain(cycle[0])}_value"
         tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
-        low, high = self._border(0)
         lines = []
         if tests:
             (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[cycle[1]])
             kept = f"{plain(cycle[1])}_around[{-z_low}][{shifted('r', -y_low)}][{shifted('c', -x_low)}]"
             lines += self._rows(f"if (!({' && '.join(tests)})) {value}[r][c] = {kept};")
-        lines += self._kept(Stream(cycle, step), z, value)
-        return [f"if (!(is_inner && {z} >= {low} && {z} < NZ - {high})) {{", *indented(lines, 1), "}"] if lines else []
+        return [*lines, *self._kept(Stream(cycle, step), z, value)]
 
     # -- where results go --------------------------------------------------------------------------------------------------------
 
