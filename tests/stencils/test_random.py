@@ -54,7 +54,8 @@ def problems(draw):
     vector, planes = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 7))
     if draw(st.booleans()):
         warps, rows = draw(st.integers(2, 4)), draw(st.integers(1, 3)) if dimensions == 3 else 1
-        variant = Variant(vector, (32, warps), planes, rows, steps=draw(st.integers(2, 3)))
+        early, unroll = draw(st.integers(0, 2)), draw(st.integers(1, 3))
+        variant = Variant(vector, (32, warps), planes, rows, steps=draw(st.integers(2, 3)), ahead=early, unroll=unroll)
     else:
         variant = Variant(vector, draw(st.sampled_from([(32, 1), (8, 4), (32, 2)])), planes, ahead=draw(st.integers(0, 1)))
     return text, shape, boundary, dict(zip(names, dtypes, strict=True)), variant, draw(st.integers(1, 4))

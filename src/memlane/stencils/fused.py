@@ -115,20 +115,25 @@ class FusedKernel(FusedSchedule):
             for step in range(self.steps):
                 stream = Stream(cycle, step)
                 lines.append(f"{kind} {stream.name}[{self.depth(stream)}][{self.rows}][{self.vector}] = {{}};")
-            lines += self._load(cycle, f"first - {self.steps * self.reach[0][0]}")
+            for early in range(self.variant.ahead + 1):
+                lines += self._load(cycle, shifted("first", early - self.steps * self.reach[0][0]), self.variant.ahead - early)
         return lines
 
     def _loop(self) -> list[str]:
         begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
-        unroll, last_read = self.variant.unroll, max(1, min(self.steps, max(len(cycle) for cycle in self.problem.swap) - 1))
+        unroll, (low, high) = self.variant.unroll, self._border(0)
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
-        for cycle in self.problem.swap:
-            body += self._begun(cycle)
-        for step in range(1, self.steps + 1):
-            body += self._step(step)
-            if step == last_read:
-                for cycle in self.problem.swap:
-                    body += [*self._shift(Stream(cycle, 0)), *self._load(cycle, "i + 1")]
+        if self._keeps:  # a turn stands twice: registers that a branch may change inside of it would be moved before the branch
+            near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
+            body += [f"if ({near}) {{  // no boundary changes anything", *indented(self._turn(keeps=False), 1)]
+            body += [
+                "} else {",
+                '    asm volatile("");  // the compiler would join the two again',
+                *indented(self._turn(keeps=True), 1),
+                "}",
+            ]
+        else:
+            body += self._turn(keeps=False)
         body += ["__syncthreads();"] if self.rings else []
         if unroll == 1:
             return [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
@@ -144,16 +149,30 @@ class FusedKernel(FusedSchedule):
 
     # -- one turn of the loop ----------------------------------------------------------------------------------------------------
 
-    def _begun(self, cycle: tuple[str, ...]) -> list[str]:
-        """Return what happens to the newest plane of the values at the beginning, which was loaded a turn before."""
-        stream = Stream(cycle, 0)
-        return [*self._kept(stream, "i", None), *self._publish(stream)]
+    @property
+    def _keeps(self) -> bool:
+        """Whether boundaries keep or replace cells."""
+        return any(self._keep_cells(cycle, 1, "z_1") or self._kept(Stream(cycle, 0), "i", None) for cycle in self.problem.swap)
 
-    def _load(self, cycle: tuple[str, ...], z: str) -> list[str]:
+    def _turn(self, keeps: bool) -> list[str]:
+        """Return all steps of a turn, each for a plane behind that of the step before it."""
+        last_read = max(1, min(self.steps, max(len(cycle) for cycle in self.problem.swap) - 1))
+        lines: list[str] = []
+        for cycle in self.problem.swap:  # the newest plane of the values at the beginning was loaded a turn before, or earlier
+            stream = Stream(cycle, 0)
+            lines += [*(self._kept(stream, "i", None) if keeps else []), *self._publish(stream)]
+        for step in range(1, self.steps + 1):
+            lines += self._step(step, keeps)
+            if step == last_read:
+                for cycle in self.problem.swap:
+                    lines += [*self._shift(Stream(cycle, 0)), *self._load(cycle, shifted("i", 1 + self.variant.ahead))]
+        return lines
+
+    def _load(self, cycle: tuple[str, ...], z: str, plane: int = 0) -> list[str]:
         """Return the load of a plane of the values at the beginning, as soon as the oldest has been read for the last time."""
         lines = []
         for row in range(self.rows):
-            lines += self._load_row(cycle[1], f"{Stream(cycle, 0).name}[0][{row}]", 0, z, shifted("y0", row))
+            lines += self._load_row(cycle[1], f"{Stream(cycle, 0).name}[{plane}][{row}]", 0, z, shifted("y0", row))
         return lines
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
@@ -176,7 +195,7 @@ class FusedKernel(FusedSchedule):
             f"    for (int r = 0; r < {self.rows}; ++r)", "#pragma unroll", f"        {copy}",
         ]  # fmt: skip
 
-    def _step(self, step: int) -> list[str]:
+    def _step(self, step: int, keeps: bool) -> list[str]:
         """Return one step: the neighbourhoods of the cells, their update, and where it goes."""
         z = f"z_{step}"
         lines = [f"const int {z} = i - {step * self.lag};  // step {step}"]
@@ -187,15 +206,9 @@ class FusedKernel(FusedSchedule):
         inner: list[str] = []
         for name, offsets in self.reads.items():
             inner += self._neighbourhood(name, offsets, step, z)
-        inner += self._declared()
-        kept = [line for cycle in self.problem.swap for line in self._keep_cells(cycle, step, z)]
-        if kept:  # the update stands twice, because registers that a branch may change would be moved before it
-            low, high = self._border(0)
-            inner += [f"if (is_inner && {z} >= {low} && {z} < NZ - {high}) {{", *indented(self._update(), 1), "} else {"]
-            inner += [*indented(['asm volatile("");', *self._update(), *kept], 1), "}"]
-        else:
-            inner += self._update()
+        inner += self._update()
         for cycle in self.problem.swap:
+            inner += self._keep_cells(cycle, step, z) if keeps else []
             inner += self._store(cycle, step, z)
             if step < self.steps:
                 stream = Stream(cycle, step)
@@ -243,7 +256,7 @@ class FusedKernel(FusedSchedule):
     def _own(self, stream: Stream, age: int, row: int, to: str, low: int) -> list[str]:
         """Return the copy of a row of a stream: the thread's own, or that of another warp."""
         if 0 <= row < self.rows:
-            return each(self.vector, f"{to}[{low} + c] = {stream.name}[{age}][{row}][c];")
+            return each(self.vector, f"{to}[{low} + c] = {stream.name}[{age + self.early(stream)}][{row}][c];")
         warps, local = divmod(row, self.rows)
         begin, planes = self.rings[stream.name]
         other = f"min(max((int)threadIdx.y {'+' if warps > 0 else '-'} {abs(warps)}, 0), {self.warps - 1})"
@@ -271,10 +284,8 @@ class FusedKernel(FusedSchedule):
             lines.append(f"{to}[{cell + low}] = __shfl_{way}_sync(0xffffffff, {to}[{element + low}], {abs(lanes)});")
         return lines
 
-    def _declared(self) -> list[str]:
-        return [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
-
     def _update(self) -> list[str]:
+        lines = [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         values = []
         for name, given in self.cell.arguments():
             dz, dy, dx = self.geometry.offsets(given)
@@ -288,7 +299,7 @@ class FusedKernel(FusedSchedule):
             "#pragma unroll",
             f"    for (int c = 0; c < {self.vector}; ++c)",
         ]
-        return [*loops, *indented(called, 2)]
+        return [*lines, *loops, *indented(called, 2)]
 
     # -- boundaries --------------------------------------------------------------------------------------------------------------
 
@@ -303,7 +314,7 @@ class FusedKernel(FusedSchedule):
         """Return the replacement of cells behind faces with numbers."""
         if not has_numbers(self.geometry):
             return []
-        to = f"{stream.name}[0][r][c]" if value is None else f"{value}[r][c]"
+        to = f"{stream.name}[{self.early(stream)}][r][c]" if value is None else f"{value}[r][c]"
         where = f"{z}, y0 + r, x0 + c"
         name = outside_name(self.problem.dtype(stream.cycle[0]))
         return self._rows(f"if ({self._outside(z, 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
@@ -343,7 +354,7 @@ class FusedKernel(FusedSchedule):
         for position, row in enumerate(self.published):
             for first in range(0, self.vector, cells):
                 to = self._shared(begin, f"turn % {planes}", "(int)threadIdx.y", position, first)
-                lines.append(f"*{to} = {packed(self.shared_dtype, cells, f'{stream.name}[0][{row}] + {first}')};")
+                lines.append(f"*{to} = {packed(self.shared_dtype, cells, f'{stream.name}[{self.early(stream)}][{row}] + {first}')};")
         return lines
 
     def _store(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:

@@ -81,7 +81,11 @@ class FusedSchedule:
         for place, name in enumerate(stream.cycle):
             if place and stream.step + place <= self.steps:
                 ages += [self.age(place, dz) for dz, _, _ in self.reads.get(name, [])]
-        return max(ages) + 1
+        return max(ages) + 1 + self.early(stream)
+
+    def early(self, stream: Stream) -> int:
+        """Return how many planes of a stream a thread has before a step reads them: those of the beginning are loaded ahead."""
+        return self.variant.ahead if stream.step == 0 else 0
 
     def ring(self, cycle: tuple[str, ...]) -> int:
         """Return how many planes of the rows that other warps read lie in shared memory; 0 where none do."""

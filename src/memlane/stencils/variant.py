@@ -26,7 +26,7 @@ class Variant:
     steps: int = 1
     """Steps of one launch."""
     ahead: int = 0
-    """Planes that kernels of one step load before they are needed."""
+    """Planes that are loaded before they are needed; in kernels of several steps beyond the one that is loaded a turn before."""
     unroll: int = 1
     """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane; 1 lets the compiler choose."""
     group: int = 0
