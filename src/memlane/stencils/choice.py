@@ -1,29 +1,36 @@
 """Variants of the kernels of a rule, and how fast a model of the chip expects them to be.
 
 A launch takes the longer of two times: that of the bytes it must move, at the rate of a copy, and that of the instructions it issues. The
-bytes are one read of each field and one write of each result, over the steps of the launch; tiles of several steps also read and compute
-the cells by which they overlap. Two numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a
-5-point rule in two): what a kernel of one step reaches of the copy, and instructions issued for each operation of the rule.
+bytes are one read of each field and one write of each result, over the steps of the launch. Tiles of several steps also compute the cells
+by which they overlap, and read them from L2; so they do with fields that no step changes, which each step of a launch reads again. A few
+numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two, Himeno's): what a
+kernel of one step reaches of the copy, what one of several steps reaches of the rate of L2, and the instructions issued for each operation
+of the rule and for each cell of a launch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
-from memlane.chip import LANES, Chip
+from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.stencils.expression import Operation, parts
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
-from memlane.stencils.schedule import cannot_fuse
+from memlane.stencils.schedule import Stream, cannot_fuse
 from memlane.stencils.variant import Variant, preferred_vector
 
 _DIRECT_SHARE = 0.88
 """What kernels of one step reach of the rate of a copy: measured 0.82 to 0.95 on an H200."""
-_SLOTS = {True: 2.2, False: 1.87}
-"""Instructions issued for each operation of the rule in kernels of several steps: of grids without y, and with it (waiting included)."""
+_L2_SHARE = 0.75
+"""What kernels of several steps reach of the rate at which L2 is read."""
+_SLOTS = {True: 0.95, False: 0.58}
+"""Instructions issued for each operation of the rule in kernels of several steps: of grids without y, and with it (a product and a sum are
+often one instruction)."""
+_SLOTS_A_LAUNCH = 37
+"""Instructions issued for each cell of a launch of several steps beside its operations, waiting included."""
 _RATED_SHARE = 0.88
 """What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
 
@@ -87,16 +94,35 @@ def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
     nz, ny, _ = Geometry(problem, rule).extents
     vector = preferred_vector(problem, rule)
     if ny == 1:
-        shapes = [(4, 1, steps, planes, 1) for steps in (2, 4, 6, 8) for planes in (128, 256)]
+        shapes = [(vector, 4, 1, steps, planes, ahead) for steps, ahead in ((4, 3), (6, 3), (8, 3), (10, 2)) for planes in (128, 256)]
     else:
-        shapes = [(12, 4, steps, planes, 1) for steps in (2, 3) for planes in (64, 128, 256)]
-        shapes += [(16, 2, 2, 64, 1), (16, 2, 3, 64, 3), (12, 3, 3, 64, 3), (16, 1, 2, 64, 1)]
+        cut = [(vector, 12, 4, 2), (vector, 12, 4, 3), (vector, 12, 3, 4), (vector, 16, 2, 4), (max(1, vector // 2), 16, 1, 2)]
+        shapes = [(cells, warps, rows, steps, planes, 0) for cells, warps, rows, steps in cut for planes in (64, 128, 256)]
     found: dict[Variant, None] = {}
-    for warps, rows, steps, planes, unroll in shapes:
-        variant = Variant(vector, (32, warps), _planes(planes, nz), rows, steps, unroll=unroll)
-        if not cannot_fuse(problem, steps) and FusedKernel(problem, rule, variant).is_possible:
-            found[variant] = None
+    for cells, warps, rows, steps, planes, ahead in shapes:
+        variant = Variant(cells, (32, warps), _planes(planes, nz), rows, steps, ahead)
+        if not cannot_fuse(problem, steps) and (kernel := FusedKernel(problem, rule, variant)).is_possible and _fits(kernel):
+            found[_rotating(kernel)] = None
     return list(found)
+
+
+_REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 65536, 255, 8
+"""Registers of a multiprocessor, the most of a thread, and those that a kernel needs beside values."""
+
+
+def _fits(kernel: FusedKernel) -> bool:
+    """Return whether the values of a thread fit in its registers: kernels that keep some in local memory are several times slower."""
+    return kernel.value_registers + _OTHER_REGISTERS <= min(_MOST_REGISTERS, _REGISTERS // (LANES * kernel.warps))
+
+
+def _rotating(kernel: FusedKernel) -> Variant:
+    """Return the variant with as many turns of the loop at once as there are planes in registers, which then never move, and no turn too
+    many; the variant as it is where the text would get long."""
+    variant, deep = kernel.variant, kernel.depth(Stream(kernel.problem.swap[0], 1))
+    if deep > 3 or len(kernel.rule.reads) > 2:
+        return variant
+    around = kernel.steps * (kernel.reach[0][0] + kernel.lag)
+    return replace(variant, unroll=deep, planes=variant.planes + -(variant.planes + around) % deep)
 
 
 def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:
@@ -115,11 +141,14 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
         return Estimate(variant, _DIRECT_SHARE * bandwidth / (moving + kept + written), "memory")
     kernel = FusedKernel(problem, rule, variant)
     useful, waves = _useful(kernel), _waves(kernel, chip)
-    byte_s = ((moving / useful + written) / variant.steps + kept / useful) / (_DIRECT_SHARE * bandwidth)
+    byte_s = (moving + kept + written) / variant.steps / (_DIRECT_SHARE * bandwidth)
+    if (sectors := chip.bandwidth.rate("l2", "read")) is not None:
+        from_l2 = _L2_SHARE * sectors * SECTOR_BYTES * 1e6 * chip.clock_mhz
+        byte_s = max(byte_s, ((moving / useful + written) / variant.steps + kept / useful) / from_l2)
     operations = sum(isinstance(part, Operation) for one in rule.body if not one.reduces for part in parts(one.value))
     flat = kernel.flat or problem.grid.dimensions == 1
     issued = chip.sm_count * chip.schedulers * LANES * 1e6 * chip.clock_mhz
-    issue_s = operations * _SLOTS[flat] / useful / issued / waves
+    issue_s = (operations * _SLOTS[flat] + _SLOTS_A_LAUNCH / variant.steps) / useful / issued / waves
     limit = "memory" if byte_s / waves > issue_s else "instructions"
     return Estimate(variant, 1 / max(byte_s / waves, issue_s), limit)
 

@@ -123,17 +123,11 @@ class FusedKernel(FusedSchedule):
         begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
         unroll, (low, high) = self.variant.unroll, self._border(0)
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
-        if self._keeps:  # a turn stands twice: registers that a branch may change inside of it would be moved before the branch
+        if self._keeps and self.flat:  # one test a turn; where a turn has many cells, two of it would take too many registers
             near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
-            body += [f"if ({near}) {{  // no boundary changes anything", *indented(self._turn(keeps=False), 1)]
-            body += [
-                "} else {",
-                '    asm volatile("");  // the compiler would join the two again',
-                *indented(self._turn(keeps=True), 1),
-                "}",
-            ]
+            body += _either(near, self._turn(keeps=False), self._turn(keeps=True))
         else:
-            body += self._turn(keeps=False)
+            body += self._turn(keeps=self._keeps)
         body += ["__syncthreads();"] if self.rings else []
         if unroll == 1:
             return [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
@@ -206,9 +200,14 @@ class FusedKernel(FusedSchedule):
         inner: list[str] = []
         for name, offsets in self.reads.items():
             inner += self._neighbourhood(name, offsets, step, z)
-        inner += self._update()
+        kept = [line for cycle in self.problem.swap for line in self._keep_cells(cycle, step, z)] if keeps else []
+        inner += [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
+        if kept and not self.flat:
+            low, high = self._border(0)
+            inner += _either(f"is_inner && {z} >= {low} && {z} < NZ - {high}", self._update(), [*self._update(), *kept])
+        else:
+            inner += [*self._update(), *kept]
         for cycle in self.problem.swap:
-            inner += self._keep_cells(cycle, step, z) if keeps else []
             inner += self._store(cycle, step, z)
             if step < self.steps:
                 stream = Stream(cycle, step)
@@ -285,7 +284,6 @@ class FusedKernel(FusedSchedule):
         return lines
 
     def _update(self) -> list[str]:
-        lines = [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         values = []
         for name, given in self.cell.arguments():
             dz, dy, dx = self.geometry.offsets(given)
@@ -299,7 +297,7 @@ class FusedKernel(FusedSchedule):
             "#pragma unroll",
             f"    for (int c = 0; c < {self.vector}; ++c)",
         ]
-        return [*lines, *loops, *indented(called, 2)]
+        return [*loops, *indented(called, 2)]
 
     # -- boundaries --------------------------------------------------------------------------------------------------------------
 
@@ -381,3 +379,10 @@ class FusedKernel(FusedSchedule):
             stores = store_row(dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", place, self.vector)
             lines += [f"    {inside}{{", *ascribed(self.rule, line, indented(stores, 2)), "    }", GENERATED]
         return [*lines, "}"]
+
+
+def _either(near: str, inner: list[str], other: list[str]) -> list[str]:
+    """Return both texts of what happens where no boundary changes anything and where one may. What they have in common stands twice,
+    because registers that a branch may change would be moved before it."""
+    lines = [f"if ({near}) {{  // no boundary changes anything", *indented(inner, 1), "} else {"]
+    return [*lines, '    asm volatile("");  // without it the compiler would join the two again', *indented(other, 1), "}"]

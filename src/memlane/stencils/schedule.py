@@ -127,6 +127,18 @@ class FusedSchedule:
         return self.width > 0 and self.height > 0 and (not self.flat or self.rows == 1) and self.shared_bytes <= 220 << 10
 
     @property
+    def value_registers(self) -> int:
+        """Registers of 32 bits for what a thread holds at least: its planes of all streams, the cells of a step, and what it reads for them
+        of the fields that steps do not change."""
+        cells, moving = self.rows * self.vector, {name for cycle in self.problem.swap for name in cycle}
+        held = 0
+        for cycle in self.problem.swap:
+            planes = 1 + sum(self.depth(Stream(cycle, step)) for step in range(self.steps))
+            held += planes * max(1, itemsize(self.problem.dtype(cycle[0])) // 4)
+        held += sum(max(1, itemsize(self.problem.dtype(name)) // 4) for name in self.rule.reads if name not in moving)
+        return held * cells
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         nz, ny, nx = self.geometry.extents
         tiles = ceil(nx / self.width)
