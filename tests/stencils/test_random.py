@@ -57,7 +57,9 @@ def problems(draw):
         early, unroll = draw(st.integers(0, 2)), draw(st.integers(1, 3))
         variant = Variant(vector, (32, warps), planes, rows, steps=draw(st.integers(2, 3)), ahead=early, unroll=unroll)
     else:
-        variant = Variant(vector, draw(st.sampled_from([(32, 1), (8, 4), (32, 2)])), planes, ahead=draw(st.integers(0, 1)))
+        block, rows = draw(st.sampled_from([(32, 1), (8, 4), (32, 2)])), draw(st.integers(1, 3))
+        turns = {"ahead": draw(st.integers(0, 1)), "unroll": draw(st.integers(1, 4)), "group": draw(st.integers(0, 2))}
+        variant = Variant(vector, block, planes, rows if dimensions == 3 else 1, **turns)
     return text, shape, boundary, dict(zip(names, dtypes, strict=True)), variant, draw(st.integers(1, 4))
 
 

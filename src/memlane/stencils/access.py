@@ -169,6 +169,13 @@ def each(cells: int, statement: str) -> list[str]:
     return ["#pragma unroll", f"for (int c = 0; c < {cells}; ++c) {statement}"]
 
 
+def either(near: str, inner: list[str], other: list[str]) -> list[str]:
+    """Return both texts of what happens where no boundary changes anything and where one may. What they have in common stands twice,
+    because registers that a branch may change would be moved before it."""
+    lines = [f"if ({near}) {{  // no boundary changes anything", *indented(inner, 1), "} else {"]
+    return [*lines, '    asm volatile("");  // without it the compiler would join the two again', *indented(other, 1), "}"]
+
+
 def shifted(name: str, by: int) -> str:
     """Return `name + by` as one writes it."""
     return name if by == 0 else f"{name} {'+' if by > 0 else '-'} {abs(by)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import ceil, prod
 
-from memlane.stencils.access import access_functions, call, combined, each, indented, shifted, store_row
+from memlane.stencils.access import access_functions, call, combined, each, either, indented, shifted, store_row
 from memlane.stencils.cell import (
     GENERATED,
     REGISTER,
@@ -42,7 +42,7 @@ class DirectKernel:
         """Blocks along x, y and z."""
         nz, ny, nx = self.geometry.extents
         (bx, by), one = self.variant.block, self.variant
-        return ceil(nx / (bx * one.vector)), ceil(ny / by), ceil(nz / one.planes)
+        return ceil(nx / (bx * one.vector)), ceil(ny / (by * one.rows)), ceil(nz / one.planes)
 
     @property
     def block(self) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class DirectKernel:
         return "\n".join(
             [
                 f"// {self.rule.name}: {self.variant}",
-                *self.geometry.constants(),
+                *self.geometry.constants(clamped=self.variant.rows > 1 or self._overruns),
                 *access_functions(self.geometry, [self.problem.dtype(name) for name in self.rule.fields]),
                 self.cell.text,
                 *self._signature(),
@@ -98,14 +98,16 @@ class DirectKernel:
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
 
     def _position(self) -> list[str]:
-        by = self.block[1]
+        by, rows = self.block[1], self.variant.rows
         lines = [
             *self._block_order(),
             *self._columns(),
-            f"const int y = block_y * {by} + threadIdx.y;",
+            f"const int y = (block_y * {by} + threadIdx.y) * {rows};" if rows > 1 else f"const int y = block_y * {by} + threadIdx.y;",
             f"const int first = block_z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
             *scalar_loads(self.problem, self.rule),
         ]
+        if self.geometry.keeps_cells:
+            lines.append(f"const bool is_inner = {self._is_inner()};  // no boundary along x and y keeps a cell of this warp")
         for name, kind in self.reductions.items():
             lines.append(f"double {plain(name)}_total = {_START[kind]};")
         return lines
@@ -139,61 +141,102 @@ class DirectKernel:
     def _body(self) -> list[str]:
         lines = ["if (y < NY) {" if self.registers.shuffles else "if (active && y < NY) {"]
         lines += indented(self.registers.declared(), 1)
-        lines += [f"#pragma unroll {self.variant.unroll}"] if self.variant.unroll > 1 else []
-        lines += ["    for (int z = first; z < end; ++z) {"]
-        lines += indented([*self.registers.loads("z", newest=True), *self._compute(), *self.registers.shift()], 2)
-        return [*lines, "    }", "}"]
+        update = self._update(near=True)
+        if self.geometry.keeps_cells:
+            update = either(" && ".join(["is_inner", *self.geometry.kept_test(0, "z")]), update, self._update(near=False))
+        results = [f"{kind} {plain(name)}_value{self._each_row}[{self.variant.vector}];" for name, kind in self.cell.results()]
+        turn = [*self.registers.loads("z", newest=True), *results, *update, *self.registers.shift()]
+        if self.variant.unroll == 1:
+            return [*lines, "    for (int z = first; z < end; ++z) {", *indented(turn, 2), "    }", "}"]
+        return [
+            *lines,
+            f"    for (int group = first; group < end; group += {self.variant.unroll}) {{"
+            + ("  // the last turns may be too many" if self._overruns else ""),
+            "#pragma unroll",
+            f"        for (int u = 0; u < {self.variant.unroll}; ++u) {{  // so that each plane stays in its registers",
+            "            const int z = group + u;",
+            *indented(turn, 3),
+            "        }",
+            "    }",
+            "}",
+        ]
 
-    def _compute(self) -> list[str]:
-        vector = self.variant.vector
-        lines = [f"{kind} {plain(name)}_value[{vector}];" for name, kind in self.cell.results()]
-        lines += ["#pragma unroll", f"for (int c = 0; c < {vector}; ++c) {{"]
-        values = [self.registers.value(name, self.geometry.offsets(offsets)) for name, offsets in self.cell.arguments()]
-        values += scalar_names(self.rule)
-        values += [f"{plain(name)}_value[c]" for name, _ in self.cell.results()]
-        lines += indented(call(f"{plain(self.rule.name)}_cell", values), 1)
-        lines.append("}")
-        return [*lines, *self._stores(), *self._accumulate()]
+    @property
+    def _overruns(self) -> bool:
+        """Whether the last turns of a loop of several turns at once may be behind the end of the march."""
+        extent, one = self.geometry.extents[0], self.variant
+        return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0)
 
-    def _updated(self) -> str:
-        """Return the condition under which cell c of the thread is updated; empty where all are."""
-        return " && ".join(test for axis, at in enumerate(("z", "y", "x0 + c")) for test in self.geometry.kept_test(axis, at))
+    @property
+    def _writes(self) -> str:
+        """Return the condition under which a thread has cells."""
+        return "active && z < end" if self._overruns else "active"
 
-    def _all_updated(self) -> str:
-        """Return the condition under which all cells of the thread are updated."""
-        (low, high), vector = self.geometry.fixed[2], self.variant.vector
-        tests = [*self.geometry.kept_test(0, "z"), *self.geometry.kept_test(1, "y")]
-        tests += [f"x0 >= {low}"] if low else []
-        return " && ".join([*tests, *([f"x0 + {vector} <= NX - {high}"] if high else [])])
+    @property
+    def _each_row(self) -> str:
+        return f"[{self.variant.rows}]" if self.variant.rows > 1 else ""
 
-    def _stores(self) -> list[str]:
-        lines, vector = [], self.variant.vector
-        for name in self.rule.writes:
-            line = next(one.line for one in self.rule.body if one.is_field and one.name == name)
-            updated = self._updated()
-            previous = self.problem.previous.get(name)
-            if updated and previous is None:
-                lines += self._scalar_stores(name, line, updated)
-                continue
-            if updated and previous is not None:
-                kept = self.registers.value(previous, (0, 0, 0))
-                lines += [f"if (!({self._all_updated()})) {{"]
-                lines += indented(each(vector, f"if (!({updated})) {plain(name)}_value[c] = {kept};"), 1)
-                lines.append("}")
-            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", f"{plain(name)}_value", ("z", "y", "x0"), vector)
-            lines += ["if (active) {", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
+    def _result(self, name: str, row: int) -> str:
+        """Return the array of what the thread computes for a row."""
+        return f"{plain(name)}_value" + (f"[{row}]" if self.variant.rows > 1 else "")
+
+    def _update(self, near: bool) -> list[str]:
+        """Return the update of all cells of a thread and where it goes; where `near`, no boundary keeps any of them."""
+        lines = []
+        for row in range(self.variant.rows):
+            lines += ["#pragma unroll", f"for (int c = 0; c < {self.variant.vector}; ++c) {{"]
+            values = [self.registers.value(name, self.geometry.offsets(offsets), row) for name, offsets in self.cell.arguments()]
+            values += scalar_names(self.rule)
+            values += [f"{self._result(name, row)}[c]" for name, _ in self.cell.results()]
+            lines += [*indented(call(f"{plain(self.rule.name)}_cell", values), 1), "}"]
+        for row in range(self.variant.rows):
+            updated = "" if near else self._updated(row)
+            last = [*self._stores(row, updated), *self._accumulate(row, updated)]
+            lines += [f"if ({shifted('y', row)} < NY) {{", *indented(last, 1), "}"] if self._may_be_behind(row) else last
         return lines
 
-    def _scalar_stores(self, name: str, line: int, updated: str) -> list[str]:
-        to = f"{plain(name)}_field[z * PLANE + y * PITCH + x0 + c]"
-        store = f"if (active && x0 + c < NX && {updated}) narrow({to}, {plain(name)}_value[c]);"
-        return [*ascribed(self.rule, line, each(self.variant.vector, store)), GENERATED]
+    def _may_be_behind(self, row: int) -> bool:
+        """Return whether a row of a thread may lie behind the grid."""
+        return row > 0 and self.geometry.extents[1] % self.variant.rows != 0
 
-    def _accumulate(self) -> list[str]:
-        tests = [one for one in ("active", self._updated(), "x0 + c < NX" if self.geometry.extents[2] % self.variant.vector else "") if one]
+    def _updated(self, row: int) -> str:
+        """Return the condition under which cell c of a row of the thread is updated; empty where all are."""
+        place = enumerate(("z", shifted("y", row), "x0 + c"))
+        return " && ".join(test for axis, at in place for test in self.geometry.kept_test(axis, at))
+
+    def _is_inner(self) -> str:
+        """Return the condition under which no boundary along x and y keeps a cell of the thread or of its warp."""
+        (low, high), vector = self.geometry.fixed[2], self.variant.vector
+        tests = [test for row in (0, self.variant.rows - 1) for test in self.geometry.kept_test(1, shifted("y", row))]
+        tests += [f"x0 >= {low}"] if low else []
+        tests += [f"x0 + {vector} <= NX - {high}"] if high else []
+        inner = " && ".join(dict.fromkeys(tests)) or "true"
+        return f"__all_sync(0xffffffff, {inner})" if self.registers.shuffles else inner
+
+    def _stores(self, row: int, updated: str) -> list[str]:
+        lines, vector, y = [], self.variant.vector, shifted("y", row)
+        for name in self.rule.writes:
+            line = next(one.line for one in self.rule.body if one.is_field and one.name == name)
+            value = self._result(name, row)
+            previous = self.problem.previous.get(name)
+            if updated and previous is None:
+                to = f"{plain(name)}_field[z * PLANE + ({y}) * PITCH + x0 + c]"
+                store = f"if ({self._writes} && x0 + c < NX && {updated}) narrow({to}, {value}[c]);"
+                lines += [*ascribed(self.rule, line, each(vector, store)), GENERATED]
+                continue
+            if updated and previous is not None:
+                kept = self.registers.value(previous, (0, 0, 0), row)
+                lines += each(vector, f"if (!({updated})) {value}[c] = {kept};")
+            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", value, ("z", y, "x0"), vector)
+            lines += [f"if ({self._writes}) {{", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
+        return lines
+
+    def _accumulate(self, row: int, updated: str) -> list[str]:
+        ragged = self.geometry.extents[2] % self.variant.vector
+        tests = [one for one in (self._writes, updated, "x0 + c < NX" if ragged else "") if one]
         lines = []
         for name, kind in self.reductions.items():
-            added = combined(kind, f"{plain(name)}_total", f"{plain(name)}_value[c]")
+            added = combined(kind, f"{plain(name)}_total", f"{self._result(name, row)}[c]")
             lines += each(self.variant.vector, f"if ({' && '.join(tests)}) {plain(name)}_total = {added};")
         return lines
 

@@ -16,6 +16,7 @@ from memlane.stencils.access import (
     chunk,
     chunk_type,
     each,
+    either,
     has_numbers,
     indented,
     outside_name,
@@ -125,7 +126,7 @@ class FusedKernel(FusedSchedule):
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
         if self._keeps and self.flat:  # one test a turn; where a turn has many cells, two of it would take too many registers
             near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
-            body += _either(near, self._turn(keeps=False), self._turn(keeps=True))
+            body += either(near, self._turn(keeps=False), self._turn(keeps=True))
         else:
             body += self._turn(keeps=self._keeps)
         body += ["__syncthreads();"] if self.rings else []
@@ -204,7 +205,7 @@ class FusedKernel(FusedSchedule):
         inner += [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         if kept and not self.flat:
             low, high = self._border(0)
-            inner += _either(f"is_inner && {z} >= {low} && {z} < NZ - {high}", self._update(), [*self._update(), *kept])
+            inner += either(f"is_inner && {z} >= {low} && {z} < NZ - {high}", self._update(), [*self._update(), *kept])
         else:
             inner += [*self._update(), *kept]
         for cycle in self.problem.swap:
@@ -379,10 +380,3 @@ class FusedKernel(FusedSchedule):
             stores = store_row(dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", place, self.vector)
             lines += [f"    {inside}{{", *ascribed(self.rule, line, indented(stores, 2)), "    }", GENERATED]
         return [*lines, "}"]
-
-
-def _either(near: str, inner: list[str], other: list[str]) -> list[str]:
-    """Return both texts of what happens where no boundary changes anything and where one may. What they have in common stands twice,
-    because registers that a branch may change would be moved before it."""
-    lines = [f"if ({near}) {{  // no boundary changes anything", *indented(inner, 1), "} else {"]
-    return [*lines, '    asm volatile("");  // without it the compiler would join the two again', *indented(other, 1), "}"]

@@ -38,10 +38,11 @@ class Row:
         return self.last - self.first + 1
 
 
-def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int, ahead: int = 0) -> list[Row]:
-    """Return the rows that a thread of `vector` cells holds; those that it marches through are read `ahead` planes early."""
-    found = []
-    for name, offsets in reads.items():
+def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant) -> list[Row]:
+    """Return the rows that a thread holds; its own, through which it marches, are read some planes early."""
+    found, vector = [], variant.vector
+    for name, around in reads.items():
+        offsets = {(dz, dy + row, dx) for dz, dy, dx in around for row in range(variant.rows)}
         for dy in sorted({one[1] for one in offsets}):
             needed: dict[int, tuple[int, int]] = {}
             for dz, _, dx in (one for one in offsets if one[1] == dy):
@@ -50,7 +51,7 @@ def rows_of(reads: dict[str, tuple[Offset3, ...]], vector: int, ahead: int = 0) 
                     needed[cell] = min(least, dz), max(most, dz)
             body = [needed[cell] for cell in range(vector) if cell in needed]
             if body:  # the vector is loaded as a whole
-                whole = min(one[0] for one in body), max(one[1] for one in body) + (ahead if dy == 0 else 0)
+                whole = min(one[0] for one in body), max(one[1] for one in body) + (variant.ahead if 0 <= dy < variant.rows else 0)
                 needed |= dict.fromkeys(range(vector), whole)
             first, last = min(one[0] for one in needed.values()), max(one[1] for one in needed.values())
             found.append(Row(name, dy, first, last, max(0, -min(needed)), max(0, max(needed) - vector + 1), needed))
@@ -63,7 +64,7 @@ class RowRegisters:
     def __init__(self, geometry: Geometry, variant: Variant) -> None:
         self.geometry, self.variant = geometry, variant
         self.problem, self.rule = geometry.problem, geometry.rule
-        self.rows = rows_of(geometry.reads(), variant.vector, variant.ahead)
+        self.rows = rows_of(geometry.reads(), variant)
 
     @property
     def shuffles(self) -> bool:
@@ -92,7 +93,7 @@ class RowRegisters:
             planes = () if body is None else (body[1],) if newest else range(body[0], body[1])
             for plane in planes:
                 loads = self._load_row(row, plane, at)
-                if newest and self.variant.ahead and row.dy == 0 and plane > row.last - self.variant.ahead:
+                if newest and self.variant.ahead and 0 <= row.dy < self.variant.rows and plane > row.last - self.variant.ahead:
                     limit = f"{shifted('end', self.geometry.radius[0][1])}"
                     loads = [f"if ({shifted(at, plane)} < {limit}) {{", *indented(loads, 1), "}"]
                 lines += loads
@@ -165,7 +166,12 @@ class RowRegisters:
         return [shuffle, *self._ascribed(row.field, (plane, row.dy), [f"if ({own}) {loads[0]}"])]
 
     def _ascribed(self, field: str, row: tuple[int, int], statements: list[str]) -> list[str]:
-        return ascribed(self.rule, line_of_read(self.geometry, field, row), statements)
+        plane, dy = row
+        read = next((one for own in range(self.variant.rows) if (one := (plane, dy - own)) in self._read_rows(field)), row)
+        return ascribed(self.rule, line_of_read(self.geometry, field, read), statements)
+
+    def _read_rows(self, field: str) -> set[tuple[int, int]]:
+        return {self.geometry.offsets(one)[:2] for one in self.rule.reads.get(field, ())}
 
     def shift(self) -> list[str]:
         lines = []
@@ -176,10 +182,10 @@ class RowRegisters:
                 lines += ["#pragma unroll", f"for (int p = 0; p < {row.depth - 1}; ++p)", "#pragma unroll", f"    {copy}"]
         return lines
 
-    def value(self, name: str, offset: Offset3) -> str:
-        """Return the register with what cell `c` of the thread reads at a distance along z, y and x."""
+    def value(self, name: str, offset: Offset3, own: int = 0) -> str:
+        """Return the register with what cell `c` in one of the thread's rows reads at a distance along z, y and x."""
         dz, dy, dx = offset
-        row = next(one for one in self.rows if one.field == name and one.dy == dy)
+        row = next(one for one in self.rows if one.field == name and one.dy == dy + own)
         return f"{row.name}[{dz - row.first}][{shifted('c', row.low + dx)}]"
 
 

@@ -22,13 +22,13 @@ class Variant:
     planes: int = 8
     """Planes along z through which a block marches."""
     rows: int = 1
-    """Rows along y of a thread, in kernels of several steps."""
+    """Rows along y of a thread."""
     steps: int = 1
     """Steps of one launch."""
     ahead: int = 0
     """Planes that are loaded before they are needed; in kernels of several steps beyond the one that is loaded a turn before."""
     unroll: int = 1
-    """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane; 1 lets the compiler choose."""
+    """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane."""
     group: int = 0
     """Blocks along y that start before those that follow them along z, in kernels of one step, so that L2 still holds the planes which
     blocks share along z; 0: all of them."""
