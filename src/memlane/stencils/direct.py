@@ -107,7 +107,8 @@ class DirectKernel:
             *scalar_loads(self.problem, self.rule),
         ]
         if self.geometry.keeps_cells:
-            lines.append(f"const bool is_inner = {self._is_inner()};  // no boundary along x and y keeps a cell of this warp")
+            whose = "warp" if self._apart and self.registers.shuffles else "thread"
+            lines.append(f"const bool is_inner = {self._is_inner()};  // no boundary along x and y keeps a cell of this {whose}")
         for name, kind in self.reductions.items():
             lines.append(f"double {plain(name)}_total = {_START[kind]};")
         return lines
@@ -141,9 +142,9 @@ class DirectKernel:
     def _body(self) -> list[str]:
         lines = ["if (y < NY) {" if self.registers.shuffles else "if (active && y < NY) {"]
         lines += indented(self.registers.declared(), 1)
-        update = self._update(near=True)
-        if self.geometry.keeps_cells:
-            update = either(" && ".join(["is_inner", *self.geometry.kept_test(0, "z")]), update, self._update(near=False))
+        update = self._update(near=not self.geometry.keeps_cells)
+        if self._apart:
+            update = either(self._near, self._update(near=True), update)
         results = [f"{kind} {plain(name)}_value{self._each_row}[{self.variant.vector}];" for name, kind in self.cell.results()]
         turn = [*self.registers.loads("z", newest=True), *results, *update, *self.registers.shift()]
         if self.variant.unroll == 1:
@@ -171,6 +172,17 @@ class DirectKernel:
     def _writes(self) -> str:
         """Return the condition under which a thread has cells."""
         return "active && z < end" if self._overruns else "active"
+
+    @property
+    def _apart(self) -> bool:
+        """Whether warps at a boundary have a text of their own: where planes stay in their registers a branch inside would move them, and
+        elsewhere it costs less than the longer text."""
+        return self.geometry.keeps_cells and self.variant.unroll > 1
+
+    @property
+    def _near(self) -> str:
+        """Return the condition under which no boundary keeps a cell of the thread."""
+        return " && ".join(["is_inner", *self.geometry.kept_test(0, "z")])
 
     @property
     def _each_row(self) -> str:
@@ -205,13 +217,13 @@ class DirectKernel:
         return " && ".join(test for axis, at in place for test in self.geometry.kept_test(axis, at))
 
     def _is_inner(self) -> str:
-        """Return the condition under which no boundary along x and y keeps a cell of the thread or of its warp."""
+        """Return the condition under which no boundary along x and y keeps a cell of the thread, or of its warp."""
         (low, high), vector = self.geometry.fixed[2], self.variant.vector
         tests = [test for row in (0, self.variant.rows - 1) for test in self.geometry.kept_test(1, shifted("y", row))]
         tests += [f"x0 >= {low}"] if low else []
         tests += [f"x0 + {vector} <= NX - {high}"] if high else []
         inner = " && ".join(dict.fromkeys(tests)) or "true"
-        return f"__all_sync(0xffffffff, {inner})" if self.registers.shuffles else inner
+        return f"__all_sync(0xffffffff, {inner})" if self._apart and self.registers.shuffles else inner
 
     def _stores(self, row: int, updated: str) -> list[str]:
         lines, vector, y = [], self.variant.vector, shifted("y", row)
@@ -226,7 +238,8 @@ class DirectKernel:
                 continue
             if updated and previous is not None:
                 kept = self.registers.value(previous, (0, 0, 0), row)
-                lines += each(vector, f"if (!({updated})) {value}[c] = {kept};")
+                replaced = each(vector, f"if (!({updated})) {value}[c] = {kept};")
+                lines += replaced if self._apart else [f"if (!({self._near})) {{", *indented(replaced, 1), "}"]
             stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", value, ("z", y, "x0"), vector)
             lines += [f"if ({self._writes}) {{", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
         return lines
