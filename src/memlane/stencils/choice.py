@@ -29,8 +29,10 @@ _L2_SHARE = 0.75
 _SLOTS = {True: 0.95, False: 0.58}
 """Instructions issued for each operation of the rule in kernels of several steps: of grids without y, and with it (a product and a sum are
 often one instruction)."""
-_SLOTS_A_LAUNCH = 37
-"""Instructions issued for each cell of a launch of several steps beside its operations, waiting included."""
+_SLOTS_A_FETCH = 4
+"""What an instruction takes that fetches a value from another lane or from shared memory, in slots of arithmetic."""
+_SLOTS_A_LAUNCH = {True: 15, False: 32}
+"""Instructions issued for each cell of a launch of several steps beside all that, waiting included."""
 _RATED_SHARE = 0.88
 """What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
 
@@ -54,10 +56,10 @@ def default_variant(problem: Problem, rule: Rule) -> Variant:
     if ny == 1:
         return Variant(vector, (256, 1), _planes(4, nz))
     cells, alone = sum(map(len, rule.reads.values())), len(rule.reads) == 1
-    if alone and vector == 2 and cells > 9:
-        vector = 4  # cells beside the vector are shared by more of its own
-    ahead = 0 if not alone or vector == 2 else 2 if cells > 20 else 1
-    return Variant(vector, (32, _threads(4, ny)), _planes(8, nz), ahead=ahead)
+    if not alone:
+        return Variant(vector, (32, _threads(4, ny)), _planes(8, nz))
+    rows = min(2 if vector > 2 else 4, ny)  # rows that a thread reads for several of its own come from memory once
+    return Variant(vector, (32, _threads(4, ny)), _planes(8, nz), rows, ahead=2 if cells > 20 else 1)
 
 
 _MOST_BLOCKS = 65535
@@ -79,13 +81,15 @@ def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
     first = default_variant(problem, rule)
     nz, ny, _ = Geometry(problem, rule).extents
     if ny == 1:
-        shapes = [((256, 1), 4, 0), ((128, 1), 8, 0), ((256, 1), 8, 1)]
+        shapes = [((256, 1), 4, 1, 0), ((128, 1), 8, 1, 0), ((256, 1), 8, 1, 1)]
+    elif len(rule.reads) == 1:
+        shapes = [((32, 4), 4, 2, 0), ((32, 4), 8, 3, 1), ((32, 4), 8, 1, 0), ((32, 2), 8, 2, 2), ((32, 4), 8, 2, 0), ((32, 8), 8, 1, 1)]
     else:
-        shapes = [((32, 8), 8, 0), ((32, 8), 8, 1), ((64, 4), 8, 0), ((32, 4), 16, 1), ((32, 4), 8, 1), ((32, 4), 8, 0)]
-    others = [Variant(first.vector, (x, _threads(y, ny)), _planes(planes, nz), ahead=ahead) for (x, y), planes, ahead in shapes]
-    if ny > 1 and len(rule.reads) == 1:
-        narrow = preferred_vector(problem, rule)
-        others.append(Variant(narrow, (32, _threads(4, ny)), _planes(9, nz), unroll=3, group=16))
+        shapes = [((32, 8), 8, 1, 0), ((32, 8), 8, 1, 1), ((64, 4), 8, 1, 0), ((32, 4), 16, 1, 1), ((32, 4), 8, 1, 1), ((32, 4), 8, 2, 0)]
+    others = [
+        Variant(first.vector, (x, _threads(y, ny)), _planes(planes, nz), min(rows, ny), ahead=ahead)
+        for (x, y), planes, rows, ahead in shapes
+    ]
     return list(dict.fromkeys([first, *others]))
 
 
@@ -148,7 +152,9 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
     operations = sum(isinstance(part, Operation) for one in rule.body if not one.reduces for part in parts(one.value))
     flat = kernel.flat or problem.grid.dimensions == 1
     issued = chip.sm_count * chip.schedulers * LANES * 1e6 * chip.clock_mhz
-    issue_s = (operations * _SLOTS[flat] + _SLOTS_A_LAUNCH / variant.steps) / useful / issued / waves
+    double = 2 if any(problem.dtype(name) == "f8" for name in rule.writes) else 1  # half as many of them a clock
+    slots = operations * double * _SLOTS[flat] + _SLOTS_A_FETCH * kernel.fetches / (kernel.rows * kernel.vector)
+    issue_s = (slots + _SLOTS_A_LAUNCH[flat] / variant.steps) / useful / issued / waves
     limit = "memory" if byte_s / waves > issue_s else "instructions"
     return Estimate(variant, 1 / max(byte_s / waves, issue_s), limit)
 

@@ -139,6 +139,22 @@ class FusedSchedule:
         return held * cells
 
     @property
+    def fetches(self) -> int:
+        """Instructions of a thread in each step that bring values from other lanes, from shared memory, or of fields that steps do not
+        change."""
+        moving = {name for cycle in self.problem.swap for name in cycle}
+        found = 0
+        for name, offsets in self.reads.items():
+            words, (_, (y_low, y_high), _) = max(1, itemsize(self.problem.dtype(name)) // 4), bounds(offsets)
+            for dz in {one[0] for one in offsets}:
+                for row in range(y_low, self.rows + y_high):
+                    cells = {dx + cell for one, dy, dx in offsets if one == dz and 0 <= row - dy < self.rows for cell in range(self.vector)}
+                    beside = len(cells - set(range(self.vector)))
+                    whole = bool(cells) and (name not in moving or not 0 <= row < self.rows)
+                    found += beside * words + (ceil(self.vector * words / 4) if whole else 0)
+        return found
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         nz, ny, nx = self.geometry.extents
         tiles = ceil(nx / self.width)
