@@ -31,6 +31,7 @@ _SASS_GROUPS = {
     "LDS": "shared",
     "STS": "shared",
     "ATOMS": "shared",
+    **dict.fromkeys(("BGMMA", "HGMMA", "IGMMA", "QGMMA"), "shared"),
 }
 _PTX_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "atomic", "copy": "load"}
 

@@ -121,7 +121,7 @@ def of_memlane(counts: Counts) -> Totals:
     for entry in counts.sites:
         if entry.site.space in ("global", "generic", "shared"):
             group = group_of(entry.site.space, entry.site.kind)
-            totals.requests[group] += entry.requests
+            totals.requests[group] += entry.requests if entry.site.kind != "product" else 0  # The profiler counts those elsewhere.
             totals.transactions[group] += (entry.wavefronts if group == "shared" else entry.sectors) or 0
             if entry.site.kind == "copy":
                 totals.transactions["shared"] += entry.wavefronts or 0

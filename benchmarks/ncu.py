@@ -69,7 +69,7 @@ def report(program: str, metrics: Sequence[str], script: Sequence[str], environm
             subprocess.run([*show, *page], capture_output=True, text=True, env=environment, timeout=timeout)
             for page in (["raw"], ["source", "--print-source", "sass"])
         )
-    found = parse_source(source.stdout)
+    found = with_metrics(parse_source(source.stdout))
     if not found:
         said = "".join(one.stdout + one.stderr for one in (done, source))
         lines = [line for line in said.splitlines() if line.strip()]
@@ -77,6 +77,11 @@ def report(program: str, metrics: Sequence[str], script: Sequence[str], environm
         raise RuntimeError(f"the profiler gave no table of instructions: {' | '.join((wrong or lines)[-4:])}")
     launches = tuple(parse(raw.stdout))
     return Report(launches, tables_of(launches, found))
+
+
+def with_metrics(tables: Iterable[Disassembled]) -> list[Disassembled]:
+    """Return the tables of what was executed. The page begins with the code of every function of a module, without numbers."""
+    return [table for table in tables if any(one.metrics for one in table.instructions)]
 
 
 def tables_of(launches: Sequence[Profiled], tables: Iterable[Disassembled]) -> tuple[Disassembled, ...]:

@@ -1,4 +1,4 @@
-"""Kernels in PTX that issue one kind of `wgmma`, or one kind of asynchronous copy, a known number of times."""
+"""Kernels in PTX that issue one form of `wgmma` a known number of times, or one form of asynchronous copy once."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ class Product:
     bar.sync 0;
     mov.u64 %from, %clock64;
 TURN:
+    .pragma "nounroll";
     wgmma.fence.sync.aligned;
     {chr(10).join([product] * PRODUCTS)}
     wgmma.commit_group.sync.aligned;
@@ -177,35 +178,28 @@ class LaneCopy:
 
     nbytes: int
     cache: str
-    how: str
-    """Which lanes read how much: `all`, `none`, `half` (lanes below 16), `odd` (every other), `part` (half of the bytes), `inactive`
-    (lanes from 16 on do not execute it), `ignored` (those from 16 on by the predicate of the instruction)."""
-    stride: int = 1
-    """In shared memory, in copies."""
-    far: int = 1
-    """In global memory, in copies."""
+    """Its cache operator, `ca` or `cg`."""
+    masked: bool = False
+    """Whether lanes may fill what they copy with zeros: a size of 0 for these, as Triton gives masked lanes."""
 
     @property
     def name(self) -> str:
-        return f"cpasync_{self.cache}{self.nbytes}_{self.how}_s{self.stride}_g{self.far}"
+        return f"cp_async_{self.cache}_{self.nbytes}{'_masked' * self.masked}"
 
     def text(self) -> str:
-        read = {"all": f"mov.u32 %n, {self.nbytes};", "none": "mov.u32 %n, 0;", "part": f"mov.u32 %n, {self.nbytes // 2};"}
-        read["half"] = f"setp.lt.u32 %p, %t, 16; selp.b32 %n, {self.nbytes}, 0, %p;"
-        read["odd"] = f"and.b32 %n, %t, 1; mul.lo.u32 %n, %n, {self.nbytes};"
-        read["inactive"] = f"mov.u32 %n, {self.nbytes}; setp.lt.u32 %p, %t, 16;"
-        read["ignored"] = "setp.ge.u32 %p, %t, 16;"
-        size = f", {self.nbytes}" + {"all": "", "ignored": ", %p"}.get(self.how, ", %n")
-        guard = "@%p " if self.how == "inactive" else ""
+        """A kernel `(in, table, mask)`: by lane where it writes in shared and reads in global memory, and whether; the lanes that copy."""
+        size = f"{self.nbytes}, %n" if self.masked else f"{self.nbytes}"
         return f"""
-.visible .entry {self.name}(.param .u64 out, .param .u64 in) {{
-    .reg .b32 %t, %n, %a; .reg .b64 %out, %in, %mine; .reg .pred %p;
+.visible .entry {self.name}(.param .u64 in, .param .u64 table, .param .u32 mask) {{
+    .reg .b32 %t, %s, %g, %f, %n, %m, %base; .reg .b64 %in, %table, %mine; .reg .pred %p, %q;
     .shared .align 1024 .b8 tile[{TILE_BYTES}];
-    ld.param.u64 %out, [out]; ld.param.u64 %in, [in]; mov.u32 %t, %tid.x;
-    {read[self.how]}
-    mul.lo.u32 %a, %t, {self.nbytes * self.far}; cvt.u64.u32 %mine, %a; add.u64 %in, %in, %mine;
-    mul.lo.u32 %a, %t, {self.nbytes * self.stride}; mov.b32 %t, tile; add.u32 %a, %a, %t;
-    {guard}cp.async.{self.cache}.shared.global [%a], [%in]{size};
+    ld.param.u64 %in, [in]; ld.param.u64 %table, [table]; ld.param.u32 %m, [mask]; mov.u32 %t, %tid.x;
+    mul.wide.u32 %mine, %t, 4; add.u64 %table, %table, %mine;
+    ld.global.u32 %s, [%table]; ld.global.u32 %g, [%table+128]; ld.global.u32 %f, [%table+256];
+    cvt.u64.u32 %mine, %g; add.u64 %in, %in, %mine; mov.u32 %base, tile; add.u32 %s, %s, %base;
+    shr.u32 %m, %m, %t; and.b32 %m, %m, 1; setp.ne.u32 %p, %m, 0;
+    setp.ne.u32 %q, %f, 0; selp.b32 %n, {self.nbytes}, 0, %q;
+    @%p cp.async.{self.cache}.shared.global [%s], [%in], {size};
     cp.async.wait_all;
     bar.warp.sync -1;
     ret;
@@ -216,10 +210,8 @@ class LaneCopy:
 def lane_copies() -> Iterator[LaneCopy]:
     """All that are measured."""
     for nbytes, cache in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
-        for how in ("all", "none", "half", "odd", "part", "inactive"):
-            yield LaneCopy(nbytes, cache, how)
-        for how in ("all", "half", "odd", "none"):
-            yield LaneCopy(nbytes, cache, how, stride=2, far=8)
+        for masked in (False, True):
+            yield LaneCopy(nbytes, cache, masked)
 
 
 # -- copies of blocks of memory --------------------------------------------------------------------------------------------------
@@ -230,7 +222,7 @@ class BulkCopy:
     """One form of `cp.async.bulk`, or with a tensor map `cp.async.bulk.tensor`, by one thread."""
 
     way: str
-    """`load`, `store`, `own` (shared memory to the block's own), or the operation of a reduction, as `add.u32`."""
+    """`load`, `store`, or the operation of a reduction, as `add.u32`."""
     nbytes: int
     start: int = 0
     """Where it begins in the tile."""
@@ -257,16 +249,13 @@ class BulkCopy:
             copy = (
                 f"@%p cp.async.{kind}.shared::cluster.global{tile}.mbarrier::complete_tx::bytes [tile+{self.start}], {far}{size}, [full];"
             )
-        elif self.way == "own":
-            places = f"[tile+{self.start}], [tile+24576]"
-            copy = f"@%p cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes {places}{size}, [full];"
         elif self.way == "store":
             copy = f"@%p cp.async.{kind}.global.shared::cta{tile}.bulk_group {far}, [tile+{self.start}]{size};"
         elif self.box[0]:
             copy = f"@%p cp.reduce.async.{kind}.global.shared::cta.{self.way}{tile}.bulk_group {far}, [tile+{self.start}];"
         else:
             copy = f"@%p cp.reduce.async.bulk.global.shared::cta.bulk_group.{self.way} {far}, [tile+{self.start}]{size};"
-        arrives = self.way in ("load", "own")
+        arrives = self.way == "load"
         expect = f"@%p mbarrier.arrive.expect_tx.shared.b64 _, [full], {self.nbytes};" if arrives else ""
         wait = "AGAIN: mbarrier.try_wait.parity.shared.b64 %q, [full], 0; @!%q bra AGAIN;"
         wait = wait if arrives else "@%p cp.async.bulk.commit_group; @%p cp.async.bulk.wait_group 0;"
@@ -291,25 +280,19 @@ class BulkCopy:
 
 def bulk_copies() -> Iterator[BulkCopy]:
     """All that are measured."""
-    for way in ("load", "store", "own", "add.u32"):
-        for nbytes in (16, 128, 1024, 4096):
+    for way in ("load", "store", "add.u32"):
+        for nbytes in (16, 128, 4096):
             yield BulkCopy(way, nbytes)
-    yield BulkCopy("load", 1024, start=16)
-    yield BulkCopy("load", 1024, far=16)
-    yield BulkCopy("load", 4096, start=64, far=32)
-    yield BulkCopy("store", 1024, start=16)
-    yield BulkCopy("store", 1024, far=16)
-    yield BulkCopy("add.noftz.f16", 1024)
-    yield BulkCopy("add.u64", 1024)
     for way in ("load", "store", "add"):
-        for columns, swizzle in ((4, "none"), (8, "none"), (16, "none"), (32, "none"), (64, "none"), (8, "32B"), (16, "64B"), (32, "128B")):
+        for columns, swizzle in ((4, "none"), (32, "none"), (32, "128B")):
             yield BulkCopy(way, 32 * columns * 4, box=(32, columns), swizzle=swizzle)
-        yield BulkCopy(way, 4096, box=(32, 32), swizzle="128B", at=(0, 4))
-        yield BulkCopy(way, 4096, box=(32, 32), swizzle="128B", at=(240, 0))
-        yield BulkCopy(way, 4096, box=(32, 32), swizzle="none", at=(0, 240))
-        yield BulkCopy(way, 30 * 12 * 4, box=(30, 12), swizzle="none")
 
 
-def text() -> str:
-    """The module with all of them."""
-    return HEAD + "".join(one.text() for one in (*products(), *lane_copies(), *bulk_copies()))
+def products_text() -> str:
+    """The module with the products and the copies of lanes."""
+    return HEAD + "".join(one.text() for one in (*products(), *lane_copies()))
+
+
+def bulk_text() -> str:
+    """The module with the bulk copies."""
+    return HEAD + "".join(one.text() for one in bulk_copies())

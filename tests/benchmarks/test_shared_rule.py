@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ROOT
-from ncu import Counted, Disassembled, Profiled, parse_source, tables_of
+from ncu import Counted, Disassembled, Profiled, parse_source, tables_of, with_metrics
 from patterns import ALL, patterns
 from shared_rule import OPERATIONS, agrees
 
@@ -32,6 +32,11 @@ def test_the_profilers_page_of_instructions_is_read_by_launch() -> None:
     assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, Counted(16, "IMAD", {"inst_executed": 1})))
     assert twice.instructions == (Counted(0, "ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}),)
     assert parse_source("==ERROR== nothing\n") == []
+
+
+def test_code_without_numbers_is_not_a_launch() -> None:
+    listing = '"Kernel Name","twice(int *)"\n"Address","Source"\n"0x8000","RET"\n'
+    assert with_metrics(parse_source(listing + PAGE)) == parse_source(PAGE)
 
 
 def test_patterns_have_names_of_their_own_and_aligned_addresses() -> None:
