@@ -41,6 +41,16 @@ def test_random_is_reproducible_by_its_seed() -> None:
     assert 0 <= first.min() < first.max() < 1
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_random_floats_are_those_of_numpy(kind: str) -> None:
+    assert np.array_equal(host_of(f"{kind}[3,100]=random:7"), np.random.default_rng(7).random((3, 100), kind))
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "i4", "i8", "u8"])
+def test_random_integers_are_those_of_numpy(kind: str) -> None:
+    assert np.array_equal(host_of(f"{kind}[3,100]=random:7"), np.random.default_rng(7).integers(0, 256, (3, 100), kind))
+
+
 def test_random_integers_fit_the_type() -> None:
     host = host_of("i1[1000]=random:1")
     assert host.dtype == np.int8

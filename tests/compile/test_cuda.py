@@ -9,7 +9,7 @@ import pytest
 
 from memlane.compile import CompiledPtx, cuda, cuda_to_ptx, toolkit
 from memlane.errors import CompileError, MissingDependency
-from memlane.launch.kernel import find_kernel
+from memlane.launch import find_kernel
 
 PROGRAMS = Path(__file__).parent / "programs"
 

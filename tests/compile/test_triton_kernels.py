@@ -128,7 +128,12 @@ def test_what_is_compiled_in_is_no_argument(target: Target) -> None:
 @pytest.mark.parametrize(
     ("configuration", "arguments", "message"),
     [
-        ((1, 64), ("out", "a", "b", 8), "vector_add was compiled for blocks of 128x1x1 threads, got 64x1x1"),
+        (
+            (2, 2),
+            ("out", "a", "b", 8),
+            "vector_add was compiled for blocks of 128x1x1 threads, got 2x1x1; write the grid alone, vector_add[grid,], or "
+            "vector_add[(2, 2),] for a grid of 2x2",
+        ),
         ((1,), ("out", "a", 8), "kernel vector_add takes 4 arguments (u64 pointer, u64 pointer, u64 pointer, u32), 3 given"),
         ((1,), ("out", "a", "wide", 8), "argument 3 of vector_add is f8[8], but the kernel was compiled for a pointer to f4"),
     ],

@@ -25,6 +25,16 @@ def launch(body: str, *, grid: object = 1, block: object = 32, before: str = "",
     return str(caught.value).replace(hex(out.address), "OUT")
 
 
+def test_an_empty_array_is_called_empty() -> None:
+    target = emulator()
+    nothing = target.empty(0, np.float32)
+    assert nothing.nbytes == 0
+    kernel = target.load(parse(program("st.global.f32 [%out], 1.0; ret;"), "test.ptx"))["k"]
+    with pytest.raises(BadAccess, match=f"just behind the empty allocation at {nothing.address:#x}"):
+        kernel[1, 32](nothing)
+    assert target.empty(0, np.float32).address != nothing.address
+
+
 def test_a_store_behind_an_allocation() -> None:
     text = launch(
         """

@@ -124,8 +124,13 @@ def test_foreign_arrays_that_do_not_fit(target: FakeTarget) -> None:
 @pytest.mark.parametrize(
     ("name", "configuration", "message"),
     [
-        ("fixed", (1, 64), "fixed was compiled for blocks of 128x1x1 threads, got 64x1x1"),
-        ("fixed", (1, (64, 2)), "fixed was compiled for blocks of 128x1x1 threads, got 64x2x1"),
+        (
+            "fixed",
+            (1, 64),
+            "fixed was compiled for blocks of 128x1x1 threads, got 64x1x1; write the grid alone, fixed[grid,], or fixed[(1, 64),] for a "
+            "grid of 1x64",
+        ),
+        ("fixed", (1, (64, 2)), "fixed was compiled for blocks of 128x1x1 threads, got 64x2x1; write the grid alone, fixed[grid,]"),
         ("fixed", (1, 128, None, 399), "fixed needs 400 bytes of dynamic shared memory, got 399"),
         ("spread", (1, (32, 5)), "spread was compiled for blocks of at most 128 threads, got 32x5x1"),
         ("spread", 1, "write spread[grid, block], or [grid, block, stream, shared_bytes, cluster]"),

@@ -52,6 +52,21 @@ def test_a_kernel_in_an_unnamed_namespace_answers_to_its_own_name() -> None:
     assert [find_kernel(module, name).name for name in ("hidden", "shown")] == list(names)
 
 
+def test_the_names_that_are_listed_can_be_typed(kernels: LoadedModule) -> None:
+    assert list(kernels) == ["scale", "pointers", "record", "plain", "red<256>", "red<512>", "only"]
+    assert [kernel.name for kernel in kernels.values()] == list(kernels.module.kernels)
+    assert len(set(kernels)) == len(kernels)
+
+
+def test_overloads_are_listed_with_their_parameters() -> None:
+    names = ("_Z4fillPfi", "_Z4fillPii")
+    entries = "".join(f".visible .entry {name}(.param .u64 out, .param .u32 n) {{ ret; }}\n" for name in names)
+    target = FakeTarget()
+    loaded = target.load(parse(f".version 8.0\n.target sm_90\n.address_size 64\n{entries}", "t.cu"))
+    assert list(loaded) == ["fill(float*, int)", "fill(int*, int)"]
+    assert [loaded[name].name for name in loaded] == list(names)
+
+
 def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernels["scales"]

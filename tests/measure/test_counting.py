@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from memlane.chip import load
+from memlane.diagnose import explain
 from memlane.emulate import Emulator
 from memlane.measure import count
 from memlane.ptx import parse
 from memlane.record import Counts
+from memlane.report import render_counts, to_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ptx"
 
@@ -117,3 +120,14 @@ def test_the_second_step_of_the_reduction_conflicts_and_the_third_does_not(name:
             expected += 3 * (-(-active // banks) - 1)
     assert reduction(name, "interleaved<int>") == expected > 0
     assert reduction(name, "block_sum<int>") == 0
+
+
+def test_counts_bring_the_text_of_their_lines() -> None:
+    emulator = Emulator(load("h200"))
+    module = replace(parse(KERNEL, "mixed.ptx"), sources={"mixed.ptx": KERNEL, "other.cu": "int a;"})
+    seen = count(emulator.load(module)["mixed"][2, 32], emulator.zeros(2048, "u4"))
+    assert seen.sources == {"mixed.ptx": KERNEL}, "those that its sites name"
+    rows = {row["op"]: row["source"] for row in seen.to_table()}
+    assert rows["ld.global.cg.u32"] == "ld.global.cg.u32 %r3, [%rd3];"
+    assert "ld.global.cg.u32 %r3, [%rd3];" in to_text(render_counts(seen))
+    assert all(finding.source in KERNEL and finding.source for finding in explain(seen))

@@ -169,9 +169,10 @@ def _fill(text: str, shape: tuple[int, ...], kind: np.dtype[Any], fill: str) -> 
     if match := re.fullmatch(r"random(?::(\d{1,18}))?", fill):
         random = np.random.default_rng(int(match[1] or 0))
         if kind.kind == "f":
-            return random.random(shape).astype(kind)
+            drawn = random.random(shape, np.float32 if kind.itemsize <= 4 else np.float64)  # NumPy draws no other floats
+            return drawn.astype(kind, copy=False)
         limit = 2 if kind.kind == "b" else min(RANDOM_INTEGER_LIMIT, int(np.iinfo(kind).max) + 1)
-        return random.integers(0, limit, shape).astype(kind)
+        return random.integers(0, limit, shape, kind.type)
     if fill.endswith(".npy"):
         return _from_file(text, shape, kind, Path(fill))
     raise CommandError(f"--arg {text}: fill with zeros, arange, random:SEED or a .npy file, not {fill!r}")

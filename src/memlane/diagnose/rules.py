@@ -80,7 +80,7 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
     for finding in ml.explain(trace):           # or ml.explain("transpose.parquet"), ml.explain(counts)
         print(finding)
 
-    `subject` is a trace, the path of its record file, or counts. `sources` gives the text of source files by name; a trace brings its own.
+    `subject` is a trace, the path of its record file, or counts. `sources`: texts of source files by name, if counts do not bring them.
     Launches of one kernel are taken together. A rule that lacks something (counts have no times, a trace of a GPU has counts only where
     they were asked for) is named in the result's `unexamined`, with what to do. RecordError for a trace that holds neither times nor
     counts, or whose records disagree with their sites; see `uncounted_launches` for traces of which only a part was counted.
@@ -94,7 +94,11 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
         if not isinstance(several, Sequence) or not all(isinstance(one, Counts) for one in several):
             raise TypeError(f"explain takes a trace, the path of a record file, or counts; got a {type(subject).__name__}")
         evidence = merged(
-            [Evidence(one.kernel, one.chip, one.how, one.sites, one.branches, sources=sources or {}) for one in several if one.sites]
+            [
+                Evidence(one.kernel, one.chip, one.how, one.sites, one.branches, sources=sources or one.sources)
+                for one in several
+                if one.sites
+            ]
         )
     return examine(evidence)
 

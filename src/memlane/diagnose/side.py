@@ -24,6 +24,7 @@ from memlane.record import (
     is_record,
     kernel_label,
     load,
+    source_line,
     summarise,
     total_by_place,
 )
@@ -119,7 +120,8 @@ def read_side(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str
     several = [subject] if isinstance(subject, Counts) else subject
     if not isinstance(several, Sequence) or not several or not all(isinstance(one, Counts) for one in several):
         raise TypeError(f"compare takes traces, counts, or the paths of their files; got a {type(subject).__name__}")
-    return _of_counts([(one.kernel, one.chip, one.grid, one.block, one.sites) for one in several], name, {})
+    texts = {file: text for one in several for file, text in one.sources.items()}
+    return _of_counts([(one.kernel, one.chip, one.grid, one.block, one.sites) for one in several], name, texts)
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ def _kernel_of(
         place = (kernel, entry.file, entry.line, entry.op, entry.space)
         latencies, times = rows.of_place(place, drawn)
         requests = entry.accesses_estimated if entry.requests is None else entry.requests
-        text = _text(trace.sources, entry.file, entry.line)
+        text = source_line(trace.sources, entry.file, entry.line)
         per_request = entry.sectors_per_request, entry.wavefronts_per_request
         read = frozenset(ends.get(place, ()))
         lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times, read))
@@ -258,7 +260,7 @@ def _of_counts(launches: Sequence[_Counted], name: str, sources: Mapping[str, st
 def _counted_line(place: Place, total: SiteCounts, sources: Mapping[str, str]) -> Line:
     _, file, line, op, space = place
     each = [None if number is None or not total.requests else number / total.requests for number in (total.sectors, total.wavefronts)]
-    return Line(file, line, op, space, _text(sources, file, line), total.requests, each[0], each[1])
+    return Line(file, line, op, space, source_line(sources, file, line), total.requests, each[0], each[1])
 
 
 @dataclass(frozen=True)
@@ -310,8 +312,3 @@ def _launch(launch: dict[str, Any], where: str) -> _Counted:
 
 def _shapes(launches: Iterable[tuple[_Extents, _Extents]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{'x'.join(map(str, grid))} of {'x'.join(map(str, block))}" for grid, block in launches))
-
-
-def _text(sources: Mapping[str, str], file: str, line: int) -> str:
-    lines = str(sources.get(file, "")).splitlines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

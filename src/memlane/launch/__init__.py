@@ -32,9 +32,9 @@ from memlane.launch.kernel import (
     Observation,
     QuickCall,
     Timer,
-    find_kernel,
     module_digest,
 )
+from memlane.launch.kernel_names import find_kernel
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.observation import (

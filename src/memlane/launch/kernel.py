@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.arguments import Argument, ArgumentRule, pack, pointer_parameters
 from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
 from memlane.launch.events import Streams
+from memlane.launch.kernel_names import find_kernel, typed_names
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
 from memlane.launch.observation import NO_LAYERS, Layers, Seen
 from memlane.launch.tensor_map import TensorMaps
@@ -26,8 +26,6 @@ _T = TypeVar("_T")
 QuickCall = Callable[[tuple[object, ...]], bool]
 _MOST_CALLS = 64
 """Configurations that a kernel remembers."""
-_SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
-"""A whole number with the letters of its type."""
 
 
 class Loader(TensorMaps):
@@ -186,7 +184,8 @@ class LoadedModule(Mapping[str, "Kernel"]):
         return self.once(("kernel", name), lambda: Kernel(self, find_kernel(self.module, name)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.module.kernels)
+        """Yield for each kernel the shortest name that is its alone, as it is typed: `naive`, `red<256>`, or with its parameters."""
+        return iter(self.once("names", lambda: tuple(typed_names(self.module))))
 
     def __len__(self) -> int:
         return len(self.module.kernels)
@@ -210,37 +209,6 @@ class LoadedModule(Mapping[str, "Kernel"]):
 def module_digest(module: Module) -> str:
     """Return the digest by which plans name a module: equal for modules that print alike."""
     return hashlib.sha256(print_module(module).encode()).hexdigest()[:32]
-
-
-def find_kernel(module: Module, name: str) -> Function:
-    """The kernel that answers to `name`, however it is spaced; BadLaunch with the names that exist otherwise."""
-    kernels = module.kernels
-    if name in kernels:
-        return kernels[name]
-    asked = _compact(name)
-    for alias, real in module.aliases.items():
-        if _compact(alias) == asked and real in kernels:
-            return kernels[real]
-    titles = [kernel for kernel in kernels.values() if _compact(kernel.title) == asked]
-    matches = titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
-    if len(matches) == 1:
-        return matches[0]
-    listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
-    if matches:
-        raise BadLaunch(f"several kernels of {module.name} answer to {name!r}: {listed}; use the full name")
-    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")
-
-
-def _short_names(title: str) -> tuple[str, ...]:
-    """`void ns::red<256>(int*)` -> `red`, `ns::red<256>`, `red<256>`."""
-    named = kernel_label(title)
-    head, bracket, rest = named.partition("<")
-    return plain_name(title), named, head.rsplit("::", 1)[-1] + bracket + rest
-
-
-def _compact(name: str) -> str:
-    """What the spellings of one name have in common: people space it as they like, and may write `8u` where ours has 8."""
-    return _SUFFIX.sub(r"\1", "".join(name.split()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,8 +326,18 @@ class Kernel:
         if shared_bytes < convention.shared_bytes:
             raise BadLaunch(f"{self.title} needs {convention.shared_bytes} bytes of dynamic shared memory, got {shared_bytes}")
         threads = convention.block if block is None and convention.block else dim3("block", block)
+        if convention.block and threads != convention.block:
+            raise BadLaunch(self._wrong_block(threads, convention.block, given))
         shape = None if cluster is None else dim3("cluster", cluster)
         return KernelCall(self, dim3("grid", grid), threads, self.target.stream_of(stream), shared_bytes, shape)
+
+    def _wrong_block(self, block: Dim3, compiled: Dim3, given: Sequence[object]) -> str:
+        """Say that a kernel was compiled for another block; of whole numbers it says how they are written as a grid."""
+        name, sizes = plain_name(self.title), ["x".join(map(str, extents)) for extents in (compiled, block)]
+        meant = ""
+        if len(given) <= 3 and all(isinstance(one, int) for one in given):
+            meant = f", or {name}[({', '.join(map(str, given))}),] for a grid of {'x'.join(map(str, given))}"
+        return f"{self.title} was compiled for blocks of {sizes[0]} threads, got {sizes[1]}; write the grid alone, {name}[grid,]{meant}"
 
 
 @dataclass(frozen=True, eq=False)

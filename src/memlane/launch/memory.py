@@ -93,7 +93,7 @@ class Memory(ABC):
         if any(extent < 0 for extent in extents):
             raise BadLaunch(f"an array cannot have the shape {extents}")
         kind = np.dtype(dtype)
-        address, owner = self.allocate(max(1, int(np.prod(extents, dtype=np.int64)) * kind.itemsize))
+        address, owner = self.allocate(int(np.prod(extents, dtype=np.int64)) * kind.itemsize)
         return DeviceArray(self, address, extents, kind, owner)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:

@@ -94,7 +94,11 @@ class Counter(Watching):
                 target.sync()
             counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
-        return sorted(counted, key=lambda pair: pair[0])
+        return sorted(((number, self._with_sources(counts)) for number, counts in counted), key=lambda pair: pair[0])
+
+    def _with_sources(self, counts: Counts) -> Counts:
+        files = {one.site.file for one in counts.sites}
+        return replace(counts, sources={name: text for name, text in self.sources.items() if name in files})
 
 
 def counts_of(observation: Observation) -> Counts:

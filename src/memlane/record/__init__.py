@@ -6,7 +6,7 @@ summary. `output` writes any file whole or not at all.
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
-from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, total_by_place
+from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, source_line, total_by_place
 from memlane.record.example import AccessExample
 from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
@@ -81,6 +81,7 @@ __all__ = [
     "replacing",
     "replacing_directory",
     "save",
+    "source_line",
     "span_text",
     "summarise",
     "time_axis",

@@ -271,6 +271,12 @@ class Totals(_Derived):
         return {**_plain(self), **{name: getattr(self, name) for name in (*DERIVED, "local_bytes_moved")}}
 
 
+def source_line(sources: Mapping[str, str], file: str, line: int) -> str:
+    """Return a line of a source file without its indentation; empty if its text is not known. `sources`: texts by the names of files."""
+    lines = sources.get(file, "").splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
 @dataclass(frozen=True, repr=False)
 class Counts:
     """What the memory accesses of one launch cost in transactions, by site (one memory instruction of the PTX).
@@ -301,6 +307,8 @@ class Counts:
     merged: tuple[SiteCounts, ...] = ()
     """Where asked for: the accesses that the assembler made of merged sites, counted as the wide accesses that they are, under the first of
     those sites. What they replace is in `sites` too."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Texts of the source files, by the names that the sites use, where they are known."""
     judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)
     """What reads the assembled code, by the numbers of the sites; it may take a second, so it is asked when somebody wants to know."""
 
@@ -335,8 +343,10 @@ class Counts:
 
     def to_table(self) -> list[dict[str, Any]]:
         """One row for each site with plain values, for `pandas.DataFrame(counts.to_table())`: whose rules it was counted by, the site, the
-        fields of `SiteCounts` and what follows from them. None: without meaning for this site."""
-        return [{"chip": self.chip, "how": self.how, **entry.as_row()} for entry in self.checked.sites]
+        fields of `SiteCounts`, what follows from them, and the source line. None: without meaning for this site."""
+        head = {"chip": self.chip, "how": self.how}
+        sites = self.checked.sites
+        return [{**head, **one.as_row(), "source": source_line(self.sources, one.site.file, one.site.line)} for one in sites]
 
     def __repr__(self) -> str:
         return f"<Counts: {self}>"

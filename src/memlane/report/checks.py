@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.launch import Report
-from memlane.record import kernel_label
+from memlane.record import kernel_label, source_line
 from memlane.report.failed import failed_fields, failed_notes
 from memlane.report.json import document_head
 from memlane.report.numbers import plural
@@ -35,7 +35,7 @@ def render_reports(
         parts.append(plain(f"{number}. {report.kind}, {kernel_label(report.kernel)}", "bold red"))
         actors = [report.who] if report.other is None or report.other.place == report.who.place else [report.who, report.other]
         for actor in actors:
-            text = _source_line(sources or {}, actor.file, actor.line)
+            text = source_line(sources or {}, actor.file, actor.line)
             if text:
                 parts.append(Padding(plain(f"{actor.line:>4}  {text}", "cyan"), (0, 0, 0, 3)))
         parts += [Padding(plain(str(report)), (0, 0, 0, 3)), Text()]
@@ -58,8 +58,3 @@ def reports_document(
         "kernels": list(dict.fromkeys(kernels)),
         "reports": [report.as_dict() for report in reports],
     }
-
-
-def _source_line(sources: Mapping[str, str], file: str, line: int) -> str:
-    lines = sources.get(file, "").splitlines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

@@ -226,7 +226,11 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
     facts = [", ".join(files), f"grid {extents(counts.grid)}, block {extents(counts.block)}"]
     table = LineTable(
-        counts.kernel, "; ".join(fact for fact in facts if fact), _COUNTS_COLUMNS, _counts_rows(entries, counts.merged), sources or {}
+        counts.kernel,
+        "; ".join(fact for fact in facts if fact),
+        _COUNTS_COLUMNS,
+        _counts_rows(entries, counts.merged),
+        sources or counts.sources,
     )
     origin = f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."
     notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries, counts.merged), origin]

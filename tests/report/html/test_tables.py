@@ -11,7 +11,7 @@ from memlane.record import ACCESS_SCHEMA, summarise
 from memlane.report.html import counts_html, findings_html, trace_html
 from memlane.report.html.tables import MOST_ROWS
 from tests.report.html.reading import Element, read
-from tests.synthetic import counted, counts, site, transpose
+from tests.synthetic import SOURCE, counted, counts, site, transpose
 
 
 def rows_of(fragment: str) -> list[list[str]]:
@@ -23,7 +23,19 @@ def test_a_trace_has_a_row_for_each_line_and_operation() -> None:
     trace = transpose()
     head, *rows = rows_of(trace_html(trace))
     assert [dict(zip(head, row, strict=True))["p95 cycles"] for row in rows] == [str(entry.cycles_p95) for entry in summarise(trace)]
-    assert rows[1] == ["transpose.cu:4", "st.global.f32", "naive", "20", "32 (4)", "-", "202", "204", "204", "10 %"]
+    assert rows[1] == [
+        "transpose.cu:4",
+        "out[x * n + y] = in[y * n + x];",
+        "st.global.f32",
+        "naive",
+        "20",
+        "32 (4)",
+        "-",
+        "202",
+        "204",
+        "204",
+        "10 %",
+    ]
     assert str(trace) in read(trace_html(trace)).text
 
 
@@ -38,9 +50,10 @@ def test_a_trace_with_exposed_cycles_has_them_and_the_hidden_ones() -> None:
 
 
 def test_counts_have_their_excess() -> None:
-    head, *rows = rows_of(counts_html(counts(*transpose().launches[0].counts)))
+    head, *rows = rows_of(counts_html(counts(*transpose().launches[0].counts, sources={"transpose.cu": SOURCE})))
     assert dict(zip(head, rows[1], strict=True)) == {
         "line": "transpose.cu:4",
+        "source": "out[x * n + y] = in[y * n + x];",
         "operation": "st.global.f32",
         "requests": "20",
         "lanes per request": "32",

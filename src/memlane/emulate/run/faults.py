@@ -359,4 +359,5 @@ def beside(address: int, allocation: Allocation) -> str:
 
 def _allocation(allocation: Allocation) -> str:
     label = f" of {allocation.label}" if allocation.label else ""
-    return f"the {allocation.nbytes}-byte allocation{label} at {allocation.low:#x}"
+    size = f"{allocation.nbytes}-byte" if allocation.nbytes else "empty"
+    return f"the {size} allocation{label} at {allocation.low:#x}"

@@ -7,11 +7,14 @@ from html import escape
 from pathlib import PurePath
 
 from memlane.diagnose import Finding
-from memlane.record import Counts, Trace, kernel_label, summarise
+from memlane.record import Counts, Trace, kernel_label, source_line, summarise
 from memlane.report.numbers import UNKNOWN, mean, number, percent, plural, short, with_ideal
 
 MOST_ROWS = 40
 """So many rows a table shows; how many more there are stands below it."""
+
+MOST_CHARACTERS = 60
+"""Of a source line in a table."""
 
 _CELL = "padding:1px 10px 1px 0;text-align:{};vertical-align:top;background:none"
 _CODE = "font-family:ui-monospace,Menlo,Consolas,monospace"
@@ -24,6 +27,7 @@ def trace_html(trace: Trace) -> str:
     stalls = any(entry.exposed_mean is not None for entry in entries)
     head: tuple[str, ...] = (
         "line",
+        "source",
         "operation",
         "kernel",
         "accesses",
@@ -38,6 +42,7 @@ def trace_html(trace: Trace) -> str:
     rows = [
         (
             f"{PurePath(entry.file).name}:{entry.line}",
+            _shortened(source_line(trace.sources, entry.file, entry.line)),
             entry.op,
             kernel_label(entry.kernel),
             f"{entry.accesses:,}",
@@ -58,6 +63,7 @@ def counts_html(counts: Counts) -> str:
     """One row for each source line and operation: requests and what they cost."""
     head = (
         "line",
+        "source",
         "operation",
         "requests",
         "lanes per request",
@@ -69,6 +75,7 @@ def counts_html(counts: Counts) -> str:
     rows = [
         (
             f"{PurePath(entry.site.file).name}:{entry.site.line}",
+            _shortened(source_line(counts.sources, entry.site.file, entry.site.line)),
             entry.site.op,
             f"{entry.requests:,}",
             number(entry.lanes_per_request),
@@ -90,6 +97,10 @@ def findings_html(findings: Sequence[Finding]) -> str:
     left = len(findings) - MOST_ROWS
     more = f"<p>and {left:,} more</p>" if left > 0 else ""
     return _fragment(plural(len(findings), "finding"), f"<ol style='margin-top:4px'>{items}</ol>{more}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
