@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert found.best is not None
     assert found.best.wavefronts == 64
     assert found.best.quicker == max(one.quicker for one in found.tried) > 1.1
-    assert f"{found.best.layout} makes turn" in found.verdict
+    assert found.verdict.startswith("Padded(32x32, pad=1) in the source makes turn")
     assert "by the emulator's model (ruled by latency), with 64 wavefronts instead of 1,056" in found.verdict
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
     padded = next(one for one in found.tried if one.layout == Padded(32, 32, 1))
@@ -62,6 +63,8 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
 
 def test_the_layout_is_written_in_the_language_of_the_kernel() -> None:
     found, _ = turned()
+    assert found.source("place") == "tile[32][32 + 1]   // line 3\n"
+    found = replace(found, tried=tuple(replace(one, in_source=False) for one in found.tried))
     assert found.language == "CUDA C++"
     assert "__host__ __device__ inline int place(int i, int j)" in found.source("place")
     assert found.best is not None
@@ -314,3 +317,91 @@ def test_the_registers_of_a_layout_are_kept_for_the_next_process(tmp_path: Path,
     assert len(assembled) == 1
     trials._registers(kernel("wide"))
     assert len(assembled) == 2
+
+
+# -- padding in the source -------------------------------------------------------------------------------------------------------
+
+
+BLURRED = """
+#define T 16
+#define REACH 2
+__global__ void blur(float* out, const float* in, int w) {
+    __shared__ float tile[T + 2 * REACH][T + 2 * REACH%s];
+    for (int j = threadIdx.y; j < T + 2 * REACH; j += T)
+        for (int i = threadIdx.x; i < T + 2 * REACH; i += T) tile[j][i] = in[j * w + i];
+    __syncthreads();
+    float s = 0;
+    for (int j = 0; j <= 2 * REACH; j++)
+        for (int i = 0; i <= 2 * REACH; i++) s += tile[threadIdx.y + j][threadIdx.x + i];
+    out[threadIdx.y * T + threadIdx.x] = s;
+}
+"""
+
+
+@cache
+def blurred() -> Fix:
+    target = ml.target("emulator:h200")
+    call = target.load(ml.cuda(BLURRED % "", name="blur.cu"))["blur"][1, (16, 16)]
+    given = target.zeros((16, 16)), target.array(np.random.default_rng(0).random((20, 20), np.float32)), 20
+    (found,) = fix(call, *given, layouts=[Padded(20, 20, 28)])
+    return found
+
+
+def test_padding_is_tried_in_the_source_and_is_as_quick_as_the_source_padded_by_hand() -> None:
+    """A rewritten kernel is slower by the instructions that compute the new places; the padded source has none of these."""
+    found = blurred()
+    (padded,) = found.tried
+    assert padded.in_source
+    target = ml.target("emulator:h200")
+    call = target.load(ml.cuda(BLURRED % " + 28", name="blur.cu"))["blur"][1, (16, 16)]
+    arguments = target.zeros((16, 16)), target.array(np.random.default_rng(0).random((20, 20), np.float32)), 20
+    (time,) = target.time_launches([call.bind(*arguments)])
+    assert padded.time_ns == pytest.approx(time.elapsed_ns, rel=0.01)
+    shared = [one for one in ml.count(call, *arguments).sites if one.site.space == "shared"]
+    assert padded.wavefronts == sum(one.wavefronts or 0 for one in shared) < found.original.wavefronts
+
+
+def test_fewer_wavefronts_that_are_not_felt_are_said() -> None:
+    found = replace(blurred(), tried=tuple(replace(one, quicker=1.0) for one in blurred().tried))
+    assert found.best is None
+    assert found.verdict.endswith("at 1.00 times the speed: bank conflicts do not limit this launch.")
+    assert "Padded(20x20, pad=28) in the source takes " in found.verdict
+
+
+def test_the_declaration_of_the_best_padding_is_written() -> None:
+    felt = replace(blurred(), tried=tuple(replace(one, quicker=1.2) for one in blurred().tried))
+    assert felt.source("place") == "tile[T + 2 * REACH][(T + 2 * REACH) + 28]   // line 5\n"
+
+
+def test_declared_extents_are_tried_and_places_that_the_source_computes_are_not_padded_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The array of 32 x 32 is filled as a flat one of four at a time: with longer rows it would be filled wrongly."""
+    monkeypatch.setattr(
+        sys.modules["memlane.optimize.fix"], "candidates", lambda tile, *_: iter([Padded(tile.rows, tile.columns, tile.vector)])
+    )
+    text = """
+    template <int N> __global__ void product(float4* out, const float4* a) {
+        __shared__ float As[N][N];
+        for (int i = threadIdx.x; i < N * N / 4; i += 64) reinterpret_cast<float4*>(&As[0][0])[i] = a[i];
+        __syncthreads();
+        float s[4] = {};
+        for (int k = 0; k < N; k++) for (int r = 0; r < 4; r++) s[r] += As[threadIdx.x / 8 * 4 + r][k];
+        out[threadIdx.x] = make_float4(s[0], s[1], s[2], s[3]);
+    }
+    """
+    target = ml.target("emulator:h200")
+    call = target.load(ml.cuda(text, instantiate=["product<32>"]))["product<32>"][1, 64]
+    (found,) = fix(call, target.zeros(256), target.array(np.random.default_rng(0).random(1024, np.float32)))
+    assert found.declared is not None
+    assert (found.declared.extents, found.declared.columns) == (("N", "N"), 32)
+    (padded,) = found.tried
+    assert (padded.layout, padded.same, padded.in_source) == (Padded(32, 32, 4), True, False)
+    assert padded.layout_alone is not None
+    assert padded.layout_alone > padded.quicker
+
+
+def test_a_square_is_concluded_where_lanes_step_over_several_of_its_rows() -> None:
+    """Lanes that store four elements each lie side by side, and lanes that read every fourth row do not make rows of 128."""
+    lane = np.arange(32)
+    stored = Seen(4 * lane, ALL, 0, 16, 4)
+    read = Seen(lane // 8 * 128, ALL, 3, 4)
+    assert [(one.rows, one.columns) for one in geometries(4096, 4, 4, [stored, read], None, None)] == [(32, 32)]

@@ -129,6 +129,7 @@ def _print(fix: Fix) -> None:
 def _cells(one: Measured) -> list[str]:
     name = "as it is" if one.layout is None else str(one.layout)
     fits = ("" if number is None else f"{number:,}" for number in (one.needs.registers, one.needs.shared_bytes, one.needs.blocks))
+    name += " in the source" if one.in_source else ""
     return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.quicker:.2f}", *fits]
 
 
@@ -188,6 +189,7 @@ def _measured(one: Measured) -> dict[str, object]:
         "time_ns": one.time_ns,
         "times_as_fast": one.quicker,
         "same_output": one.same,
+        "in_source": one.in_source,
         "ruled": one.ruled or None,
         **asdict(one.needs),
     }

@@ -20,7 +20,8 @@ How a `.cu` file becomes PTX, one module for each step:
     frontend        the above in order; cuts further what the compiler refuses
     shipped         PTX that lies beside its source, for machines without the compiler
 
-What the arguments of a kernel are called in its source is said by `parameter_names`.
+What the arguments of a kernel are called in its source is said by `parameter_names`; `longer_rows` compiles a program again with rows of an
+array in shared memory that are padded.
 
 How a Python function does: `numba_frontend` and `triton_frontend`, and for both `python_source`.
 
@@ -32,6 +33,7 @@ from __future__ import annotations
 from memlane.compile.assembler import Cubin, architecture, assemble, assembler_version
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
+from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
 from memlane.compile.parameter_names import parameter_names
@@ -40,12 +42,14 @@ from memlane.compile.triton_frontend import triton
 __all__ = [
     "CompiledPtx",
     "Cubin",
+    "DeclaredArray",
     "KernelUsage",
     "architecture",
     "assemble",
     "assembler_version",
     "cuda",
     "cuda_to_ptx",
+    "declared_array",
     "kernel_usage",
     "numba",
     "parameter_names",

@@ -90,23 +90,24 @@ def cuda_to_ptx(
     instantiate: Sequence[str] = (),
     lineinfo: bool = True,
     options: Sequence[str] = (),
+    text: str | None = None,
 ) -> CompiledPtx:
     """Compiles CUDA C++ to PTX. Neither a GPU nor a driver is needed.
 
     `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program. `name` is how the program is called in messages
     and in the line table. `define` holds `NAME` or `NAME=VALUE`; `instantiate` names kernels with their template arguments,
     `"reduce<float, 256>"`; those that the file itself launches need not be named if their arguments are known at file scope. `options`
-    go to NVRTC as they are.
+    go to NVRTC as they are. `text` is compiled in place of the program's own, with the headers that lie beside that.
 
     Raises CompileError with the compiler's log, whose lines are those of the file, also where a quoted header or a directory of `include`
     is missing; and MissingDependency.
     """
     if is_path(path_or_source):
         path = Path(path_or_source)
-        text, directory = sources.read(path), path.parent
+        text, directory = sources.read(path) if text is None else text, path.parent
         name = name or sources.display(path)
     else:
-        text, directory = str(path_or_source), Path()
+        text, directory = str(path_or_source) if text is None else text, Path()
         name = name or "<cuda>"
     for entry in include:
         if not Path(entry).is_dir():

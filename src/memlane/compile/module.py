@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlane.compile import shipped
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx, is_path
-from memlane.errors import MissingDependency
+from memlane.errors import CompileError, MissingDependency
 from memlane.ptx import Module, parse
 
 _LOG = logging.getLogger(__name__)
@@ -43,18 +43,9 @@ def cuda(
     Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency. What was left out of the
     program beyond host code is logged as information.
     """
+    recipe = Recipe(path_or_source, name, arch, std, tuple(include), tuple(define), tuple(instantiate), lineinfo, tuple(options))
     try:
-        compiled = cuda_to_ptx(
-            path_or_source,
-            name=name,
-            arch=arch,
-            std=std,
-            include=include,
-            define=define,
-            instantiate=instantiate,
-            lineinfo=lineinfo,
-            options=options,
-        )
+        compiled = recipe.compiled()
     except MissingDependency:
         plain = std == "c++17" and lineinfo and not (include or define or instantiate or options)
         found = shipped.find(Path(path_or_source), arch, name) if plain and is_path(path_or_source) else None
@@ -63,14 +54,54 @@ def cuda(
         compiled = found
     for note in compiled.notes:
         _LOG.info("%s", note)
-    return _module(compiled)
+    return _module(compiled, recipe)
 
 
-def _module(compiled: CompiledPtx) -> Module:
+@dataclass(frozen=True)
+class Recipe:
+    """How a program was compiled: the arguments of `cuda`."""
+
+    path_or_source: str | os.PathLike[str]
+    name: str | None
+    arch: str
+    std: str
+    include: tuple[str | os.PathLike[str], ...]
+    define: tuple[str, ...]
+    instantiate: tuple[str, ...]
+    lineinfo: bool
+    options: tuple[str, ...]
+
+    def compiled(self, text: str | None = None) -> CompiledPtx:
+        """Compile the program, or another `text` in its place. Raises what `cuda_to_ptx` raises."""
+        return cuda_to_ptx(
+            self.path_or_source,
+            name=self.name,
+            arch=self.arch,
+            std=self.std,
+            include=self.include,
+            define=self.define,
+            instantiate=self.instantiate,
+            lineinfo=self.lineinfo,
+            options=self.options,
+            text=text,
+        )
+
+
+def recompiled(module: Module, text: str) -> Module:
+    """Return the module that the front end makes of another text of its main file.
+
+    Raises CompileError for a module that was not compiled from CUDA C++ here, and what `cuda` raises.
+    """
+    if not isinstance(module.recipe, Recipe):
+        raise CompileError(f"{module.name} was not compiled from CUDA C++ by memlane, so it cannot be compiled again")
+    return _module(module.recipe.compiled(text), module.recipe)
+
+
+def _module(compiled: CompiledPtx, recipe: Recipe) -> Module:
     main = next(iter(compiled.sources))
     # Places in the PTX are not places in the program: whoever names one by the text that it lies in must not take the file's name for it.
     module = parse(compiled.text, f"{main} (PTX)")
-    return replace(module, name=main, sources=_by_ptx_name(compiled.sources, module), aliases=dict(compiled.instantiated))
+    return replace(module, name=main, sources=_by_ptx_name(compiled.sources, module), aliases=dict(compiled.instantiated), recipe=recipe)
 
 
 def _by_ptx_name(sources: Mapping[str, str], module: Module) -> dict[str, str]:

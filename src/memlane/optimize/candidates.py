@@ -35,6 +35,8 @@ class Seen:
     excess: int
     """Wavefronts beyond the least, of all accesses of this instruction."""
     nbytes: int
+    elements: int = 1
+    """That each lane accesses."""
 
     @property
     def is_of_all(self) -> bool:
@@ -54,8 +56,8 @@ class Geometry:
 
 
 def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], rows: int | None, columns: int | None) -> list[Geometry]:
-    """What the array may be, the likeliest first: of the extents that were said, else by the steps from lane to lane, else a square or with
-    rows that fill the banks once."""
+    """What the array may be, the likeliest first: of the extents that were said or declared, else by the steps from lane to lane, else a
+    square or with rows that fill the banks once. Lanes that step over several rows of a square do not make these one row."""
     elements = nbytes // element
     if columns is None and rows is not None:
         columns = elements // rows
@@ -69,9 +71,11 @@ def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], row
         for step in _steps(one):
             for pitch in (step, step - 1, step + 1):
                 found[pitch] += (2 if pitch == step else 1) * max(1, one.excess)
-    likely = [pitch for pitch, _ in found.most_common()]
     side = isqrt(elements)
-    guesses = [*likely, *([side] if side * side == elements else []), 128 // element]
+    square = [side] if side * side == elements else []
+    likely = [pitch for pitch, _ in found.most_common() if not square or pitch == side or pitch % side]
+    over_rows = any(pitch % side == 0 for pitch in found) if square else False
+    guesses = [*(square if over_rows else []), *likely, *square, 128 // element]
     fits = [
         one for one in dict.fromkeys(guesses) if 1 < one < elements and elements % one == 0 and one % vector == 0 and one * element >= 16
     ]
@@ -79,9 +83,9 @@ def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], row
 
 
 def _steps(seen: Seen) -> list[int]:
-    """How far active neighbours are apart, the commonest distances that are more than one element."""
+    """How far active neighbours are apart, the commonest distances that are more than what a lane accesses."""
     pairs = [abs(int(seen.distances[lane + 1] - seen.distances[lane])) for lane in range(LANES - 1) if seen.lanes >> lane & 3 == 3]
-    return [step for step, _ in Counter(step for step in pairs if step > 1).most_common(2)]
+    return [step for step, _ in Counter(step for step in pairs if step > max(1, seen.elements)).most_common(2)]
 
 
 def _rows_apart(seen: Seen) -> int:
@@ -113,10 +117,10 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
 
 
 def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
-    """The least padding with which the accesses of whole warps take the fewest wavefronts, where some of them reach several rows at once,
-    as those of blocks that are narrower than a warp do; none where there are no such accesses."""
+    """The least padding with which the accesses of whole warps take the fewest wavefronts; none where nobody saw such accesses, or none
+    helps."""
     whole = [one for one in seen if one.is_of_all]
-    if not any(map(_rows_apart, whole)):
+    if not whole:
         return []
     # Where a loop was unrolled, many accesses lie alike.
     alike = {(one.distances.tobytes(), one.nbytes): one for one in whole}

@@ -65,6 +65,12 @@ class Measured:
     needs: Needs
     ruled: str = ""
     """What ruled the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
+    layout_alone: float | None = None
+    """Of a padding that was tried by rewriting: how many times quicker it would be without what rewriting costs. A padding by all banks
+    shows that, for it changes nothing but the code. None where that was not tried."""
+    in_source: bool = False
+    """Whether the source was compiled again with this padding. Else the compiled kernel was rewritten, which adds instructions to each
+    access that the source would not have."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,9 @@ class Trials:
             index = int(one["instruction"])
             if index in mine:
                 distances = (one["addresses"].astype(np.int64) - int(one["addresses"][0])) // element
-                found.append(Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"])))
+                found.append(
+                    Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"]), max(1, int(one["nbytes"]) // element))
+                )
         return found
 
     # -- what it costs -----------------------------------------------------------------------------------------------------------
@@ -169,6 +177,12 @@ class Trials:
         """Whether the original did the same when it was timed, in another order of threads, as when it was counted."""
         timed = self._timed.get(self.launch.kernel)
         return timed is not None and timed.same and counts_of(timed.seen).sites == self.counts.sites
+
+    def is_same(self, kernel: Kernel) -> bool:
+        """Launch a kernel in place of the original, and say whether it leaves the same bytes. MemlaneError where the launch fails."""
+        self._before.restore()
+        self._target.launch(replace(self.launch, kernel=kernel))
+        return self._is_same()
 
     def _is_same(self) -> bool:
         return Snapshot(self.launch).holds_what(self._left)

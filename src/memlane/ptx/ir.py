@@ -327,6 +327,8 @@ class Module:
     """Text of the user's source files, by the name that `.file` gives them, where it is known; reports quote it."""
     aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Names that somebody asked for kernels by, as `reduce<float, SUM>`, and the names that these have in the text."""
+    recipe: object = field(default=None, compare=False, repr=False)
+    """What the front end needs to compile the source again, changed; None where there is none to compile."""
 
     def __repr__(self) -> str:
         return f"<Module: {self}>"
