@@ -15,7 +15,7 @@ from memlane.emulate import Emulator
 from memlane.measure import count
 from memlane.ptx import parse
 from memlane.record import Counts
-from memlane.report import render_counts, to_text
+from memlane.report import counts_document, render_counts, to_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ptx"
 
@@ -131,3 +131,82 @@ def test_counts_bring_the_text_of_their_lines() -> None:
     assert rows["ld.global.cg.u32"] == "ld.global.cg.u32 %r3, [%rd3];"
     assert "ld.global.cg.u32 %r3, [%rd3];" in to_text(render_counts(seen))
     assert all(finding.source in KERNEL and finding.source for finding in explain(seen))
+
+
+TICKETS = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 slot, .param .u64 out)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [slot];
+    ld.param.u64 %rd2, [out];
+    atom.global.add.u32 %r1, [%rd1], 1;
+    mad.wide.u32 %rd3, %r1, 64, %rd2;
+    st.global.u32 [%rd3], %r1;
+    ret;
+}
+"""
+
+
+def test_counts_that_depend_on_the_order_of_threads_say_so() -> None:
+    emulator = Emulator(load("h200"))
+    seen = count(emulator.load(parse(TICKETS, "tickets.ptx"))["k"][1, 32], emulator.zeros(1, "u4"), emulator.zeros(512, "u4"))
+    assert [one.site.op for one in seen.sites if one.site.id in seen.order_dependent] == ["st.global.u32"]
+    assert "May depend on the order in which threads run: tickets.ptx:11 st.global.u32." in to_text(render_counts(seen), 200)
+    assert counts_document(seen)["launches"][0]["order_dependent"] == sorted(seen.order_dependent)
+
+
+COPIES = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u32 bytes)
+{
+    .reg .b32 %r<6>; .reg .b64 %rd<4>;
+    .shared .align 16 .b8 tile[512];
+    ld.param.u64 %rd1, [data];
+    ld.param.u32 %r2, [bytes];
+    mov.u32 %r1, %tid.x;
+    mad.wide.u32 %rd2, %r1, 16, %rd1;
+    ld.global.u32 %r5, [%rd2];
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r4, %r1, 16, %r3;
+    cp.async.cg.shared.global [%r4], [%rd2], 16, %r2;
+    ret;
+}
+"""
+"""A warp loads 16 sectors, 4 bytes in each half of one, and copies 512 bytes, or fills these with zeros."""
+
+
+@pytest.mark.parametrize(("nbytes", "moved", "explained"), [(16, 2 * 512, False), (0, 512, True)])
+def test_copies_that_fill_with_zeros_explain_what_did_not_move(nbytes: int, moved: int, explained: bool) -> None:
+    emulator = Emulator(load("h200"))
+    seen = count(emulator.load(parse(COPIES, "copies.ptx"))["k"][1, 32], emulator.zeros(1024, "u4"), np.uint32(nbytes))
+    text = to_text(render_counts(seen), 200)
+    assert f"Global memory: 640 bytes asked for, {moved:,} moved" in text
+    assert ("; more is asked for than moves where copies fill what they do not read with zeros." in text) is explained
+
+
+def test_lanes_that_share_an_address_explain_what_did_not_move() -> None:
+    emulator = Emulator(load("h200"))
+    text = KERNEL_OF_ONE_ADDRESS
+    seen = count(emulator.load(parse(text, "one.ptx"))["k"][1, 32], emulator.zeros(8, "u4"))
+    assert "128 bytes asked for, 32 moved (1 sector, ideal 1); more is asked for than moves where lanes of a request ask for the same" in (
+        to_text(render_counts(seen), 200)
+    )
+
+
+KERNEL_OF_ONE_ADDRESS = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b32 %r<2>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [data];
+    ld.global.u32 %r1, [%rd1];
+    ret;
+}
+"""

@@ -56,7 +56,7 @@ def test_totals_tell_what_moved_and_where_lanes_meet() -> None:
     assert "Global memory: 5,632 bytes asked for, 23,552 moved (736 sectors, ideal 176)." in text
     assert "Shared memory: 20 wavefronts, ideal 4; 16 are conflicts." in text
     assert "Local memory, as in PTX (a hint: the assembler may keep it in registers): 3 requests, 12 sectors, 384 bytes moved." in text
-    assert "Lanes per address of atomics, in the mean request: transpose.cu:9 4 (at most 9)." in text
+    assert "Lanes per address of atomics, on average per request: transpose.cu:9 4 (at most 9)." in text
 
 
 @pytest.mark.parametrize("width", [80, 120])

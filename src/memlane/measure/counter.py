@@ -7,7 +7,7 @@ from typing import overload
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
-from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
+from memlane.launch import Kernel, KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
 from memlane.measure.observed import branch_counts, site_counts
@@ -15,6 +15,7 @@ from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.measure.widened import widened_twin
+from memlane.ptx import order_dependent_accesses
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
 
@@ -46,11 +47,13 @@ class Counter(Watching):
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
         self._targets: dict[Launcher, None] = {}
+        self._kernels: dict[int, Kernel] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that counts."""
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)
+        self._kernels[number] = launch.kernel
         self._targets[launch.kernel.target] = None
         if launch.kernel.target.observes:
             return self._to_be_observed(number, launch)
@@ -94,11 +97,19 @@ class Counter(Watching):
                 target.sync()
             counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
-        return sorted(((number, self._with_sources(counts)) for number, counts in counted), key=lambda pair: pair[0])
+        return sorted(((number, self._completed(number, counts)) for number, counts in counted), key=lambda pair: pair[0])
 
-    def _with_sources(self, counts: Counts) -> Counts:
+    def _completed(self, number: int, counts: Counts) -> Counts:
+        """Return the counts of a launch with the text of their sources, and with what depends on the order of threads."""
         files = {one.site.file for one in counts.sites}
-        return replace(counts, sources={name: text for name, text in self.sources.items() if name in files})
+        kernel = self._kernels[number]
+        inlined = kernel.loaded.inlined.kernels[kernel.name]
+        unordered = kernel.loaded.once(("order", kernel.name), lambda: order_dependent_accesses(inlined))
+        return replace(
+            counts,
+            sources={name: text for name, text in self.sources.items() if name in files},
+            order_dependent=frozenset(one.site.id for one in counts.sites if one.site.instruction in unordered),
+        )
 
 
 def counts_of(observation: Observation) -> Counts:

@@ -19,6 +19,7 @@ Inside the package imports go one way, from the last to the first:
     cfg, liveness       basic blocks, dominators, loops; live registers
     copies              which moves the assembler has to make an instruction of
     parameter_use       which pointer parameters of a kernel its loads and its stores may go through
+    order               which accesses depend on the order in which threads run
     divergence          which branches may send the lanes of a warp two ways
     verify              the rules that a module keeps
 """
@@ -66,6 +67,7 @@ from memlane.ptx.liveness import Liveness
 from memlane.ptx.location import Location
 from memlane.ptx.once import once_for_module
 from memlane.ptx.ops import TABLE
+from memlane.ptx.order import order_dependent_accesses
 from memlane.ptx.parameter_use import ParameterUse, parameter_use
 from memlane.ptx.parser import parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
@@ -152,6 +154,7 @@ __all__ = [
     "names_in",
     "once_for_module",
     "operand_text",
+    "order_dependent_accesses",
     "overwrites",
     "parameter_use",
     "parse",

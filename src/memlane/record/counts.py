@@ -307,6 +307,9 @@ class Counts:
     merged: tuple[SiteCounts, ...] = ()
     """Where asked for: the accesses that the assembler made of merged sites, counted as the wide accesses that they are, under the first of
     those sites. What they replace is in `sites` too."""
+    order_dependent: frozenset[int] = frozenset()
+    """Numbers of the sites whose counts may depend on the order in which threads run: their addresses, or how often they execute, follow
+    from what an atomic operation returned or a volatile load read."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Texts of the source files, by the names that the sites use, where they are known."""
     judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)

@@ -19,7 +19,8 @@ off, also where the program went on; they are not among those counted. The rest:
                       `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
                       `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
                       `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
-                      "not checked" against the assembled code;
+                      "not checked" against the assembled code; `order_dependent`: ids of the sites whose counts may depend on the order in
+                      which threads run;
                       `merged`: the same for the accesses that the assembler made of several sites, where it was asked for;
                       sources: texts of the source files, by the names in the sites, where they are known
     kind "comparison" before, after: what was compared; summary, changed, certainty (of the intervals); kernels: list of {before, after,
@@ -171,6 +172,7 @@ def _counts(counts: Counts) -> Document:
         "thread_instructions": counts.thread_instructions,
         "exact_share": counts.exact_share,
         "total": counts.total().as_dict(),
+        "order_dependent": sorted(counts.order_dependent),
         "sites": [_site(entry) for entry in counts.sites],
         "merged": [_site(entry) for entry in counts.merged],
         "branches": [asdict(branch) for branch in counts.branches],

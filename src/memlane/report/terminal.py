@@ -33,7 +33,7 @@ from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
-from memlane.report.totals import total_notes
+from memlane.report.totals import order_notes, total_notes
 
 _SECTORS = Column(("sectors\n/request\n(ideal)", 8), ("sectors per\nrequest (ideal)", 15))
 _WAVEFRONTS = Column(("wavefr.\n/request\n(ideal)", 8), ("wavefronts per\nrequest (ideal)", 15))
@@ -233,7 +233,14 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
         sources or counts.sources,
     )
     origin = f"Target {counts.target}: {counts.how}, by the rules of {counts.chip}."
-    notes = [*total_notes(entries), *_branches(counts), *_TRANSACTIONS, *exactness_notes(entries, counts.merged), origin]
+    notes = [
+        *total_notes(entries),
+        *_branches(counts),
+        *order_notes(counts),
+        *_TRANSACTIONS,
+        *exactness_notes(entries, counts.merged),
+        origin,
+    ]
     if counts.thread_instructions is not None:
         notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
     notes += [note for note in (called_note(one.site for one in counts.sites), skipped_note(counts.skipped)) if note]

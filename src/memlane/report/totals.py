@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from memlane.record import SiteCounts, Totals
+from memlane.record import Counts, SiteCounts, Totals
 from memlane.report.numbers import number, plural
 
 MEETING = 1.005
 """Lanes per address from which on an atomic is mentioned: below, each lane has an address of its own."""
 
 
+def order_notes(counts: Counts) -> list[str]:
+    """Return a sentence that names the operations whose counts may depend on the order of threads; none if there are none."""
+    sites = [one.site for one in counts.sites if one.site.id in counts.order_dependent]
+    places = dict.fromkeys(f"{PurePath(site.file).name}:{site.line} {site.op}" for site in sites)
+    if not places:
+        return []
+    return [
+        f"May depend on the order in which threads run: {', '.join(places)}. Their addresses, or how often they execute, follow from what "
+        "an atomic operation returned or a volatile load read."
+    ]
+
+
 def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
     """A sentence for each space that was accessed, and one for the atomics whose lanes meet; `entries` by place."""
     # a generic access without sectors came to other memory, whose bytes are none of these
-    in_global = [one for one in entries if one.site.space in ("global", "generic") and one.sectors]
+    in_global = [one for one in entries if (one.site.space == "global" and one.requests) or (one.site.space == "generic" and one.sectors)]
     if in_global:
         total = Totals.of(in_global)
+        why = _why_less_moved(in_global) if total.bytes > (total.bytes_moved or 0) else ""
         yield (
             f"Global memory: {total.bytes:,} bytes asked for, {total.bytes_moved or 0:,} moved "
-            f"({total.sectors:,} sectors, ideal {total.ideal_sectors:,})."
+            f"({plural(total.sectors, 'sector')}, ideal {total.ideal_sectors:,}){why}."
         )
     total = Totals.of(entries)
     if total.wavefronts:
@@ -33,7 +46,16 @@ def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
     met = [one for one in entries if (one.lanes_per_address or 0) >= MEETING]
     if met:
         listed = "; ".join(f"{PurePath(one.site.file).name}:{one.site.line} {number(one.lanes_per_address)}{_most(one)}" for one in met)
-        yield f"Lanes per address of atomics, in the mean request: {listed}."
+        yield f"Lanes per address of atomics, on average per request: {listed}."
+
+
+def _why_less_moved(entries: Sequence[SiteCounts]) -> str:
+    """Return why lanes may ask for more bytes than move, as the end of a sentence."""
+    less = [one for one in entries if one.bytes > (one.bytes_moved or 0)]
+    reasons = ["lanes of a request ask for the same bytes"] if any(one.site.kind != "copy" for one in less) else []
+    if any(one.site.op.startswith("cp.") for one in less):
+        reasons.append("copies fill what they do not read with zeros")
+    return f"; more is asked for than moves where {' or '.join(reasons)}" if reasons else ""
 
 
 def _most(entry: SiteCounts) -> str:
