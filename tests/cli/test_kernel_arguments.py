@@ -102,4 +102,4 @@ def test_a_source_file_with_a_name_beyond_ascii(memlane: Command, kernels: Path)
     assert (answer.code, answer.err) == (0, "")
     assert answer.lines[1].startswith("  käse.cu; 1 launch of ")
     assert "   7  __global__ void pair(double* out, Pair p) { out[threadIdx.x] = p.count * p.weight; }" in answer.lines
-    assert memlane("show", "käse.cu:7", "käse.parquet").lines[0] == "käse.cu:7  st.global.f64"
+    assert memlane("show", "käse.cu:7", "käse.parquet").lines[0] == "käse.cu:7  st.global.f64 of out (argument 1)"

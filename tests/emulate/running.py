@@ -46,12 +46,6 @@ def example(target: Emulator, name: str) -> LoadedModule:
     return target.load(example_module(name))
 
 
-def kernel_named(module: LoadedModule, part: str):
-    """The one kernel whose mangled name contains `part`."""
-    (name,) = (name for name in module if part in name)
-    return module[name]
-
-
 def program(body: str, *, params: str = ".param .u64 out", before: str = "", registers: str = "") -> str:
     """A module with one kernel `k`. `%out` holds the first parameter, `%tid` the thread, and `%mine` the address of its own 8 bytes."""
     return f"""{HEAD}{before}

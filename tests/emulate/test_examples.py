@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.emulate.running import emulator, example, kernel_named
+from tests.emulate.running import emulator, example
 
 RANDOM = np.random.default_rng(11)
 
@@ -18,7 +18,7 @@ def test_copies(name: str, n: int) -> None:
     source, out = target.array(host), target.zeros(n)
     stride = 4
     extra = {"shifted": [3], "strided": [stride]}.get(name, [])
-    kernel_named(example(target, "copies"), name)[-(-n // 128), 128](out, source, n, *extra)
+    example(target, "copies")[name][-(-n // 128), 128](out, source, n, *extra)
     expected = host if name != "shifted" else np.concatenate([host[3:], np.zeros(3, np.float32)])
     assert np.array_equal(out.numpy(), expected)
 
@@ -30,7 +30,7 @@ def test_transposes(name: str, n: int) -> None:
     host = RANDOM.random((n, n), dtype=np.float32)
     out = target.empty((n, n))
     blocks = -(-n // 32)
-    kernel_named(example(target, "transpose"), name)[(blocks, blocks), (32, 32)](out, target.array(host), n)
+    example(target, "transpose")[name][(blocks, blocks), (32, 32)](out, target.array(host), n)
     assert np.array_equal(out.numpy(), host.T)
 
 
@@ -40,18 +40,18 @@ def test_matrix_product(n: int) -> None:
     a, b = (RANDOM.integers(0, 8, (n, n)).astype(np.float32) for _ in range(2))
     out = target.empty((n, n))
     blocks = -(-n // 16)
-    kernel_named(example(target, "matmul"), "matmul")[(blocks, blocks), (16, 16)](out, target.array(a), target.array(b), n)
+    example(target, "matmul")["matmul"][(blocks, blocks), (16, 16)](out, target.array(a), target.array(b), n)
     assert np.array_equal(out.numpy(), a @ b)
 
 
 @pytest.mark.parametrize("name", ["block_sum", "interleaved"])
-@pytest.mark.parametrize(("letter", "dtype"), [("i", np.int32), ("f", np.float32)])
-def test_reductions(name: str, letter: str, dtype: type) -> None:
+@pytest.mark.parametrize(("element", "dtype"), [("int", np.int32), ("float", np.float32)])
+def test_reductions(name: str, element: str, dtype: type) -> None:
     target = emulator()
     host = RANDOM.integers(-50, 50, 5000).astype(dtype)
     blocks = 20
     partial = target.empty(blocks, dtype)
-    kernel_named(example(target, "reduction"), f"{name}I{letter}E")[blocks, 256](partial, target.array(host), host.size)
+    example(target, "reduction")[f"{name}<{element}>"][blocks, 256](partial, target.array(host), host.size)
     assert partial.numpy().sum() == host.sum()
 
 
@@ -65,7 +65,7 @@ def test_sparse_products(name: str, threads_per_row: int) -> None:
     x = RANDOM.integers(0, 10, rows).astype(np.float32)
     y = target.empty(rows)
     matrix = [target.array(part) for part in (row_start, column, value, x)]
-    kernel_named(example(target, "spmv"), name)[-(-rows * threads_per_row // 128), 128](y, *matrix, rows)
+    example(target, "spmv")[name][-(-rows * threads_per_row // 128), 128](y, *matrix, rows)
     expected = np.zeros(rows)
     np.add.at(expected, np.repeat(np.arange(rows), lengths), value * x[column])
     assert np.array_equal(y.numpy(), expected)
@@ -76,7 +76,7 @@ def test_histograms(name: str) -> None:
     target = emulator()
     host = RANDOM.normal(128, 20, 5000).clip(0, 255).astype(np.uint8)
     bins = target.zeros(256, np.uint32)
-    kernel_named(example(target, "histogram"), name)[7, 96](bins, target.array(host), host.size)
+    example(target, "histogram")[name][7, 96](bins, target.array(host), host.size)
     assert np.array_equal(bins.numpy(), np.bincount(host, minlength=256))
 
 
@@ -86,7 +86,7 @@ def test_stencils(name: str, block: tuple[int, int, int]) -> None:
     host = RANDOM.random((nz, ny, nx), dtype=np.float32)
     out = target.array(host)
     grid = (-(-nx // block[0]), -(-ny // block[1]), -(-nz // block[2]) if name == "seven_point" else 1)
-    kernel_named(example(target, "stencil"), name)[grid, block](out, target.array(host), nx, ny, nz)
+    example(target, "stencil")[name][grid, block](out, target.array(host), nx, ny, nz)
     wide, inner = host.astype(np.float64), (slice(1, -1),) * 3
     expected = wide.copy()
     neighbours = sum(np.roll(wide, step, axis)[inner] for axis in range(3) for step in (1, -1))
@@ -98,9 +98,9 @@ def test_pointer_chases() -> None:
     target, slots, stride, steps = emulator(), 1000, 17, 345
     module = example(target, "chase")
     ring, end = target.empty(slots, np.uint64), target.empty(1, np.uint64)
-    kernel_named(module, "link_ring")[4, 256](ring, slots, stride)
-    kernel_named(module, "chase_global")[1, 1](end, ring, steps)
+    module["link_ring"][4, 256](ring, slots, stride)
+    module["chase_global"][1, 1](end, ring, steps)
     assert (int(end.numpy()[0]) - ring.address) // 8 == steps * stride % slots
     index = target.empty(1, np.uint32)
-    kernel_named(module, "chase_shared")[1, 32, target.default_stream, 4 * slots](index, slots, stride, steps)
+    module["chase_shared"][1, 32, target.default_stream, 4 * slots](index, slots, stride, steps)
     assert index.numpy()[0] == steps * stride % slots

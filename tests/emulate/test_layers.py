@@ -12,7 +12,7 @@ from memlane.emulate import Emulator
 from memlane.errors import BadAccess
 from memlane.launch import COUNT_FIELDS, KernelCall, Layers, Observation
 from memlane.ptx import parse
-from tests.emulate.running import LOCK, emulator, example, kernel_named, program
+from tests.emulate.running import LOCK, emulator, example, program
 
 H200 = load("h200")
 LATENCY = H200.latency
@@ -57,7 +57,7 @@ def clocked(body: str, *, threads: int = 32, blocks: int = 1, before: str = "", 
 def test_counts_of_the_transposes(name: str, store_sectors: int, wavefronts: int | None) -> None:
     target, n = emulator(), 64
     out, source = target.empty((n, n)), target.empty((n, n))
-    seen = observe(kernel_named(example(target, "transpose"), name)[(2, 2), (32, 32)], out, source, n, layers=Layers(counts=True))
+    seen = observe(example(target, "transpose")[name][(2, 2), (32, 32)], out, source, n, layers=Layers(counts=True))
     warps = n * n // 32
     same = {"requests": warps, "lanes": n * n, "bytes": 4 * n * n}
     assert counted(seen, "ld.global") == [{**same, "sectors": 4 * warps, "ideal_sectors": 4 * warps}]
@@ -160,7 +160,7 @@ def test_layers_change_no_result(layers: Layers) -> None:
     target, n = emulator(), 40
     a, b = (np.random.default_rng(5).random((n, n), dtype=np.float32) for _ in range(2))
     plain, layered = target.empty((n, n)), target.empty((n, n))
-    call = kernel_named(example(target, "matmul"), "matmul")[(3, 3), (16, 16)]
+    call = example(target, "matmul")["matmul"][(3, 3), (16, 16)]
     sources = target.array(a), target.array(b)
     call(plain, *sources, n)
     observe(call, layered, *sources, n, layers=layers)
@@ -170,7 +170,7 @@ def test_layers_change_no_result(layers: Layers) -> None:
 def test_the_clock_layer_counts_the_same() -> None:
     target = emulator()
     host = np.random.default_rng(6).integers(0, 100, 3000).astype(np.int32)
-    call = kernel_named(example(target, "reduction"), "interleavedIi")[12, 256]
+    call = example(target, "reduction")["interleaved<int>"][12, 256]
     partial, source = target.empty(12, np.int32), target.array(host)
     with_clock, without = observe(call, partial, source, 3000), observe(call, partial, source, 3000, layers=Layers(counts=True))
     assert with_clock.counts.keys() == without.counts.keys()
@@ -304,7 +304,7 @@ def test_a_series_of_launches_takes_the_same_time_again() -> None:
     """Whatever ran before; its own launches share L2."""
     target, n = emulator(), 64
     out, source = target.zeros((n, n)), target.zeros((n, n))
-    launch = kernel_named(example(target, "transpose"), "padded")[(2, 2), (32, 32)].bind(out, source, n)
+    launch = example(target, "transpose")["padded"][(2, 2), (32, 32)].bind(out, source, n)
     runs = [target.time_launches([launch, launch]) for _ in range(3)]
     first, second = runs[0]
     assert second.elapsed_ns < first.elapsed_ns

@@ -45,7 +45,7 @@ def launched(body: str, out: np.ndarray, *, blocks: int = BLOCKS, width: int = W
         (test_examples.test_copies, ("shifted", 4096)),
         (test_examples.test_transposes, ("padded", 100)),
         (test_examples.test_matrix_product, (50,)),
-        (test_examples.test_reductions, ("block_sum", "f", np.float32)),
+        (test_examples.test_reductions, ("block_sum", "float", np.float32)),
         (test_examples.test_sparse_products, ("csr_warp", 32)),
         (test_examples.test_histograms, ("global_atomics",)),
         (test_examples.test_histograms, ("shared_atomics",)),

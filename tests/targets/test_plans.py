@@ -397,7 +397,7 @@ def test_kernels_that_wait_for_each_other_for_ever_are_a_deadlock() -> None:
     flags = [Buffer(f"flag{device}", 4, device).view("u4") for device in range(2)]
     targets = [Emulator(load("h200"), device=device, patience=64) for device in range(2)]
     bound = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
-    with pytest.raises(Deadlock, match=r"kernel ping: block .* has been looping here for 64 turns"):
+    with pytest.raises(Deadlock, match=r"kernel ping, <ptx>:15:3: block .* has been looping here for 64 turns"):
         run(waiting(flags), bound, targets=targets, modules=[SIGNALS])
 
 
