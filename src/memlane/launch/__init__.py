@@ -1,6 +1,6 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
-Order inside: configuration, memory <- events, texture, tensor_map <- arguments, limits, observation <- kernel <- checked,
+Order inside: configuration, memory <- events, texture, tensor_map <- arguments, limits, observation, kernel_names <- kernel <- checked,
 progress, bound <- observe <- prepared <- target.
 """
 

@@ -1,5 +1,15 @@
-"""What memlane knows, for people and for programs. Inside: numbers <- table <- terminal; json and spreadsheet stand alone; html is the
-page, picture and show what one access looks like."""
+"""What memlane knows, for people and for programs.
+
+terminal, findings      traces, counts and findings for the terminal
+assembled, called, failed, modelled, perturbation, sampled, skipped, totals
+                        notes that stand below them
+comparison, checks      what changed between two files; what the checker found
+table, numbers          a table under source lines; numbers as people read them
+json, spreadsheet       the same for programs
+html                    the page
+picture, show           what one access looks like, and which one of a line is drawn
+timelines               when the steps of a plan ran, as a file
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

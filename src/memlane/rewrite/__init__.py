@@ -4,7 +4,9 @@ arrays                  the arrays in shared memory of a module, and which of th
 values <- arithmetic    what a register may hold, and what instructions make of that
 provenance              which registers hold addresses of which array, instruction by instruction
 placement, emit         a layout as a map of the bytes of an array: what it gives for constants and what it tears; the map as PTX
+terms                   how far into its array an address leads, as a sum of registers
 writer <- relayout      a function written anew with other addresses; what may be done, the tables, the room
+parameters              the same for an array behind a pointer parameter
 """
 
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays

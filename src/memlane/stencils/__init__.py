@@ -1,11 +1,13 @@
 """Stencils: a Python function that updates one cell becomes kernels of CUDA C++, and plans that launch them.
 
-    language     the text of a function -> a Rule; errors with carets
+    definition   the text of a function, with loops and helper functions written out
+    language     that text -> a Rule; errors with carets
     expression   what a rule says, as a tree; `rule` what is known of it without a grid
     grid         shape, types, boundaries
     problem      rules on a grid, and what changes places after a step
     reference    what all that means: the function itself on shifted NumPy views
     cell         the update of one cell in CUDA C++, which every kernel of a rule calls
+    access       text that kernels share: cells and rows with the boundary in them
     geometry     a problem with three axes, as kernels index it
     variant      how a kernel is cut into blocks, vectors and marches
     direct       kernels of one step; `rows` says what a thread holds of each field and how it is loaded

@@ -1,6 +1,6 @@
 """Names to targets: `target("cuda:1")`, `target("emulator:h200")`, and what this machine has.
 
-Order inside: names <- doctor.
+Order inside: names <- doctor; binding <- bound_actions <- plans.
 """
 
 from memlane.targets.doctor import Condition, describe

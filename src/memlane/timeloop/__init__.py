@@ -1,10 +1,13 @@
 """The time loop of stencils: what a user calls to put a rule on a grid and run it on a target.
 
-rules     `stencil`, and a rule or several in sequence on a grid
-run       a prepared run: steps, fields, reductions
-engine    stages bound to memory and executed
-memory    fields on a target: values in and out
-watching  what happens between steps: callbacks, progress, Ctrl-C, states that are not finite
+rules      `stencil`, and a rule or several in sequence on a grid
+run        a prepared run: steps, fields, reductions
+engine     stages bound to memory and executed
+memory     fields on a target: values in and out
+variants   which kernels a run takes: given, by the model, or timed
+points     sources and probes
+snapshots the state of a run in a file
+watching   what happens between steps: callbacks, progress, Ctrl-C, states that are not finite
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""The page of a trace: one HTML file. Inside: model <- histogram, levels <- source_view, found, about; pack, sampling <- timeline; page
-puts them together, comparison_page those of two traces; `tables` are the small ones of a notebook."""
+"""The page of a trace: one HTML file.
+
+Inside: model <- histogram, levels <- source_view, found, about; resources; pack, sampling <- timeline. `page` puts them together,
+`comparison_page` those of two traces. `plan_page` is the page of a plan's timeline; `tables` are the small ones of a notebook.
+"""
 
 from memlane.report.html.comparison_page import write_comparison
 from memlane.report.html.page import render_page, write_report
