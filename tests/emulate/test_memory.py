@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memlane.chip import load
+from memlane.emulate import Emulator
 from memlane.emulate.run.memory import untouched
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import Launch
@@ -358,3 +360,17 @@ def test_a_module_of_32_bit_addresses_is_refused() -> None:
     module = parse(".version 8.0\n.target sm_80\n.address_size 32\n.visible .entry k(.param .u32 p) { ret; }\n", "old.ptx")
     with pytest.raises(BadLaunch, match=r"^old.ptx has addresses of 32 bits \(.address_size\), which emulator:.* does not run"):
         emulator().load(module)
+
+
+def test_a_device_has_as_much_memory_as_its_chip_or_as_given() -> None:
+    chip = load("gtx480")
+    assert Emulator(chip).free_bytes() == chip.dram_bytes
+    target = Emulator(chip, memory_bytes=1000)
+    array = target.zeros(200, "u1")
+    assert target.free_bytes() == 800
+    sentence = r"^not enough free device memory for 801 bytes: 800 of 1,000 bytes are free; free arrays, or allocate less$"
+    with pytest.raises(DeviceError, match=sentence):
+        target.empty(801, "u1")
+    del array
+    assert target.free_bytes() == 1000
+    target.empty(1000, "u1")

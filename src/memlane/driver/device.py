@@ -97,6 +97,16 @@ class Device(Target):
             buffer = self._device.allocate(max(1, nbytes), stream=DEFAULT)
         return int(buffer.handle), buffer
 
+    def free_bytes(self) -> int:
+        """Return what the driver reports as free, and what the memory pool holds without using it."""
+        attribute = driver.CUmemPool_attribute
+        with self._current("to ask for its free memory"):
+            free, _ = done(driver.cuMemGetInfo())
+            pool = done(driver.cuDeviceGetMemPool(self._device.device_id))
+            held = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
+            used = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)))
+        return int(free) + held - used
+
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
         with self._behind_all(f"a copy of {host.nbytes} bytes to the host"):
             if host.nbytes:

@@ -75,15 +75,25 @@ class Emulator(Target):
     modelled = True
     observes = True
 
-    def __init__(self, chip: Chip, *, patience: int = PATIENCE, threads: int | None = None, device: int = 0, name: str = "") -> None:
+    def __init__(
+        self,
+        chip: Chip,
+        *,
+        patience: int = PATIENCE,
+        threads: int | None = None,
+        device: int = 0,
+        name: str = "",
+        memory_bytes: int | None = None,
+    ) -> None:
         """`device`: its number among emulated devices that are to be peers; each has addresses of its own. `name`: what messages call it.
         `threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
         `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
-        memory) before, with no thread passing a barrier or ending in between, the launch counts as endless."""
+        memory) before, with no thread passing a barrier or ending in between, the launch counts as endless.
+        `memory_bytes`: how much device memory there is; by default as much as the chip has."""
         self.name = name or f"emulator:{chip.name}" + (f":{device}" if device else "")
         self.device = device
         self.default_stream = Stream(0)
-        self.state = DeviceState(chip, self.name, device, patience=patience, threads=threads)
+        self.state = DeviceState(chip, self.name, device, patience=patience, threads=threads, memory_bytes=memory_bytes)
         """What lasts between launches: memory, textures, caches and the clock."""
         self.memory, self.textures, self.shadows, self.clock = self.state.memory, self.state.textures, self.state.shadows, self.state.clock
         self._streams = 0
@@ -115,6 +125,9 @@ class Emulator(Target):
 
     def allocate(self, nbytes: int) -> tuple[int, object]:
         return self.memory.allocate(nbytes)
+
+    def free_bytes(self) -> int:
+        return self.memory.free_bytes
 
     def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
         return self.memory.allocate(nbytes, cleared=True)

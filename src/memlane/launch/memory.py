@@ -52,6 +52,10 @@ class Memory(ABC):
         """Whether kernels of this target can use memory of `other`: its own, or that of a peer that was enabled."""
         return other is self
 
+    def free_bytes(self) -> int | None:
+        """Return how much device memory is free, in bytes; None where the target does not say."""
+        return None
+
     def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
         """Fresh memory filled with zeros, as `allocate` gives it."""
         address, owner = self.allocate(nbytes)

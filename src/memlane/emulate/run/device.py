@@ -57,8 +57,8 @@ def _next_step(cycles: float) -> int:
 class DeviceState:
     """What lasts from launch to launch on one emulated device."""
 
-    def __init__(self, chip: Chip, name: str, number: int, *, patience: int, threads: int | None) -> None:
-        """`number`: its number among devices that are to be peers. `patience` and `threads`: as `Emulator` has them."""
+    def __init__(self, chip: Chip, name: str, number: int, *, patience: int, threads: int | None, memory_bytes: int | None) -> None:
+        """`number`: its number among devices that are to be peers. The others are as `Emulator` has them."""
         if threads is not None and threads < 1:
             raise BadLaunch(f"an emulator of {threads} threads runs nothing: give 1 or more, or leave them out")
         self.chip = chip
@@ -68,7 +68,7 @@ class DeviceState:
         self.threads = threads
         self.shadows = Shadows()
         """What the checker knows of the memory between launches."""
-        self.memory = Memory(self.shadows, number)
+        self.memory = Memory(self.shadows, number, chip.dram_bytes if memory_bytes is None else memory_bytes)
         self.textures = Textures()
         self.clock = DeviceClock(chip.clock_mhz)
         self._l2: Level | None = None

@@ -90,7 +90,8 @@ class Memory:
     `peers`.
     """
 
-    def __init__(self, watcher: Watcher, device: int = 0) -> None:
+    def __init__(self, watcher: Watcher, device: int, capacity: int) -> None:
+        """`device`: its number. `capacity`: how many bytes it has."""
         if not 0 <= device < MOST_DEVICES:
             raise DeviceError(f"there is no emulated device {device}: their numbers are 0 to {MOST_DEVICES - 1}")
         self._watcher = watcher
@@ -98,6 +99,7 @@ class Memory:
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS + device * DEVICE_BYTES
         self._end = self._next + DEVICE_BYTES
+        self._capacity, self._used = capacity, 0
         self._version = 0
         """How often allocations were made or freed."""
         self._table: tuple[tuple[int, ...], npt.NDArray[np.void]] | None = None
@@ -106,24 +108,40 @@ class Memory:
 
     def allocate(self, nbytes: int, label: str = "", cleared: bool = False) -> tuple[int, Buffer]:
         """Fresh memory filled with a fixed pattern, or with zeros: its device address, and what keeps it alive."""
+        self._check_room(nbytes)
         buffer = Buffer(nbytes, cleared)
         with self._lock:
+            self._check_room(nbytes)
             low = self._next
             if low + nbytes > self._end:
                 raise DeviceError(f"no addresses for {nbytes} bytes: an emulated device has addresses for {DEVICE_BYTES >> 30} GiB in all")
             self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
             allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
             self._allocations.append(allocation)
+            self._used += nbytes
             self._watcher.add(allocation, cleared)
             self._version += 1
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
+
+    @property
+    def free_bytes(self) -> int:
+        """How many bytes of this device are not allocated."""
+        return max(0, self._capacity - self._used)
+
+    def _check_room(self, nbytes: int) -> None:
+        if nbytes > self.free_bytes:
+            raise DeviceError(
+                f"not enough free device memory for {nbytes:,} bytes: {self.free_bytes:,} of {self._capacity:,} bytes are free; free "
+                "arrays, or allocate less"
+            )
 
     def _free(self, allocation: Allocation) -> None:
         """Happens wherever the garbage collector strikes, also amid the other methods: they keep to the list that they began with."""
         with self._lock:
             self._allocations = [other for other in self._allocations if other is not allocation]
             self._watcher.remove(allocation)
+            self._used -= allocation.nbytes
             self._version += 1
 
     def table(self) -> npt.NDArray[np.void]:
