@@ -17,6 +17,7 @@
     |   +-- CheckFailed            the checker found something, and was told to stop then
     +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
     +-- ChipError                  no such chip, or a chip's data file is wrong
+    +-- NetworkError               no such network or link, or a network's data file is wrong
     +-- BadPlan                    a plan that cannot be: a view beyond its buffer, steps in a circle, two writers without an order
     +-- LayoutError                an index map that cannot be, a pattern of accesses that cannot, or a search that cannot succeed
     +-- RecordError                a record file that is foreign, truncated, or cannot be written
@@ -136,6 +137,10 @@ class DeviceError(MemlaneError):
 
 class ChipError(MemlaneError):
     """There is no chip of that name, or its data file does not say what it must."""
+
+
+class NetworkError(MemlaneError):
+    """There is no network or link of that name, or a network's data file does not say what it must."""
 
 
 class BadPlan(MemlaneError):

@@ -1,0 +1,11 @@
+"""What connects the devices of a machine: one data file for each network, with the source of every number.
+
+network = load("h200-nvlink")
+link = network.link(devices=2)
+link.exchange_us(262144, neighbours=1)     # what an exchange of one face takes
+"""
+
+from memlane.network.catalogue import SHIPPED, from_file, load, named, names
+from memlane.network.model import Link, Network, Transfer
+
+__all__ = ["SHIPPED", "Link", "Network", "Transfer", "from_file", "load", "named", "names"]

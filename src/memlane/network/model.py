@@ -1,0 +1,127 @@
+"""Networks as data: how long messages between devices take, inside a node and between nodes.
+
+Times are those of one message in one direction. What several neighbours of a device cost together is a property of the link
+(`Link.neighbours`), because machines differ in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from memlane.chip import Fact
+from memlane.errors import NetworkError
+
+Sharing = Literal["one after another", "share the rate", "included"]
+"""What messages to several neighbours do: follow each other, share the rate of the link, or are in the measured time already."""
+SHARINGS: tuple[str, ...] = get_args(Sharing)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How long one way of moving bytes takes: by measured times, or by a latency and a rate."""
+
+    latency_us: float | None = None
+    gb_per_s: float | None = None
+    times: tuple[tuple[float, float], ...] = ()
+    """Measured pairs of bytes and microseconds, in ascending order; between two of them the time is interpolated. A rate beside them is
+    a bound for larger messages."""
+
+    def us(self, nbytes: float) -> float:
+        """Return the time of so many bytes in microseconds: no less than that of the smallest message measured, and beyond the largest one
+        at the rate between the last two."""
+        at_rate = nbytes / (1e3 * self.gb_per_s) if self.gb_per_s else 0.0
+        if not self.times:
+            return (self.latency_us or 0.0) + at_rate
+        at = bisect_right(self.times, (nbytes, float("inf")))
+        if at == 0 or len(self.times) == 1:
+            return max(self.times[0][1], at_rate)
+        (left, before), (right, behind) = self.times[at - 1 : at + 1] if at < len(self.times) else self.times[-2:]
+        slope = (behind - before) / (right - left)
+        return max(before + slope * (nbytes - left), behind if nbytes > right else 0.0, at_rate)
+
+
+@dataclass(frozen=True)
+class Link:
+    """One way for a device to exchange data with its neighbours."""
+
+    name: str
+    message: Transfer
+    neighbours: Sharing
+    host: Transfer | None = None
+    """Copies between a device and its host, before and after each message; None where devices exchange directly."""
+    signal_us: float = 0.0
+    """From the end of a transfer to the start of work that waits for it."""
+
+    @property
+    def is_staged(self) -> bool:
+        return self.host is not None
+
+    def parts_us(self, nbytes: float, neighbours: int) -> tuple[float, float, float]:
+        """Return the times of an exchange of `nbytes` with each of some neighbours: to the host, the messages, and back from the host.
+
+        They follow each other, as do the copies of several neighbours. Without neighbours, and without bytes, nothing is exchanged.
+        """
+        if not neighbours or not nbytes:
+            return 0.0, 0.0, 0.0
+        if self.neighbours == "included":
+            message = self.message.us(nbytes)
+        elif self.neighbours == "share the rate":
+            message = self.message.us(nbytes * neighbours)
+        else:
+            message = self.message.us(nbytes) * neighbours
+        copies = 0.0 if self.host is None else self.host.us(nbytes) * neighbours
+        return copies, message + self.signal_us, copies
+
+    def exchange_us(self, nbytes: float, neighbours: int) -> float:
+        """Return the time of an exchange of `nbytes` with each of some neighbours."""
+        return sum(self.parts_us(nbytes, neighbours))
+
+
+@dataclass(frozen=True)
+class Network:
+    """The links of one machine. Equal networks have equal numbers; where the numbers come from is `facts`."""
+
+    name: str
+    """The name of the data file without its ending."""
+    title: str
+    devices_per_node: int
+    inside: Mapping[str, Link] = field(default_factory=dict)
+    """Links between devices of one node by name; the first is the default."""
+    between: Mapping[str, Link] = field(default_factory=dict)
+    """Links between devices of different nodes."""
+    facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
+    """Each number with its origin: `inside.copies.message_us`, ..."""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """The names of all links."""
+        return tuple(dict.fromkeys([*self.inside, *self.between]))
+
+    def link(self, devices: int, transport: str = "") -> Link:
+        """Return the link that limits an exchange between so many devices: one between nodes where they do not fit into one node.
+
+        `transport` names a link; by default it is the first. Raises NetworkError where the network does not have it.
+        """
+        crosses = devices > self.devices_per_node
+        found = self.between if crosses else self.inside
+        if not found and crosses:
+            raise NetworkError(
+                f"network {self.name} describes one node of {self.devices_per_node} devices and no links between nodes: "
+                f"use at most {self.devices_per_node} devices, not {devices}, or a network file with a table [between.NAME]"
+            )
+        if not found:
+            raise NetworkError(f"network {self.name} has no links inside a node: add a table [inside.NAME] to its file")
+        if not transport:
+            return next(iter(found.values()))
+        if transport not in found:
+            where = "between nodes" if crosses else "inside a node"
+            raise NetworkError(f"network {self.name} has no transport {transport!r} {where}; it has {', '.join(found)}")
+        return found[transport]
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Names of the numbers that no source backs."""
+        return tuple(name for name, fact in self.facts.items() if fact.kind == "assumed")
