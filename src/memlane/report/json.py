@@ -15,7 +15,8 @@ off, also where the program went on; they are not among those counted. The rest:
                       of {rule, title, kernels, missing, how_to_get}, rules that could not look at these kernels; rules: list of {id, title,
                       needs} of all that were asked; uncounted_launches: ids of the launches without counts; clean_kernels: titles of the
                       kernels in which nothing was found
-    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, total, sites, branches};
+    kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, total,
+                      order_dependent, sites, merged, branches};
                       `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
                       `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
                       `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
@@ -45,9 +46,12 @@ off, also where the program went on; they are not among those counted. The rest:
 
     kind "fix"        kernels: labels of those that were looked at; arrays: list of {kernel, target, modelled, array, element_bytes,
                       ideal_wavefronts, original, tried, refused, best, language, source, cuda, verdict}; `original` and each of `tried` is
-                      {layout, wavefronts, time_ns, times_as_fast, same_output, ruled (what ruled the modelled time; null where it was
-                      measured), registers, shared_bytes, blocks}, each of `refused`
-                      {layout, reason}; `best`, `source` and `cuda` are null where no layout is better
+                      {layout, wavefronts, time_ns, times_as_fast, same_output, in_source (the program was compiled again with longer rows;
+                      else the compiled kernel was rewritten), ruled (what ruled the modelled time; null where it was measured), registers,
+                      shared_bytes, blocks}, each of `refused` {layout, reason}; `best`, `source` and `cuda` are null where no layout is
+                      better; global_arrays: list of {kernel, parameter (its position), shape, type, sectors, ideal_sectors, time_ns, tried,
+                      refused, best, launches_to_pay, verdict}; each of these `tried` is {layout, sectors, time_ns, same_output, remap_ns,
+                      exposed_ns}
 
 Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
 that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
