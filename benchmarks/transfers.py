@@ -33,8 +33,8 @@ from memlane.layout import ArrayLayout, column_major
 from memlane.plan import PlanBuilder, View
 from memlane.remap.kernels import SHARE, Remap, Share, Tile, gather_of, remap_of
 from memlane.remap.movement import movement_of
+from memlane.remap.requests import CHUNK_COUNTS
 from memlane.remap.staging import default_threads
-from memlane.remap.transfers import CHUNK_COUNTS
 
 SOURCES = ["src/memlane/remap", "src/memlane/transfer", "src/memlane/model", "benchmarks/transfers.py"]
 ROUNDS = 11

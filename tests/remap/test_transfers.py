@@ -18,7 +18,8 @@ from memlane.launch import Target
 from memlane.layout import Permuted, Selection, array_layout, column_major
 from memlane.plan import Launch as PlannedLaunch
 from memlane.plan import from_json, to_json
-from memlane.remap.transfers import CHUNK_COUNTS, HostArray, Request, best_chunks, borders_of, plan_of, prediction
+from memlane.remap.requests import CHUNK_COUNTS, HostArray, Request
+from memlane.remap.transfers import best_chunks, borders_of, plan_of, prediction
 from memlane.transfer import LaidOutArray, download, gather, lay_out, upload
 from memlane.transfer.running import _kept
 from tests.targets.graphing import GraphingEmulator, ShuffledGraph

@@ -20,8 +20,8 @@ class GraphingEmulator(Emulator):
 
     modelled = False
 
-    def __init__(self, device: int = 0, seed: int = 0) -> None:
-        super().__init__(load("h200"), device=device)
+    def __init__(self, device: int = 0, seed: int = 0, memory_bytes: int | None = None) -> None:
+        super().__init__(load("h200"), device=device, memory_bytes=memory_bytes)
         self.random = random.Random(seed)
         self.pinned_memory: list[npt.NDArray[Any]] = []
 

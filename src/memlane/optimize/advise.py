@@ -24,7 +24,8 @@ from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
-from memlane.remap.transfers import HostArray, Request, best_chunks, plan_of, prediction
+from memlane.remap.requests import HostArray, Request
+from memlane.remap.transfers import best_chunks, plan_of, prediction
 from memlane.transfer import download, lay_out
 
 MIN_RATIO = 1.5

@@ -8,8 +8,8 @@ from itertools import pairwise
 from memlane.plan import PlanBuilder, StepRef, View
 from memlane.ptx import Module
 from memlane.remap.kernels import gather_of
+from memlane.remap.requests import COPIES, KERNELS, RING, TransferPlan
 from memlane.remap.staging import COPY
-from memlane.remap.transfers import COPIES, KERNELS, RING, TransferPlan
 
 WRONG = "first wrong position"
 """The buffer on the host that holds the position of the first index out of range, or the number of places."""

@@ -4,124 +4,29 @@
     host (pageable)   ---threads---> ring of pinned chunks ---copy---> chunk on the device ---remap kernel---> array
 
 Copies have a queue, kernels have another, and the host's copies one of their own; a chunk's memory is used again when its remap is over.
+An upload that keeps no array ends at a ring of chunks, each in a layout of its own, which is used again when the consumer has read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from typing import Literal
+
+import numpy as np
 
 from memlane.chip import Chip
 from memlane.errors import ChipError, LayoutError
 from memlane.layout import ArrayLayout
 from memlane.model import predicted
-from memlane.plan import HostCall, Launch, Plan, PlanBuilder, StepRef, Timeline, View
+from memlane.plan import HostCall, KernelRef, Launch, PlanBuilder, StepRef, Timeline, View, planned
 from memlane.ptx import Module
 from memlane.remap.kernels import Remap, remap_by_function, remap_of
 from memlane.remap.movement import movement_of, strides_of
+from memlane.remap.requests import CHUNK_COUNTS, COPIES, DEFAULT_CHUNKS, KERNELS, LEAST_STREAMED, RING, Chunk, Request, TransferPlan
 from memlane.remap.staging import COPY
-
-KERNELS, COPIES = 0, 1
-"""Queues of the device."""
-CHUNK_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""What `chunks="auto"` chooses among."""
-DEFAULT_CHUNKS = 16
-"""Where nothing is predicted: what the paper has."""
-RING = 3
-"""Chunks that are on their way at once."""
-Direction = Literal["upload", "download"]
-
-
-@dataclass(frozen=True)
-class HostArray:
-    """What a plan knows of the array on the host."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    """As NumPy writes it, with the order of bytes: a plain type of the element, or `V12`."""
-    pinned: bool
-    strides: tuple[int, ...] | None = None
-    """In bytes, of an array that is not in C order; None for one that is."""
-    offset: int = 0
-    """Bytes from the start of the memory to the first element, for strides that are negative."""
-    span: int = 0
-    """Bytes of the memory, for an array with strides."""
-
-    @property
-    def swapped(self) -> bool:
-        return self.dtype.startswith(">")
-
-    @property
-    def staged(self) -> bool:
-        """Whether chunks go through pinned memory of ours."""
-        return not self.pinned or self.swapped or self.strides is not None
-
-    @property
-    def native(self) -> str:
-        return self.dtype.lstrip("<>=|")
-
-    def view(self, b: PlanBuilder) -> View:
-        if self.strides is None:
-            return replace(b.array("host", self.shape, self.native, "pinned" if self.pinned else "host"), dtype=self.dtype)
-        whole = b.array("host", self.span, "u1", "pinned" if self.pinned else "host")
-        return View(whole.buffer, self.dtype, self.shape, self.strides, self.offset)
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A part of an array that has arrived: what `then` is called with to say what it starts on it."""
-
-    number: int
-    axis: int
-    """The axis of the host array along which it was cut."""
-    first: int
-    """Its first index along that axis."""
-    count: int
-    """How many there are along it."""
-    data: View
-    """The elements of the chunk where they lie on the device; all of the array where the layout scatters them."""
-    array: View
-    """All of the array."""
-
-
-Consumer = Callable[[Chunk], Launch | None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be moved and how."""
-
-    direction: Direction
-    host: HostArray
-    layout: ArrayLayout
-    chunks: int
-    overlap: bool = True
-    threads: int = 1
-    then: Consumer | None = None
-    reads: Literal["chunk", "all"] = "chunk"
-
-
-@dataclass(frozen=True)
-class TransferPlan:
-    """The plan of a transfer with the modules of its kernels. The buffer `host` is the host's array, `array` that of the device."""
-
-    plan: Plan
-    modules: tuple[Module, ...]
-    """Those of the remaps, in the order of `kernels`."""
-    axis: int
-    borders: tuple[int, ...]
-    """Where the chunks begin along the axis, and the end of the last one."""
-    staged: tuple[str, ...] = ()
-    """Names of pinned buffers that chunks are staged in."""
-    kernels: tuple[str, ...] = ()
-    """Digests of the modules."""
-
-    @property
-    def chunks(self) -> int:
-        return len(self.borders) - 1
 
 
 def plan_of(request: Request) -> TransferPlan:
@@ -149,6 +54,11 @@ def chunk_axis(layout: ArrayLayout) -> int:
 def borders_of(layout: ArrayLayout, axis: int, chunks: int) -> tuple[int, ...]:
     """Return where chunks begin along an axis: at multiples of what kernels take at once, so that the last may be shorter."""
     extent = layout.shape[axis]
+    return (*range(0, extent, _extent_of_chunk(layout, axis, chunks)), extent)
+
+
+def _extent_of_chunk(layout: ArrayLayout, axis: int, chunks: int) -> int:
+    extent = layout.shape[axis]
     parts = strides_of(layout)
     block = 1
     for count, _ in parts[axis][1:] if parts else ():
@@ -159,85 +69,155 @@ def borders_of(layout: ArrayLayout, axis: int, chunks: int) -> tuple[int, ...]:
     while quantum % block:
         quantum += quantum if quantum < block else 1
     per = -(-extent // chunks)
-    per = min(extent, -(-per // quantum) * quantum)
-    return (*range(0, extent, per), extent)
+    return min(extent, -(-per // quantum) * quantum)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How an array is cut into chunks, and what these take on the device."""
+
+    axis: int
+    slots: int
+    """Chunks that are on their way at once."""
+    direct: bool
+    """Whether chunks are copied to where they stay, without a kernel."""
+    chunk_elements: int
+    """Of the largest chunk, as the host has it."""
+    laid_out_elements: int
+    """Of the largest chunk in its own layout, where no array is kept; else 0."""
+
+    @classmethod
+    def of(cls, request: Request) -> Cut:
+        layout = request.layout
+        axis = chunk_axis(layout)
+        extent, per = layout.shape[axis], _extent_of_chunk(layout, axis, request.chunks)
+        largest, last = (_chunk_shape(layout.shape, axis, count) for count in (per, extent % per or per))
+        direct = layout.is_row_major and layout.size == layout.count
+        own = 0 if request.chunk_layout is None or direct else max(request.chunk_layout(shape).size for shape in (largest, last))
+        return cls(axis, min(RING, -(-extent // per)), direct, prod(largest), own)
+
+
+def device_bytes(request: Request) -> int:
+    """Return how much device memory a transfer needs for what it makes there: the array of an upload, if that is kept, and the ring."""
+    cut = Cut.of(request)
+    array = request.layout.size if request.keep and request.direction == "upload" else 0
+    waiting = 0 if cut.direct and request.keep else cut.chunk_elements
+    return (array + cut.slots * (waiting + cut.laid_out_elements)) * np.dtype(request.host.native).itemsize
+
+
+def most_chunks(request: Request) -> int:
+    """Return the number of chunks with which a transfer needs the least device memory."""
+    return request.layout.shape[chunk_axis(request.layout)]
+
+
+def _chunk_shape(shape: tuple[int, ...], axis: int, count: int) -> tuple[int, ...]:
+    return (*shape[:axis], count, *shape[axis + 1 :])
 
 
 class _Writer:
     def __init__(self, request: Request) -> None:
         self.request, self.host, self.layout = request, request.host, request.layout
-        self.axis = chunk_axis(self.layout)
+        self.cut = Cut.of(request)
+        self.axis, self.slots, self.direct = self.cut.axis, self.cut.slots, self.cut.direct
         self.borders = borders_of(self.layout, self.axis, request.chunks)
         self.b = PlanBuilder()
         self.on_host = self.host.view(self.b)
-        self.array = self.b.array("array", self.layout.storage_shape, f"V{self.on_host.itemsize}", 0)
+        self.element = f"V{self.on_host.itemsize}"
         self.modules: dict[str, Module] = {}
-        self.direct = self.layout.is_row_major and self.layout.size == self.layout.count
-        """Whether chunks are copied to where they stay."""
-        largest = max(after - before for before, after in pairwise(self.borders))
-        self.chunk_elements = self.layout.count // self.layout.shape[self.axis] * largest
-        self.slots = min(RING, len(self.borders) - 1)
         self.last: list[StepRef] = []
         """What the next step waits for where nothing overlaps."""
+        self.copied: list[StepRef] = []
+        """The copy of each chunk across the link."""
+        if request.keep:
+            self.array = self.b.array("array", self.layout.storage_shape, self.element, 0)
 
     def write(self) -> TransferPlan:
-        device = [] if self.direct else [self._slot(f"chunk {slot}", 0) for slot in range(self.slots)]
-        pinned = [self._slot(f"pinned {slot}", "pinned") for slot in range(self.slots)] if self.host.staged else []
-        move = self._upload if self.request.direction == "upload" else self._download
-        move(device, pinned)
+        waiting = [] if self.direct and self.request.keep else self._ring("chunk", self.cut.chunk_elements, 0)
+        pinned = self._ring("pinned", self.cut.chunk_elements, "pinned") if self.host.staged else []
+        if self.request.direction == "download":
+            self._download(waiting, pinned)
+        elif self.request.keep:
+            self._upload(waiting, pinned)
+        else:
+            self._stream(waiting, pinned)
         staged = tuple(view.buffer.name for view in pinned)
         return TransferPlan(self.b.plan(), tuple(self.modules.values()), self.axis, self.borders, staged, tuple(self.modules))
 
-    def _slot(self, name: str, home: Literal[0, "pinned"]) -> View:
-        return self.b.array(name, self.chunk_elements, f"V{self.on_host.itemsize}", home)
+    def _ring(self, name: str, elements: int, home: Literal[0, "pinned"]) -> list[View]:
+        return [self.b.array(f"{name} {slot}", elements, self.element, home) for slot in range(self.slots)]
 
-    def _upload(self, device: list[View], pinned: list[View]) -> None:
-        copied: list[StepRef] = []
+    def _upload(self, waiting: list[View], pinned: list[View]) -> None:
         done: list[StepRef] = []
         everything: list[StepRef] = []
         for number, (first, end) in enumerate(pairwise(self.borders)):
-            slot, again = number % self.slots, number - self.slots
-            part = self._part(self.on_host, first, end)
-            waits: list[StepRef] = []
-            source = part
-            if pinned:
-                source = _shaped(pinned[slot], part.shape)
-                filled = replace(source, dtype=self.host.native) if self.host.swapped else replace(source, dtype=part.dtype)
-                waits = [self._call(filled, part, copied[again : again + 1] if again >= 0 else [], f"stage {number}")]
+            source, waits = self._source(number, first, end, pinned)
             if self.direct:
                 arrived = self._copy(self._part(_shaped(self.array, self.layout.shape), first, end), source, waits, f"upload {number}")
-                copied.append(arrived)
                 done.append(arrived)
             else:
-                chunk = _shaped(device[slot], part.shape)
-                arrived = self._copy(chunk, source, [*waits, *(done[again : again + 1] if again >= 0 else [])], f"upload {number}")
-                copied.append(arrived)
+                chunk = _shaped(waiting[number % self.slots], source.shape)
+                arrived = self._copy(chunk, source, [*waits, *self._emptied(done, number)], f"upload {number}")
                 done.append(self._remap(self._into(chunk, first, end), [arrived], f"remap {number}"))
+            self.copied.append(arrived)
             everything.append(done[-1])
             if self.request.then is not None and self.request.reads == "chunk":
-                everything += self._consume(Chunk(number, self.axis, first, end - first, self._data(first, end), self.array), [done[-1]])
+                data = self._data(first, end)
+                everything += self._consume(Chunk(number, self.axis, first, end - first, data, self.layout, self.array), [done[-1]])
         if self.request.then is not None and self.request.reads == "all":
-            self._consume(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.array), everything)
+            self._consume(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.layout, self.array), everything)
 
-    def _download(self, device: list[View], pinned: list[View]) -> None:
-        copied: list[StepRef] = []
+    def _stream(self, waiting: list[View], pinned: list[View]) -> None:
+        """Write an upload that keeps no array: each chunk has a layout of its own, in memory that the next ones use again."""
+        assert self.request.chunk_layout is not None
+        laid_out = [] if self.direct else self._ring("laid out", self.cut.laid_out_elements, 0)
+        remapped: list[StepRef] = []
+        consumed: list[StepRef] = []
+        for number, (first, end) in enumerate(pairwise(self.borders)):
+            source, waits = self._source(number, first, end, pinned)
+            layout, slot = self.request.chunk_layout(source.shape), number % self.slots
+            chunk = _shaped(waiting[slot], source.shape)
+            read = consumed if self.direct else remapped
+            self.copied.append(self._copy(chunk, source, [*waits, *self._emptied(read, number)], f"upload {number}"))
+            data, ready = chunk, self.copied[-1]
+            if not self.direct:
+                stored = _shaped(laid_out[slot], layout.storage_shape)
+                remap = _laid_out(layout, stored, chunk)
+                ready = self._remap(remap, [ready, *self._emptied(consumed, number)], f"remap {number}")
+                remapped.append(ready)
+                data = _elements(layout, stored, layout.shape) or stored
+            consumed += self._consume(Chunk(number, self.axis, first, end - first, data, layout, None), [ready]) or [ready]
+
+    def _download(self, waiting: list[View], pinned: list[View]) -> None:
         freed: list[StepRef] = []
         for number, (first, end) in enumerate(pairwise(self.borders)):
-            slot, again = number % self.slots, number - self.slots
             part = self._part(self.on_host, first, end)
             waits: list[StepRef] = []
             if self.direct:
                 source = self._part(_shaped(self.array, self.layout.shape), first, end)
             else:
-                source = _shaped(device[slot], part.shape)
-                waits = [self._remap(self._from(source, first, end), copied[again : again + 1] if again >= 0 else [], f"remap {number}")]
-            destination = _shaped(pinned[slot], part.shape) if pinned else part
-            if pinned and again >= 0:
-                waits = [*waits, freed[again]]
-            copied.append(self._copy(destination, source, waits, f"download {number}"))
+                source = _shaped(waiting[number % self.slots], part.shape)
+                waits = [self._remap(self._from(source, first, end), self._emptied(self.copied, number), f"remap {number}")]
+            destination = _shaped(pinned[number % self.slots], part.shape) if pinned else part
+            if pinned:
+                waits = [*waits, *self._emptied(freed, number)]
+            self.copied.append(self._copy(destination, source, waits, f"download {number}"))
             if pinned:
                 filled = replace(destination, dtype=self.host.native if self.host.swapped else part.dtype)
-                freed.append(self._call(part, filled, [copied[-1]], f"unstage {number}"))
+                freed.append(self._call(part, filled, [self.copied[-1]], f"unstage {number}"))
+
+    def _source(self, number: int, first: int, end: int, pinned: list[View]) -> tuple[View, list[StepRef]]:
+        """Return what is copied across the link for a chunk, staged where it has to be, and what the copy waits for."""
+        part = self._part(self.on_host, first, end)
+        if not pinned:
+            return part, []
+        staged = _shaped(pinned[number % self.slots], part.shape)
+        filled = replace(staged, dtype=self.host.native) if self.host.swapped else replace(staged, dtype=part.dtype)
+        return staged, [self._call(filled, part, self._emptied(self.copied, number), f"stage {number}")]
+
+    def _emptied(self, steps: list[StepRef], number: int) -> list[StepRef]:
+        """Return the step behind which the slot of a chunk is free again: `steps` has one for each chunk before."""
+        again = number - self.slots
+        return steps[again : again + 1] if again >= 0 else []
 
     # -- steps: one after another where nothing overlaps -------------------------------------------------------------------------
 
@@ -273,12 +253,7 @@ class _Writer:
 
     def _data(self, first: int, end: int) -> View:
         """Return where the elements of a chunk lie in the array; all of it for a layout whose offsets are no sum of products."""
-        parts = strides_of(self.layout)
-        if parts is None or any(len(one) > 1 for one in parts):
-            return self.array
-        steps = [one[0][1] * self.array.itemsize for one in parts]
-        shape = tuple(end - first if axis == self.axis else extent for axis, extent in enumerate(self.layout.shape))
-        return View(self.array.buffer, self.array.dtype, shape, tuple(steps), self.array.offset + first * steps[self.axis])
+        return _elements(self.layout, self.array, _chunk_shape(self.layout.shape, self.axis, end - first), first, self.axis) or self.array
 
     def _into(self, chunk: View, first: int, end: int) -> Remap:
         movement = movement_of(self.layout, chunk.itemsize, chunk.shape)
@@ -301,6 +276,23 @@ class _Writer:
         offset = self.layout(*index)
         assert isinstance(offset, int)
         return self.array.buffer.view(self.array.dtype, None, offset * self.array.itemsize)
+
+
+def _elements(layout: ArrayLayout, stored: View, shape: tuple[int, ...], first: int = 0, axis: int = 0) -> View | None:
+    """Return the view of a part of an array of `shape`, from index `first` along an axis; None where offsets are no sum of products."""
+    parts = strides_of(layout)
+    if parts is None or any(len(one) > 1 for one in parts):
+        return None
+    steps = [one[0][1] * stored.itemsize for one in parts]
+    return View(stored.buffer, stored.dtype, shape, tuple(steps), stored.offset + first * steps[axis])
+
+
+def _laid_out(layout: ArrayLayout, stored: View, chunk: View) -> Remap:
+    """Return the launch that lays out all of an array."""
+    movement = movement_of(layout, chunk.itemsize)
+    if movement is None:
+        return remap_by_function(layout, stored, chunk, 0, layout.shape[0])
+    return remap_of(movement, _elements(layout, stored, layout.shape) or stored, chunk)
 
 
 def _shaped(view: View, shape: tuple[int, ...]) -> View:
@@ -330,21 +322,41 @@ def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns
         return None
 
 
-def best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0) -> int:
-    """Return the number of chunks with which a transfer is predicted to end first; 16, as the paper has it, where nothing is known."""
-    find = _best_chunks if request.then is None else _best_chunks.__wrapped__
-    return find(request, chip, host_gb_per_s, then_ns)
+def best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, room: int | None = None) -> int:
+    """Return the number of chunks with which a transfer is predicted to end first, among those for which `room` bytes of device memory
+    suffice; 16, as the paper has it, where nothing is known."""
+    # What a consumer does is not asked for plans that are only compared: it may make arrays, or count its calls.
+    compared = request if request.then is None else replace(request, then=_any_consumer)
+    find = _best_chunks if request.keep else _best_chunks.__wrapped__
+    return find(compared, chip, host_gb_per_s, then_ns, _counts_within(request, room))
+
+
+def _any_consumer(chunk: Chunk) -> Launch:
+    return planned(KernelRef("", "consumer"), 1, 1, chunk.data, reads=[chunk.data], writes=[chunk.data])
 
 
 @lru_cache(maxsize=256)
-def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float) -> int:
+def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float, counts: tuple[int, ...]) -> int:
     times: dict[int, float] = {}
-    for chunks in CHUNK_COUNTS:
+    for chunks in counts:
         made = plan_of(replace(request, chunks=chunks))
         if made.chunks in times:
             continue
         timeline = prediction(made, chip, host_gb_per_s, then_ns)
         if timeline is None:
-            return DEFAULT_CHUNKS
+            return max(DEFAULT_CHUNKS, counts[0])
         times[made.chunks] = timeline.elapsed_ns
     return min(times, key=lambda chunks: (times[chunks], chunks))
+
+
+def _counts_within(request: Request, room: int | None) -> tuple[int, ...]:
+    """Return the numbers of chunks to compare: those up to 64 for which there is room, or the next power of 2."""
+    if room is None:
+        return CHUNK_COUNTS if request.keep else tuple(count for count in CHUNK_COUNTS if count >= LEAST_STREAMED)
+    most, chunks = most_chunks(request), 1 if request.keep else LEAST_STREAMED
+    found: list[int] = []
+    while chunks <= CHUNK_COUNTS[-1] or (chunks < most and not found):
+        if device_bytes(replace(request, chunks=chunks)) <= room:
+            found.append(chunks)
+        chunks *= 2
+    return tuple(found) or (most,)

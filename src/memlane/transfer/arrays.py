@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 
 from memlane.errors import LayoutError
 from memlane.launch import DeviceArray, Target
-from memlane.layout import ArrayLayout, Fields
+from memlane.layout import ArrayLayout, Blocked, Fields, Layout, PaddedRows, Permuted
 from memlane.layout.array_spec import LayoutLike, array_layout, words_of_structure
-from memlane.remap.transfers import HostArray
+from memlane.remap.requests import HostArray
 
 if TYPE_CHECKING:
     from memlane.transfer.running import Transfer
@@ -53,6 +54,12 @@ class LaidOutArray(DeviceArray):
             self.transfer.wait()
         return self
 
+    def __await__(self) -> Generator[object, None, LaidOutArray]:
+        """Wait as `wait` does, without stopping other tasks of asyncio."""
+        if self.transfer is not None:
+            yield from self.transfer.__await__()
+        return self
+
     def field(self, name: str) -> DeviceArray:
         """Return the values of one field of structures that were laid out as arrays, where they lie."""
         if not isinstance(self.layout, Fields) or self.host_dtype.fields is None or name not in self.host_dtype.fields:
@@ -62,6 +69,17 @@ class LaidOutArray(DeviceArray):
         count = self.layout.shape[0]
         base, inner = kind.subdtype if kind.subdtype is not None else (kind, ())
         return DeviceArray(self.target, self.address + start * count, (count, *inner), base, self)
+
+
+def chunk_layouts(given: LayoutLike, whole: ArrayLayout) -> Callable[[tuple[int, ...]], ArrayLayout]:
+    """Return what gives the layout of a chunk of some shape. LayoutError for a layout that is for arrays of one shape only."""
+    if isinstance(whole, Permuted | PaddedRows | Blocked | Fields):
+        return lambda shape: replace(whole, shape=shape)
+    if isinstance(given, str) or not isinstance(given, ArrayLayout | Layout):
+        return lambda shape: array_layout(given, shape)
+    raise LayoutError(
+        f"{whole} is for the whole array, and keep=False lays out each chunk by itself: give a layout's name, or a function of the shape"
+    )
 
 
 @dataclass(frozen=True)

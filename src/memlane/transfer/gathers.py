@@ -13,8 +13,8 @@ from memlane.errors import LayoutError
 from memlane.launch import DeviceArray, Stream, Target
 from memlane.layout.selection import out_of_range
 from memlane.remap.gathers import CLEAN, WRONG, Rows, gather_plan
+from memlane.remap.requests import DEFAULT_CHUNKS, TransferPlan
 from memlane.remap.staging import default_threads
-from memlane.remap.transfers import DEFAULT_CHUNKS, TransferPlan
 from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
 from memlane.transfer.arrays import LaidOutArray, host_array

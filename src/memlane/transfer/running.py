@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from time import perf_counter_ns
@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import DeviceError, LayoutError
-from memlane.launch import LoadedModule, Stream, Target, watched
+from memlane.launch import Event, LoadedModule, Stream, Target, watched
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
+from memlane.remap.requests import TransferPlan
 from memlane.remap.staging import copy, default_threads
-from memlane.remap.transfers import TransferPlan
 from memlane.targets import BoundPlan, PlanGraph
 from memlane.targets.binding import Memory
 
@@ -34,6 +34,7 @@ class Transfer:
     print(array.transfer.predicted)             # when each step was predicted to run; None where the chip's file says too little
     print(array.transfer.time())                # runs it once more and says when each step ran
     array.transfer.run()                        # copies again what the host's array holds now
+    done = await transfer                       # in a task of asyncio; of what `wait=False` or `keep=False` started
     """
 
     def __init__(
@@ -57,6 +58,11 @@ class Transfer:
         self._graph: PlanGraph | None = None
         self._borrowed: list[npt.NDArray[Any]] = []
         self._repeats = False
+        self._event: Event | None = None
+        """Behind the last start."""
+
+    def __repr__(self) -> str:
+        return f"<Transfer: {self.chunks} chunks, {len(self.plan.steps)} steps on {self.target.name}>"
 
     @cached_property
     def predicted(self) -> Timeline | None:
@@ -83,6 +89,7 @@ class Transfer:
                 if self._graph is None or watched():
                     self._graph = bound.graph()
                 self._graph.replay(stream)
+                self._event = self.target.record(self.target.stream_of(stream))
         except BaseException:  # Ctrl-C as well: what was made for it is given back
             self._break_off()
             raise
@@ -103,6 +110,13 @@ class Transfer:
             raise
         if not self._repeats:
             self._release()
+
+    def __await__(self) -> Generator[object, None, Transfer]:
+        """Wait as `wait` does, without stopping other tasks of asyncio."""
+        if self.started and self._event is not None:
+            yield from self._event.__await__()
+        self.wait()
+        return self
 
     def run(self, stream: Stream | None = None) -> None:
         """Move the array again, as it is now, and wait. From the second time on everything is prepared."""
@@ -146,7 +160,7 @@ class Transfer:
         self._release()
 
     def _release(self) -> None:
-        self._bound = self._graph = None
+        self._bound = self._graph = self._event = None
         for array in self._borrowed:
             _give_back(self.target, array)
         self._borrowed = []

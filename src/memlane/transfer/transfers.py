@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,20 +14,55 @@ from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
 from memlane.layout import ArrayLayout, Selection
 from memlane.layout.array_spec import LayoutLike, array_layout
-from memlane.plan import Launch, PlanBuilder, Timeline, View, planned
+from memlane.plan import Launch, Plan, PlanBuilder, Timeline, View, planned
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
 from memlane.remap.movement import movement_of
+from memlane.remap.requests import Chunk, Request, TransferPlan
 from memlane.remap.staging import default_threads
-from memlane.remap.transfers import Chunk, Request, TransferPlan, best_chunks, plan_of, prediction
+from memlane.remap.transfers import best_chunks, device_bytes, most_chunks, plan_of, prediction
 from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
-from memlane.transfer.arrays import Given, LaidOutArray, described, given_array, host_array
+from memlane.transfer.arrays import Given, LaidOutArray, chunk_layouts, described, given_array, host_array
 from memlane.transfer.gathers import gather
 from memlane.transfer.running import Transfer, check_effort, host_gb_per_s
 
 Chunks = int | Literal["auto"]
 Then = Callable[[Chunk], tuple[Any, ...] | None]
 """Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
+
+
+@overload
+def upload(
+    target: Target | str,
+    host: npt.ArrayLike,
+    *,
+    layout: LayoutLike | Selection = "row-major",
+    chunks: Chunks = "auto",
+    overlap: bool = True,
+    then: Then | None = None,
+    reads: Literal["chunk", "all"] = "chunk",
+    keep: Literal[True] = True,
+    threads: int | None = None,
+    stream: Stream | None = None,
+    wait: bool = True,
+) -> LaidOutArray: ...
+
+
+@overload
+def upload(
+    target: Target | str,
+    host: npt.ArrayLike,
+    *,
+    layout: LayoutLike = "row-major",
+    chunks: Chunks = "auto",
+    overlap: bool = True,
+    then: Then,
+    reads: Literal["chunk"] = "chunk",
+    keep: Literal[False],
+    threads: int | None = None,
+    stream: Stream | None = None,
+    wait: bool = True,
+) -> Transfer: ...
 
 
 def upload(
@@ -39,10 +74,11 @@ def upload(
     overlap: bool = True,
     then: Then | None = None,
     reads: Literal["chunk", "all"] = "chunk",
+    keep: bool = True,
     threads: int | None = None,
     stream: Stream | None = None,
     wait: bool = True,
-) -> LaidOutArray:
+) -> LaidOutArray | Transfer:
     """Copy an array of the host to a target in another layout; the transformation of a chunk overlaps with the copy of the next one.
 
     points = ml.upload(target, host, layout="soa", then=lambda chunk: (step[chunk.count // 256, 256], chunk.array, chunk.first))
@@ -53,26 +89,55 @@ def upload(
     for the number that is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel call and its
     arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind the last chunk.
 
+    `keep=False` is for arrays larger than the device's memory: only a ring of chunks is there, each in a layout of its own shape
+    (`chunk.layout`), and overwritten when its kernel is over. The Transfer is returned instead of an array.
+
     With `wait=False` it may return before the array has arrived; the host's array, which is kept alive, must then stay as it is until
-    `array.wait()`. `stream` is one of the target. Raises LayoutError, BadPlan and DeviceError.
+    `array.wait()`, or `await array`. `stream` is one of the target. Raises LayoutError, BadPlan, and DeviceError where memory does not
+    suffice, before anything is copied.
     """
     where = named_target(target) if isinstance(target, str) else target
     check_effort(chunks, threads)
+    if not keep:
+        _check_stream(layout, then, reads)
     if isinstance(layout, Selection):
         return _selected(where, host, layout, then, chunks, overlap=overlap, threads=threads, stream=stream, wait=wait)
     seen = host_array(host)
     if not seen.size:
-        return _empty(where, seen)
+        return _empty(where, seen) if keep else Transfer(where, TransferPlan(Plan(()), (), 0, (0,)), {})
     given = given_array(where, seen, layout)
-    array = _allocated(where, given)
-    consumers = _Consumers(where, then)
+    consumers = _Consumers(where, then, seen)
     wish = Request(
-        "upload", given.described, given.layout, 1, overlap, threads or default_threads(), consumers.planned if then else None, reads
+        "upload",
+        given.described,
+        given.layout,
+        1,
+        overlap,
+        threads or default_threads(),
+        consumers.planned if then else None,
+        reads,
+        None if keep else chunk_layouts(layout, given.layout),
     )
     made, predict = _planned(where, wish, chunks)
-    memory: dict[str, Memory] = {"host": given.memory, "array": array, **consumers.memory}
-    transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
-    return _filled(replace(array, transfer=transfer), stream, wait)
+    memory: dict[str, Memory] = {"host": given.memory, **consumers.memory}
+    if not keep:
+        transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
+        return _started(transfer, transfer, stream, wait)
+    array = _allocated(where, given)
+    transfer = Transfer(where, made, {**memory, "array": array}, consumers.modules, predict=predict)
+    return _started(replace(array, transfer=transfer), transfer, stream, wait)
+
+
+def _check_stream(layout: object, then: object, reads: str) -> None:
+    """Raise LayoutError for an upload that keeps no array and needs one."""
+    if isinstance(layout, Selection):
+        raise LayoutError("a gather needs all of its rows on the device: leave out keep=False, or gather from an array that is there")
+    if then is None:
+        raise LayoutError("keep=False leaves no array on the device: say with then= which kernel reads each chunk, or leave out keep=False")
+    if reads != "chunk":
+        raise LayoutError(
+            "reads='all' needs the whole array on the device: leave it out, so that then= gets each chunk, or leave out keep=False"
+        )
 
 
 def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
@@ -194,8 +259,8 @@ def _loaded(target: Target, work: Remap) -> LoadedModule:
 class _Consumers:
     """What `then` says, as launches of a plan: arrays among the arguments become buffers."""
 
-    def __init__(self, target: Target, then: Then | None) -> None:
-        self.target, self.then = target, then
+    def __init__(self, target: Target, then: Then | None, host: npt.NDArray[Any]) -> None:
+        self.target, self.then, self.host = target, then, host
         self.memory: dict[str, DeviceArray] = {}
         self.loaded: dict[int, LoadedModule] = {}
         self._views: dict[tuple[int, int], View] = {}
@@ -214,11 +279,15 @@ class _Consumers:
         call, *arguments = wish
         self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
         values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]
-        touched = (chunk.data, *(one for one in values if isinstance(one, View) and one.buffer != chunk.array.buffer))
+        touched = (chunk.data, *(one for one in values if isinstance(one, View) and one.buffer != chunk.data.buffer))
         extra = {"shared_bytes": call.shared_bytes, "cluster": call.cluster}
         return planned(call.kernel.ref, call.grid, call.block, *values, reads=touched, writes=touched, **extra)
 
     def _view(self, argument: object) -> View:
+        if isinstance(argument, np.ndarray) and np.may_share_memory(argument, self.host):
+            raise LayoutError(
+                "then(chunk) gives the kernel the host's array, which no kernel reaches: give it chunk.data, where the chunk has arrived"
+            )
         array = argument if isinstance(argument, DeviceArray) else self.target.adopt(argument)
         key = array.address, array.nbytes
         if key not in self._views:
@@ -229,11 +298,36 @@ class _Consumers:
 
 
 def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
-    """Return the plan and what predicts its times, which takes as long as a small transfer and is done on demand."""
+    """Return the plan and what predicts its times, which takes as long as a small transfer and is done on demand. DeviceError where the
+    device has too little memory for it."""
+    room = target.free_bytes()
+    if room is not None:
+        _check_room(target, wish, chunks, room)
     rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
-    count = best_chunks(wish, target.chip, rate) if chunks == "auto" else chunks
+    count = best_chunks(wish, target.chip, rate, room=room) if chunks == "auto" else chunks
     made = plan_of(replace(wish, chunks=count))
     return made, lambda: prediction(made, target.chip, rate)
+
+
+def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> None:
+    """Raise DeviceError, with what is needed and what is free, where a transfer does not fit."""
+    least = replace(wish, chunks=most_chunks(wish))
+    asked = least if chunks == "auto" else replace(wish, chunks=chunks)
+    needed = device_bytes(asked)
+    if needed <= room:
+        return
+    arrays = wish.layout.size * np.dtype(wish.host.native).itemsize if wish.keep and wish.direction == "upload" else 0
+    if arrays and device_bytes(least) > room:
+        what = f"{needed:,} bytes for {wish.layout} and its chunks"
+        remedy = "free arrays, or give a kernel one chunk after another with then= and keep=False"
+    else:
+        what = (
+            f"{arrays:,} bytes for {wish.layout} and {needed - arrays:,} for chunks on their way"
+            if arrays
+            else f"{needed:,} bytes for chunks"
+        )
+        remedy = "free arrays" if device_bytes(least) > room else "ask for more chunks, or leave chunks='auto'"
+    raise DeviceError(f"{what} do not fit on {target.name}, where {room:,} bytes are free: {remedy}")
 
 
 def _allocated(target: Target, given: Given) -> LaidOutArray:
@@ -248,10 +342,15 @@ def _allocated(target: Target, given: Given) -> LaidOutArray:
     return LaidOutArray(target, memory.address, memory.shape, memory.dtype, memory.owner, layout, given.host_dtype)
 
 
-def _filled(array: LaidOutArray, stream: Stream | None, wait: bool) -> LaidOutArray:
-    assert array.transfer is not None
-    array.transfer.start(stream)
-    return array.wait() if wait or array.transfer.target.modelled else array
+_Result = TypeVar("_Result", LaidOutArray, Transfer)
+
+
+def _started(result: _Result, transfer: Transfer, stream: Stream | None, wait: bool) -> _Result:
+    """Start a transfer and return its result, waited for unless it need not be."""
+    transfer.start(stream)
+    if wait or transfer.target.modelled:
+        result.wait()
+    return result
 
 
 def _target_of(array: DeviceArray) -> Target:

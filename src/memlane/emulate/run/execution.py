@@ -52,7 +52,7 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
     halt = Halt(state.crew, state.context, state.slots)
     observed = Observed(device, launch, compiled, state.context, state.slot_count, halt)
     checked = Checked(device, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
-    host = Host(device, launch, compiled, state.context, halt)
+    host = Host(device, compiled, state.context, halt)
     progress = Progress(launch, state.context)
     status = halt.run(_workers(state, compiled, halt, progress), progress.tell)
     host.print()

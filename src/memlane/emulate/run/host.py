@@ -19,7 +19,6 @@ from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.printf import UnreadableError, formatted
 from memlane.emulate.semantics.service import ASSERT_FAILED, PRINT
-from memlane.launch import Launch
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
 """warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
@@ -30,8 +29,9 @@ _LONGEST = 1 << 16
 class Host:
     """Serves one launch."""
 
-    def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
-        self._device, self._launch, self._compiled = device, launch, compiled
+    def __init__(self, device: DeviceState, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
+        # Not the launch: the callback makes a cycle with this object, and its arrays would stay until the garbage collector comes.
+        self._device, self._compiled = device, compiled
         self._printed: list[tuple[int, str]] = []
         self.assertions: dict[tuple[int, int, int], str] = {}
         """What a failed assertion said, by block, warp and lane."""
