@@ -16,6 +16,7 @@
     code         the kernels of a problem as one text and as a module
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
+    exchange     steps on several devices as plans; `decomposition` says which planes each has
 
 Nothing here holds an address or calls a target; `timeloop` runs the plans.
 """
@@ -23,7 +24,9 @@ Nothing here holds an address or calls a target; `timeloop` runs the plans.
 from __future__ import annotations
 
 from memlane.stencils.code import Code
+from memlane.stencils.decomposition import Decomposition, Slab, decomposed
 from memlane.stencils.direct import DirectKernel
+from memlane.stencils.exchange import SharedStage, Turn
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
@@ -35,6 +38,7 @@ from memlane.stencils.variant import Variant
 
 __all__ = [
     "Code",
+    "Decomposition",
     "DirectKernel",
     "Face",
     "Footprint",
@@ -43,8 +47,12 @@ __all__ = [
     "Point",
     "Problem",
     "Rule",
+    "SharedStage",
+    "Slab",
     "Stage",
+    "Turn",
     "Variant",
     "cannot_fuse",
+    "decomposed",
     "read_rule",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.stencils.cell import HALF_HELPERS, HELPERS, REGISTER, STORED, literal
-from memlane.stencils.geometry import Geometry
+from memlane.stencils.cell import HALF_HELPERS, HELPERS, REGISTER, STORED, literal, plain
+from memlane.stencils.geometry import RANGE, Geometry
 from memlane.stencils.problem import Problem
 
 
@@ -80,6 +80,23 @@ def has_numbers(geometry: Geometry) -> bool:
 
 def outside_name(dtype: str) -> str:
     return f"outside_{dtype}"
+
+
+def march_begins(problem: Problem, names: list[str]) -> list[str]:
+    """Return what a kernel for a range of planes begins with: pointers to where plane 0 of the fields would lie."""
+    return [f"{plain(name)}_field -= {RANGE[0]} * PLANE;" for name in names] if problem.ranged else []
+
+
+def march(problem: Problem, block: str, planes: int) -> str:
+    """Return the definition of the planes through which a block marches: from `first` up to the one before `end`."""
+    begin, behind = RANGE[3:] if problem.ranged else ("", "NZ")
+    first = f"{begin} + {block} * {planes}" if begin else f"{block} * {planes}"
+    return f"const int first = {first}, end = min(first + {planes}, {behind});"
+
+
+def range_parameters(problem: Problem) -> list[str]:
+    """Return the parameters of kernels that only kernels for a range of planes have."""
+    return [f"int {name}" for name in RANGE] if problem.ranged else []
 
 
 def load_cell(geometry: Geometry, dtype: str, field: str, to: str, where: tuple[str, str, str]) -> list[str]:

@@ -8,7 +8,19 @@ from __future__ import annotations
 from functools import cached_property
 from math import ceil, prod
 
-from memlane.stencils.access import access_functions, call, combined, each, either, indented, shifted, store_row
+from memlane.stencils.access import (
+    access_functions,
+    call,
+    combined,
+    each,
+    either,
+    indented,
+    march,
+    march_begins,
+    range_parameters,
+    shifted,
+    store_row,
+)
 from memlane.stencils.cell import (
     GENERATED,
     REGISTER,
@@ -40,9 +52,13 @@ class DirectKernel:
     @property
     def grid(self) -> tuple[int, int, int]:
         """Blocks along x, y and z."""
-        nz, ny, nx = self.geometry.extents
+        return self.grid_of(self.geometry.extents[0])
+
+    def grid_of(self, planes: int) -> tuple[int, int, int]:
+        """Return the blocks along x, y and z of a launch that computes so many planes."""
+        _, ny, nx = self.geometry.extents
         (bx, by), one = self.variant.block, self.variant
-        return ceil(nx / (bx * one.vector)), ceil(ny / (by * one.rows)), ceil(nz / one.planes)
+        return ceil(nx / (bx * one.vector)), ceil(ny / (by * one.rows)), ceil(planes / one.planes)
 
     @property
     def block(self) -> tuple[int, int]:
@@ -93,6 +109,7 @@ class DirectKernel:
         given = [f"{STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.outputs]
         given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
         given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
+        given += range_parameters(self.problem)
         given += ["double* __restrict__ partial"] if self.reductions else []
         bx, by = self.block
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
@@ -103,7 +120,8 @@ class DirectKernel:
             *self._block_order(),
             *self._columns(),
             f"const int y = (block_y * {by} + threadIdx.y) * {rows};" if rows > 1 else f"const int y = block_y * {by} + threadIdx.y;",
-            f"const int first = block_z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
+            march(self.problem, "block_z", self.variant.planes),
+            *march_begins(self.problem, [*self.outputs, *self.inputs]),
             *scalar_loads(self.problem, self.rule),
         ]
         if self.geometry.keeps_cells:
@@ -115,13 +133,13 @@ class DirectKernel:
 
     def _block_order(self) -> list[str]:
         """Return which part of the grid a block has: blocks start in the order of their numbers."""
-        (x, y, z), group = self.grid, self.variant.group
+        (x, y, _), group = self.grid, self.variant.group
         if not 0 < group < y or self.blocks >= 1 << 31:
             return ["const int block_x = blockIdx.x, block_y = blockIdx.y, block_z = blockIdx.z;"]
         return [
             "const int number = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);",
-            f"const int before = number / {x * group * z} * {group}, together = min({group}, {y} - before);",
-            f"const int within = number % {x * group * z};",
+            f"const int of_group = {x * group} * gridDim.z, before = number / of_group * {group}, together = min({group}, {y} - before);",
+            "const int within = number % of_group;",
             f"const int block_x = within % {x}, block_y = before + within / {x} % together, block_z = within / ({x} * together);",
         ]
 
@@ -166,7 +184,7 @@ class DirectKernel:
     def _overruns(self) -> bool:
         """Whether the last turns of a loop of several turns at once may be behind the end of the march."""
         extent, one = self.geometry.extents[0], self.variant
-        return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0)
+        return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0 or self.problem.ranged)
 
     @property
     def _writes(self) -> str:

@@ -19,8 +19,11 @@ from memlane.stencils.access import (
     either,
     has_numbers,
     indented,
+    march,
+    march_begins,
     outside_name,
     packed,
+    range_parameters,
     shifted,
     store_row,
 )
@@ -66,7 +69,7 @@ class FusedKernel(FusedSchedule):
         dtype = self.problem.dtype
         given = [f"{STORED[dtype(name.removesuffix('_next'))]}* __restrict__ {plain(name)}_field" for name in self.outputs]
         given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
-        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
+        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step", *range_parameters(self.problem)]
         return [f'extern "C" __global__ void __launch_bounds__({WARP * self.warps})', f"{self.name}({', '.join(given)}) {{"]
 
     def _position(self) -> list[str]:
@@ -76,7 +79,8 @@ class FusedKernel(FusedSchedule):
             f"const int tile_x = {tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
             *self._place_of_reads(),
             "const int y0 = 0;" if self.flat else f"const int y0 = blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
-            f"const int first = blockIdx.z * {self.variant.planes}, end = min(first + {self.variant.planes}, NZ);",
+            march(self.problem, "blockIdx.z", self.variant.planes),
+            *march_begins(self.problem, [*self.outputs, *self.inputs]),
             *scalar_loads(self.problem, self.rule),
         ]
         tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
@@ -172,7 +176,7 @@ class FusedKernel(FusedSchedule):
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
         dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
-        line = line_of_read(self.geometry, field)
+        line, z = line_of_read(self.geometry, field), self.geometry.held(z)
         if not self.is_torn:
             return [*ascribed(self.rule, line, body_loads(dtype, name, to, first, (z, y, "x_read"), self.vector)), GENERATED]
         near = indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1)
@@ -244,7 +248,7 @@ class FusedKernel(FusedSchedule):
         at = shifted(z, dz), shifted("y0", row)
         lines = self._load_row(name, to, low, *at)
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} - set(range(self.vector))):
-            place = f"*cell_at({plain(name)}_field, {at[0]}, {at[1]}, {shifted('x0', edge)})"
+            place = f"*cell_at({plain(name)}_field, {self.geometry.held(at[0])}, {at[1]}, {shifted('x0', edge)})"
             lines += ascribed(self.rule, line_of_read(self.geometry, name), [f"{to}[{edge + low}] = widened({place});"])
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
             where = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"

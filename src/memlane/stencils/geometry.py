@@ -20,6 +20,10 @@ ROW_ELEMENTS = 32
 
 Offset3 = tuple[int, int, int]
 
+RANGE = ("origin", "read_first", "read_last", "range_first", "range_end")
+"""What a launch for a range of planes is told in planes of the whole grid: the first that its memory holds, the first and the last that it
+may read, the first that it computes and the one behind the last."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -98,12 +102,18 @@ class Geometry:
 
     def _mapping(self, axis: int, name: str, extent: str, clamped: bool) -> str:
         low, high = self.conditions[axis]
+        if axis == 0 and self.problem.ranged and low == "periodic":
+            return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {name}; }}  // neighbouring slabs lie around"
         before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
         behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
         value = f"{name} < 0 ? {before} : {name} >= {extent} ? {behind} : {name}"
         if axis == 2 or clamped:  # a vector of cells may reach further behind the grid than the rule does
             value = f"min(max({value}, 0), {extent} - 1)"
         return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {value}; }}  // {low}, {high}"
+
+    def held(self, z: str) -> str:
+        """Return the plane that a launch reads for `z`: of a range of planes none outside of what the launch may read."""
+        return f"min(max({z}, {RANGE[1]}), {RANGE[2]})" if self.problem.ranged else z
 
     def numbers(self, axis: int) -> list[tuple[str, float]]:
         """Return the conditions under which a cell lies behind a face with a number, and the numbers."""

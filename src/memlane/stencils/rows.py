@@ -109,7 +109,7 @@ class RowRegisters:
         return [*lines, GENERATED] if lines else []
 
     def _load_row(self, row: Row, plane: int, at: str) -> list[str]:
-        where = shifted(at, plane), shifted("y", row.dy), "x0"
+        where = self.geometry.held(shifted(at, plane)), shifted("y", row.dy), "x0"
         field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
         return self._ascribed(row.field, (plane, row.dy), loads)
@@ -135,7 +135,7 @@ class RowRegisters:
         dtype, vector = self.problem.dtype(row.field), self.variant.vector
         array, field = f"{row.name}[{plane - row.first}]", f"{plain(row.field)}_field"
         left, right = f"{array}[{row.low - distance}]", f"{array}[{row.low + vector + distance - 1}]"
-        where, behind = (shifted(at, plane), shifted("y", row.dy)), shifted("x0", vector + distance - 1)
+        where, behind = (self.geometry.held(shifted(at, plane)), shifted("y", row.dy)), shifted("x0", vector + distance - 1)
         edge = f"{plain(row.field)}_edge"
         # Each lane loads: the first one the cell before those of the warp, all others the one behind them. A branch would cost more.
         loads = load_cell(self.geometry, dtype, field, edge, (*where, f"beside_{distance}"))
@@ -151,7 +151,7 @@ class RowRegisters:
         ]
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
-        where = shifted(at, plane), shifted("y", row.dy), shifted("x0", cell)
+        where = self.geometry.held(shifted(at, plane)), shifted("y", row.dy), shifted("x0", cell)
         field, array = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         to, vector = f"{array}[{cell + row.low}]", self.variant.vector
         loads = load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)

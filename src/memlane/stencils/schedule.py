@@ -156,12 +156,17 @@ class FusedSchedule:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        nz, ny, nx = self.geometry.extents
+        """Blocks along x, y and z."""
+        return self.grid_of(self.geometry.extents[0])
+
+    def grid_of(self, planes: int) -> tuple[int, int, int]:
+        """Return the blocks along x, y and z of a launch that computes so many planes."""
+        _, ny, nx = self.geometry.extents
         tiles = ceil(nx / self.width)
         return (
             (ceil(tiles / self.warps) if self.flat else tiles),
             1 if self.flat else ceil(ny / self.height),
-            ceil(nz / self.variant.planes),
+            ceil(planes / self.variant.planes),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from memlane.compile import cuda
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.launch import DeviceArray, LoadedModule, Target
-from memlane.plan import KernelRef
+from memlane.plan import KernelRef, Plan
 from memlane.ptx import Module, parse, print_module
 from memlane.stencils import Code, Problem, Stage
 from memlane.stencils.points import FIND, NOWHERE, point_kernels
@@ -32,11 +32,11 @@ class Engine:
         self.problem, self.code, self.target = problem, code, target
         self.arrays = arrays
         """The memory that each name has now."""
-        self.module = compiled(code, _architecture(target))
+        self.module = compiled(code, architecture(target))
         self.loaded: LoadedModule = target.load(self.module)
         self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
-        self.points: dict[str, LoadedModule] = {}
-        self._plans: dict[Any, BoundPlan] = {}
+        self.points = PointKernels(target)
+        self._plans = BoundPlans()
         fused = any(kernel.variant.steps > 1 for kernel in code.kernels)
         for name in field_buffers(problem, fused):
             if name not in arrays:
@@ -44,13 +44,7 @@ class Engine:
 
     def point_kernel(self, name: str, dtype: str) -> KernelRef:
         """Return a kernel for single cells of fields of one type, compiled when it is first asked for."""
-        return self._point_module(dtype)[name].ref
-
-    def _point_module(self, dtype: str) -> LoadedModule:
-        if dtype not in self.points:
-            module = cuda(point_kernels(dtype), name=f"<points {dtype}>", arch=_architecture(self.target), options=("-fmad=false",))
-            self.points[dtype] = self.target.load(module)
-        return self.points[dtype]
+        return self.points.module(dtype)[name].ref
 
     def execute(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> None:
         """Run a stage and wait for it; afterwards the names have the memory that its swaps leave them."""
@@ -62,17 +56,13 @@ class Engine:
         memory = {**self.arrays, SCALARS: scalars, **tables}
         names = tuple(kernel.name for kernel in stage.kernels)
         key = (names, stage.turns, stage.scalar_rows, stage.points, tuple((name, one.address) for name, one in memory.items()))
-        if key not in self._plans:
+
+        def bound() -> BoundPlan:
             refs = dict(self.refs)
             refs |= {point.kernel: self.point_kernel(point.kernel, self.problem.dtype(point.field)) for point in stage.points}
-            plan = stage.plan(refs)
-            used = {buffer.name for buffer in plan.buffers}
-            bindings = {name: one for name, one in memory.items() if name in used}
-            while len(self._plans) >= _KEPT_PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            modules = [self.loaded, *self.points.values()]
-            self._plans[key] = BoundPlan(plan, bindings, targets=[self.target], modules=modules)
-        return self._plans[key]
+            return bound_to(stage.plan(refs), memory, [self.target], [self.loaded, *self.points.loaded])
+
+        return self._plans.get(key, bound)
 
     def reductions(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> dict[str, float]:
         """Run a stage of one turn that reduces, and return what it found."""
@@ -85,13 +75,7 @@ class Engine:
 
     def first_not_finite(self, name: str) -> tuple[int, ...] | None:
         """Return the first cell of a field that is infinite or no number; None where all are finite."""
-        array, shape = self.arrays[name], self.problem.grid.shape
-        found = self.target.array(np.array([NOWHERE], np.uint64))
-        pitch = array.shape[-1]
-        blocks = min(1024, -(-array.size // 256))
-        self._point_module(self.problem.dtype(name))[FIND][blocks, 256](array, found, array.size, pitch, shape[-1])
-        at = int(found.numpy()[0])
-        return None if at == NOWHERE else tuple(int(one) for one in np.unravel_index(at, array.shape))
+        return self.points.first_not_finite(self.arrays[name], self.problem.grid.shape[-1])
 
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Overwrite a field."""
@@ -110,6 +94,56 @@ class Engine:
         return Point(kernel, before, table, places[0], places[1], rows)
 
 
+class PointKernels:
+    """The kernels for single cells on one target, compiled for each type of fields when they are first asked for."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._modules: dict[str, LoadedModule] = {}
+
+    @property
+    def loaded(self) -> list[LoadedModule]:
+        return list(self._modules.values())
+
+    def module(self, dtype: str) -> LoadedModule:
+        """Return the kernels for fields of one type."""
+        if dtype not in self._modules:
+            text, options = point_kernels(dtype), ("-fmad=false",)
+            self._modules[dtype] = self.target.load(cuda(text, name=f"<points {dtype}>", arch=architecture(self.target), options=options))
+        return self._modules[dtype]
+
+    def first_not_finite(self, array: DeviceArray, cells: int) -> tuple[int, ...] | None:
+        """Return the first element of an array, whose rows have so many cells before their padding, that is infinite or no number."""
+        found, pitch = self.target.array(np.array([NOWHERE], np.uint64)), array.shape[-1]
+        find = self.module(array.dtype.str.lstrip("<|="))[FIND]
+        find[min(1024, -(-array.size // 256)), 256](array, found, array.size, pitch, cells)
+        at = int(found.numpy()[0])
+        return None if at == NOWHERE else tuple(int(one) for one in np.unravel_index(at, array.shape))
+
+
+class BoundPlans:
+    """Plans that were bound to memory, by what they do there. Each may hold a graph, so only the latest are kept."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Any, BoundPlan] = {}
+
+    def get(self, key: Any, make: Callable[[], BoundPlan]) -> BoundPlan:
+        """Return the plan of a key, which `make` makes where there is none."""
+        if key not in self._plans:
+            while len(self._plans) >= _KEPT_PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = make()
+        return self._plans[key]
+
+
+def bound_to(
+    plan: Plan, memory: Mapping[str, DeviceArray], targets: Sequence[Target], modules: Sequence[Module | LoadedModule]
+) -> BoundPlan:
+    """Return a plan bound to those arrays, by the names of its buffers, that it uses."""
+    used = {buffer.name for buffer in plan.buffers}
+    return BoundPlan(plan, {name: one for name, one in memory.items() if name in used}, targets=targets, modules=modules)
+
+
 def compiled(code: Code, architecture: str) -> Module:
     """Return the module of generated code: what the compiler made of the same text in an earlier process, or makes now."""
     store, key = present_store(), digest("stencil code", code.text, architecture)
@@ -122,7 +156,7 @@ def compiled(code: Code, architecture: str) -> Module:
     return replace(module, name=code.name, sources=code.sources)
 
 
-def _architecture(target: Target) -> str:
-    """Return the architecture for which kernels of a target are compiled."""
-    major, minor = max(target.chip.compute_capability, _OLDEST)
+def architecture(*targets: Target) -> str:
+    """Return the architecture for which kernels are compiled that all targets run."""
+    major, minor = max(min(target.chip.compute_capability for target in targets), _OLDEST)
     return f"sm_{major}{minor}"

@@ -12,8 +12,10 @@ from memlane.errors import StencilError
 from memlane.launch import Target
 from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
 from memlane.stencils.problem import Swap, field_type
+from memlane.targets import target as named_target
 from memlane.timeloop.memory import as_host, dtype_of
 from memlane.timeloop.run import Run
+from memlane.timeloop.shared import TRANSPORTS, SharedRun
 
 
 @overload
@@ -61,11 +63,21 @@ class Stencil:
             raise StencilError(f"the rules of a step have names of their own; these are {', '.join(names)}")
         return Stencil((*self.rules, *other.rules))
 
-    def on(self, grid: Grid) -> Discretized:
-        """Return the stencil on a grid. Raises StencilError where they do not fit."""
+    def on(self, grid: Grid, *, exchange_every: int | str = "auto", transport: str = "auto") -> Discretized:
+        """Return the stencil on a grid. Raises StencilError where they do not fit.
+
+        Where it runs on several devices, `exchange_every` is after how many steps they exchange planes (`"auto"`: as many as a launch
+        makes), and `transport` how these travel: `"peer"`, copies from device to device, `"host"`, through pinned memory of the host, or
+        `"auto"`, the first that the devices can do.
+        """
         for rule in self.rules:
             grid.check(rule)
-        return Discretized(self, grid)
+        is_count = isinstance(exchange_every, int) and not isinstance(exchange_every, bool) and exchange_every >= 1
+        if not is_count and exchange_every != "auto":
+            raise StencilError(f"devices exchange planes every 1 or more steps, or 'auto', not {exchange_every!r}")
+        if transport not in ("auto", *TRANSPORTS):
+            raise StencilError(f"{transport!r} is not a transport: use {', '.join(map(repr, TRANSPORTS))}, or 'auto'")
+        return Discretized(self, grid, exchange_every, transport)
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.rules))
@@ -77,6 +89,8 @@ class Discretized:
 
     stencil: Stencil
     grid: Grid
+    exchange_every: int | str = "auto"
+    transport: str = "auto"
 
     def reference(self, steps: int = 1, *, swap: Swap = (), dtypes: Mapping[str, str] | None = None, **values: Any) -> dict[str, Any]:
         """Return fields and reductions after some steps that the rule's own function gives on NumPy arrays: what kernels must equal.
@@ -103,13 +117,21 @@ class Discretized:
         Arrays of NumPy, CuPy and PyTorch are taken. Fields have the grid's type, or what `dtypes` says for their names; arrays of booleans
         are masks, which conditions read. `swap`: names that change places after each step, `("new", "u")`, or several such
         groups; of three names, `("new", "u", "old")`, each takes the place of the next. `targets`: where it runs; by default the target
-        that `ml.target()` gives. `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
+        that `ml.target()` gives. Of several, as `ml.devices` gives them, each has a slab of the grid along its first axis.
+        `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
         launches do. `fmad=False`: no fused multiply-adds, so that results are those of NumPy bit by bit (functions such as `exp` aside).
 
         Raises StencilError for values that do not fit, DeviceError where memory does not suffice.
         """
         problem = self._problem(swap, values, dtypes)
-        return Run(problem, values, targets=targets, variant=variant, fmad=fmad)
+        several = (named_target(),) if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
+        if not several:
+            raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")
+        if len(several) == 1:
+            return Run(problem, values, target=several[0], variant=variant, fmad=fmad)
+        return SharedRun(
+            problem, values, targets=several, variant=variant, fmad=fmad, exchange_every=self.exchange_every, transport=self.transport
+        )
 
     def _problem(self, swap: Swap, values: Mapping[str, Any], dtypes: Mapping[str, str] | None) -> Problem:
         fields = {name for rule in self.stencil.rules for name in rule.fields}

@@ -13,7 +13,6 @@ from memlane.errors import StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, Problem, Stage, Variant
 from memlane.stencils.stages import scalar_count
-from memlane.targets import target as named_target
 from memlane.timeloop.engine import Engine
 from memlane.timeloop.memory import FieldView, as_host, upload
 from memlane.timeloop.points import Points
@@ -42,39 +41,46 @@ class Run:
         problem: Problem,
         values: Mapping[str, Any],
         *,
-        targets: Target | Sequence[Target] | None = None,
+        target: Target,
         variant: Variant | str | None = None,
         fmad: bool = True,
     ) -> None:
         """See `Discretized.prepare`."""
-        self.problem, self.step = problem, 0
-        self.target = _one_target(targets)
-        self.scalars = {name: as_host(values[name]) for name in problem.scalars}
+        self._begin(problem, values)
+        self.target = target
         arrays = {
             name: upload(self.target, values[name], problem.grid.shape, problem.dtype(name), name)
             for name in problem.fields
             if name in values
         }
-        for new, old in problem.previous.items():
-            if new not in arrays and old not in arrays:
-                raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
         chosen = chosen_code(problem, self.target, variant, fmad, arrays)
         self.code: Code = chosen.code
         self.reason = chosen.reason
         """Why the kernels are cut as they are."""
         self.engine = Engine(problem, self.code, self.target, arrays)
+        self._points = Points(self.engine)
+
+    def _begin(self, problem: Problem, values: Mapping[str, Any]) -> None:
+        """Take what every run has, wherever its fields lie. Raises StencilError where values are missing."""
+        for new, old in problem.previous.items():
+            if new not in values and old not in values:
+                raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
+        self.problem, self.step = problem, 0
+        self.scalars = {name: as_host(values[name]) for name in problem.scalars}
         self.reductions: dict[str, float] = {}
         """What the rule reduced in the last step."""
-        self._points = Points(self.engine)
         self._seconds_a_step = 0.0
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> FieldView:
         """Return a field as it is after the last complete step."""
+        self._check_field(name)
+        return FieldView(name, self.problem.grid.shape, self.engine.arrays[name], self.target)
+
+    def _check_field(self, name: str) -> None:
         if name not in self.problem.fields:
             raise StencilError(f"no field {name!r}; the run has {', '.join(self.problem.fields)}")
-        return FieldView(name, self.problem.grid.shape, self.engine.arrays[name], self.target)
 
     def source(self) -> str:
         """Return the generated CUDA C++."""
@@ -157,11 +163,16 @@ class Run:
     def _most_steps(self) -> int:
         """Return how many steps one plan makes: a power of two of the least number that leaves each name its own memory, so that few
         plans are bound, and so many that looking between them does not count."""
-        unit = self.problem.period * self.variant.steps
+        unit = self.problem.period * self._steps_together
         if self._seconds_a_step == 0.0:
             return unit if self.target.modelled else 64 * unit
         fitting = max(1, min(_MOST_STEPS, int(_LOOK_S / self._seconds_a_step)) // unit)
         return unit * (1 << (fitting.bit_length() - 1))
+
+    @property
+    def _steps_together(self) -> int:
+        """How many steps are made at least before anything else happens, where so many are left."""
+        return self.variant.steps
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
         began = time.monotonic()
@@ -213,7 +224,10 @@ class Run:
         return found
 
     def _scalar_table(self, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, stage: Stage) -> DeviceArray:
-        rows = stage.scalar_rows
+        return self.engine.table(self._scalar_values(schedule, first, stage.scalar_rows), f"scalars {stage.scalar_rows}")
+
+    def _scalar_values(self, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, rows: int) -> np.ndarray[Any, Any]:
+        """Return a table with the scalars of some steps, a row for each."""
         table = np.zeros((rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
         column = 0
         for name, length in self.problem.scalars.items():
@@ -221,7 +235,7 @@ class Run:
             values = schedule[name][first : first + rows] if name in schedule else self.scalars[name]
             table[:, column : column + width] = np.asarray(values).reshape(-1, 1) if length is None else np.asarray(values)[..., :length]
             column += width
-        return self.engine.table(table, f"scalars {rows}")
+        return table
 
     # -- points ------------------------------------------------------------------------------------------------------------------
 
@@ -230,12 +244,12 @@ class Run:
 
         With sources and probes every step is a launch of its own. Behind the last row of `values` nothing is added.
         """
-        self[field]
+        self._check_field(field)
         self._points.add_source(field, at, values, self.step)
 
     def add_probe(self, field: str, at: Sequence[int] | Sequence[Sequence[int]]) -> None:
         """Record the field at one cell, or several, after each step from now on; `probed` gives what was recorded."""
-        self[field]
+        self._check_field(field)
         self._points.add_probe(field, at)
 
     def probed(self, field: str) -> np.ndarray[Any, Any]:
@@ -254,8 +268,11 @@ class Run:
         """Go on from a file of `save`: the steps that follow give the same bits as in the run that wrote it."""
         step, fields, scalars = read_snapshot(path, self.problem)
         for name, value in fields.items():
-            self.engine.write(name, value)
+            self._write(name, value)
         self.step, self.scalars = step, scalars
+
+    def _write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        self.engine.write(name, value)
 
     # -- states that are not finite ----------------------------------------------------------------------------------------------
 
@@ -263,18 +280,12 @@ class Run:
         for name in self.problem.fields:
             if self.problem.dtype(name) == "u1":
                 continue
-            cell = self.engine.first_not_finite(name)
+            cell = self._first_not_finite(name)
             if cell is not None:
                 raise StencilError(
                     f"field {name!r} is not finite at cell {cell} after step {self.step} (fields are looked at every {every} steps): "
                     "make the time step smaller, or look at every step to find the first"
                 )
 
-
-def _one_target(targets: Target | Sequence[Target] | None) -> Target:
-    if targets is None:
-        return named_target()
-    several = (targets,) if isinstance(targets, Target) else tuple(targets)
-    if len(several) != 1:
-        raise StencilError(f"a stencil runs on one target so far, and {len(several)} were given: pass targets=ml.target(...)")
-    return several[0]
+    def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
+        return self.engine.first_not_finite(name)

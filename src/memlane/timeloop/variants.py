@@ -35,19 +35,19 @@ def chosen_code(problem: Problem, target: Target, variant: Variant | str | None,
     if isinstance(variant, str) and variant != "timed":
         raise StencilError(f"a variant is a Variant, 'timed', or None for the one that the model chooses, not {variant!r}")
     if isinstance(variant, Variant):
-        return Choice(_code(problem, variant, fmad), f"{variant} (given)")
+        return Choice(code_of(problem, variant, fmad), f"{variant} (given)")
     if len(problem.rules) > 1 or not problem.swap:
         why = "a step of several rules has a launch for each" if len(problem.rules) > 1 else "no fields change places"
-        return Choice(_code(problem, None, fmad), f"launches of one step, because {why}")
+        return Choice(code_of(problem, None, fmad), f"launches of one step, because {why}")
     if target.modelled:
-        return Choice(_code(problem, None, fmad), f"launches of one step: times on {target.name} are modelled")
+        return Choice(code_of(problem, None, fmad), f"launches of one step: times on {target.name} are modelled")
     if variant == "timed":
         return _timed(problem, target, fmad, arrays)
     best = estimates(problem, problem.rules[0], target.chip)[0]
-    return Choice(_code(problem, best.variant, fmad), f"{best}, by the model of {target.chip.name}")
+    return Choice(code_of(problem, best.variant, fmad), f"{best}, by the model of {target.chip.name}")
 
 
-def _code(problem: Problem, variant: Variant | None, fmad: bool) -> Code:
+def code_of(problem: Problem, variant: Variant | None, fmad: bool) -> Code:
     """Return the kernels of a problem: for each rule that of one step and the one that reduces, and that of several steps, if asked."""
     kernels: list[DirectKernel | FusedKernel] = []
     for rule in problem.rules:
@@ -83,7 +83,7 @@ def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, Devic
     entry = store.get(key) if store is not None else None
     if entry is not None:
         facts: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.facts["variant"].items()}
-        return Choice(_code(problem, Variant(**facts), fmad), f"{Variant(**facts)}, timed before: {entry.facts['reason']}")
+        return Choice(code_of(problem, Variant(**facts), fmad), f"{Variant(**facts)}, timed before: {entry.facts['reason']}")
     expected = estimates(problem, rule, target.chip)
     candidates = [one.variant for one in expected if one.variant.steps > 1][:_PROBED] + direct_variants(problem, rule)
     measured = [(_cells_per_s(problem, target, one, fmad, arrays), one) for one in candidates]
@@ -91,12 +91,12 @@ def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, Devic
     others = ", ".join(f"{one / 1e9:,.1f} ({variant})" for one, variant in measured if variant != best)
     reason = f"{rate / 1e9:,.1f} Gcell/s, the fastest of {len(measured)}; others: {others or 'none'}"
     keep(key, Entry({"variant": asdict(best), "reason": reason}, b""))
-    return Choice(_code(problem, best, fmad), f"{best}, timed: {reason}")
+    return Choice(code_of(problem, best, fmad), f"{best}, timed: {reason}")
 
 
 def _cells_per_s(problem: Problem, target: Target, variant: Variant, fmad: bool, arrays: dict[str, DeviceArray]) -> float:
     """Return how fast launches of a variant are. They write only fields that the first step overwrites; 0 where none can be launched."""
-    code = _code(problem, variant, fmad)
+    code = code_of(problem, variant, fmad)
     kernels = tuple(kernel for kernel in code.kernels if kernel.variant == variant and not kernel.reductions)
     try:
         engine = Engine(problem, code, target, dict(arrays))

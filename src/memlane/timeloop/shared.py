@@ -1,0 +1,338 @@
+"""A stencil on several devices: each has a slab of the grid, and gets the planes of its neighbours that it reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import DeviceError, StencilError
+from memlane.launch import DeviceArray, Target
+from memlane.plan import KernelRef, Plan
+from memlane.stencils import Code, Decomposition, Grid, Problem, Rule, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils.choice import estimates
+from memlane.stencils.exchange import Widths, on_device, wider
+from memlane.stencils.geometry import itemsize
+from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
+from memlane.targets import BoundPlan
+from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled
+from memlane.timeloop.memory import allocated, as_host
+from memlane.timeloop.run import Run
+from memlane.timeloop.variants import code_of
+
+TRANSPORTS = ("peer", "host")
+_COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+@dataclass(frozen=True, eq=False)
+class SharedField:
+    """A field as it is after the last complete step, in slabs on several devices.
+
+    u = run["u"].gather()                       # an array of NumPy
+    parts = run["u"].slabs                      # the memory of each device, with halos and padding; `decomposition` says what is where
+    """
+
+    name: str
+    decomposition: Decomposition
+    slabs: tuple[DeviceArray, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.decomposition.grid.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.slabs[0].dtype
+
+    def gather(self) -> npt.NDArray[Any]:
+        """Return a copy of the whole field on the host."""
+        parts = zip(self.decomposition.slabs, self.slabs, strict=True)
+        return np.concatenate([memory.numpy()[slab.rows(slab.start, slab.stop), ..., : self.shape[-1]] for slab, memory in parts])
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a field of a run cannot be seen by NumPy without a copy; leave out copy=False")
+        host = self.gather()
+        return host if dtype is None else host.astype(dtype)
+
+    @property
+    def __cuda_array_interface__(self) -> NoReturn:
+        raise AttributeError(
+            f"{self.name} lies in slabs on {len(self.slabs)} devices, not in one array: use gather(), or `slabs` one by one"
+        )
+
+
+class SharedRun(Run):
+    """A stencil with its fields in slabs on several devices; used as a `Run`.
+
+    run = heat.on(grid, exchange_every=4).prepare(u=u0, r=0.2, swap=("new", "u"), targets=ml.devices("cuda", 2))
+    print(run.plan(8))                          # what 8 steps do on which queue
+    run.steps(1000)
+    u = run["u"].gather()
+
+    Fields have the same bits as on one device. So have minima and maxima; sums are those of the slabs, added in their order.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        values: Mapping[str, Any],
+        *,
+        targets: Sequence[Target],
+        variant: Variant | str | None = None,
+        fmad: bool = True,
+        exchange_every: int | str = "auto",
+        transport: str = "auto",
+    ) -> None:
+        """See `Stencil.on` and `Discretized.prepare`."""
+        self._begin(problem, values)
+        _check_targets(targets)
+        self.target, self.targets = targets[0], tuple(targets)
+        slabs = decomposed(problem.grid, [target.chip.copy_gb_per_s or target.chip.dram_gb_per_s for target in targets])
+        choice = _choose(problem, slabs, self.target, variant, exchange_every)
+        self.reason = choice.reason
+        """Why the kernels are cut as they are."""
+        self.exchange_every = choice.exchange_every
+        """Steps between two exchanges."""
+        self._ranged = replace(problem, ranged=True)
+        self.code: Code = code_of(self._ranged, choice.variant, fmad)
+        self._kernels = {
+            "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
+            "steps": tuple(one for one in self.code.kernels if one.variant.steps > 1),
+            "reducing": tuple(self.code.reducing),
+        }
+        self._wanted = self._needs()
+        low, high = 0, 0
+        for widths in self._wanted.values():
+            low, high = wider((low, high), widths)
+        self.decomposition = slabs.with_halos(low, high)
+        """Which planes each device has."""
+        self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
+        self.arrays = {name: self._upload(name, as_host(values[name])) for name in problem.fields if name in values}
+        """The memory that each name has now, on each device."""
+        for name in field_buffers(problem, bool(self._kernels["steps"])):
+            if name not in self.arrays:
+                self.arrays[name] = self._upload(name, None)
+        self._module = compiled(self.code, architecture(*targets))
+        loaded = [target.load(self._module) for target in targets]
+        self._refs: dict[str, KernelRef] = {name: loaded[0][name].ref for name in loaded[0]}
+        self._loaded, self._plans = loaded, BoundPlans()
+        self._point_kernels = [PointKernels(target) for target in targets]
+
+    # -- what is there -----------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field as it is after the last complete step, as a `SharedField`."""
+        self._check_field(name)
+        return SharedField(name, self.decomposition, self.arrays[name])
+
+    def __repr__(self) -> str:
+        names, where = "+".join(rule.name for rule in self.problem.rules), ", ".join(target.name for target in self.targets)
+        return (
+            f"<SharedRun: {names} on {self.problem.grid.shape}, {where}, after {self.step} steps; {self.variant}; "
+            f"exchange every {self.exchange_every} steps by {self.transport_reason}>"
+        )
+
+    def plan(self, steps: int | None = None) -> Plan:
+        """Return the plan of a multiple of `exchange_every` steps, by default of as many: what runs on which queue, and what it waits for.
+
+        Buffers are called by the field and the number of the device, `u@1`. Raises StencilError for another number of steps.
+        """
+        count = self.exchange_every if steps is None else steps
+        if count < 1 or count % self.exchange_every:
+            raise StencilError(
+                f"a plan makes a multiple of {self.exchange_every} steps, because devices exchange planes after so many, not {count}"
+            )
+        ((stage, _),) = self._shared_stages(count, False, False)
+        return stage.plan(self._refs)
+
+    # -- steps -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _steps_together(self) -> int:
+        return self.exchange_every
+
+    def _turn(self, kind: str, rounds: int) -> Turn:
+        return Turn(self._ranged, self._kernels[kind], rounds)
+
+    def _needs(self) -> dict[str, Widths]:
+        """Return what halos have to hold before each turn, whichever it is."""
+        turns = [self._turn("step", rounds) for rounds in range(1, self.exchange_every + 1)]
+        if several := self._kernels["steps"]:
+            turns += [self._turn("steps", rounds) for rounds in range(1, self.exchange_every // several[0].variant.steps + 1)]
+        found: dict[str, Widths] = {}
+        for turn in turns:
+            found |= {name: wider(found.get(name, (0, 0)), widths) for name, widths in turn.needs.items()}
+        return found
+
+    def _shared_stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[SharedStage, int]]:
+        """Yield the stages of some steps, and the step at which each begins: whole turns, a shorter one, and a step that reduces."""
+        several = self._kernels["steps"]
+        kind, together = ("steps", several[0].variant.steps) if several and not varying else ("step", 1)
+        last = 1 if self.problem.reductions and reduces else 0
+        done, rounds = 0, self.exchange_every // together
+        left = count - last
+        for turn, turns in (
+            (self._turn(kind, rounds), left // self.exchange_every),
+            (self._turn(kind, left % self.exchange_every // together), 1),
+            (self._turn("step", left % self.exchange_every % together), 1),
+        ):
+            if turn.rounds and turns:
+                yield self._stage(turn, turns, varying), done
+                done += turn.steps * turns
+        if last:
+            yield self._stage(self._turn("reducing", 1), 1, varying), done
+
+    def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
+        rows = turn.steps * turns if varying else 1
+        strips = {kernel.rule.name: kernel for kernel in self._kernels["step"]}
+        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, strips, self.transport == "host")
+
+    def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
+        began = time.monotonic()
+        for stage, offset in self._shared_stages(count, bool(schedule), reduces):
+            table = self._scalar_values(schedule, first + offset, stage.scalar_rows)
+            self._execute(stage, table)
+            self.step += stage.steps
+        took = (time.monotonic() - began) / count
+        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
+
+    def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
+        name = f"scalars {len(table)}"
+        scalars = [allocated(one, table.nbytes, name, lambda one=one: one.array(table)) for one in self.targets]
+        result = self._bound(stage, scalars).run()
+        self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
+        names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
+        if names:
+            totals = [np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self.decomposition.slabs]
+            for place, (name, kind) in enumerate(names):
+                value = totals[0][place]
+                for total in totals[1:]:
+                    value = _COMBINED[kind](value, total[place])
+                self.reductions[name] = float(value)
+
+    def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray]) -> BoundPlan:
+        """Return a stage bound to the memory that the names have now."""
+        memory = {on_device(SCALARS, device): one for device, one in enumerate(scalars)}
+        memory |= {on_device(name, device): one for name, parts in self.arrays.items() for device, one in enumerate(parts)}
+        names = tuple(kernel.name for kernel in stage.turn.kernels)
+        key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple((name, one.address) for name, one in memory.items()))
+        return self._plans.get(key, lambda: bound_to(stage.plan(self._refs), memory, self.targets, self._loaded))
+
+    # -- memory ------------------------------------------------------------------------------------------------------------------
+
+    def _upload(self, name: str, host: npt.NDArray[Any] | None) -> tuple[DeviceArray, ...]:
+        """Return the memory of a field on each device, with the planes of its slab and halos; with zeros where there are no values."""
+        if host is not None and host.shape != self.problem.grid.shape:
+            raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
+        dtype = self.problem.dtype(name.removesuffix("_next") if name not in self.problem.fields else name)
+        return tuple(self._upload_slab(slab, name, dtype, host) for slab in self.decomposition.slabs)
+
+    def _upload_slab(self, slab: Slab, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
+        target, shape = self.targets[slab.device], self.decomposition.stored_shape(slab)
+        if host is None:
+            return allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
+        padded = self._padded(slab, host, dtype)
+        return allocated(target, padded.nbytes, name, lambda: target.array(padded))
+
+    def _padded(self, slab: Slab, host: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
+        padded = np.zeros(self.decomposition.stored_shape(slab), dtype)
+        padded[..., : host.shape[-1]] = host[self.decomposition.planes_of(slab)]
+        return padded
+
+    def _write(self, name: str, value: npt.NDArray[Any]) -> None:
+        for slab, memory in zip(self.decomposition.slabs, self.arrays[name], strict=True):
+            memory.copy_from(self._padded(slab, value, memory.dtype))
+
+    def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
+        cells, extent = self.problem.grid.shape, self.problem.grid.shape[0]
+        found = []
+        for slab, memory, points in zip(self.decomposition.slabs, self.arrays[name], self._point_kernels, strict=True):
+            at = points.first_not_finite(memory, cells[-1])
+            found += [((at[0] + slab.origin) % extent, *at[1:])] if at is not None else []
+        return min(found, default=None)
+
+    # -- points ------------------------------------------------------------------------------------------------------------------
+
+    def add_source(self, field: str, at: Any, values: Any) -> None:
+        raise StencilError(
+            f"a source of {field!r} needs a run on one device: prepare with one target, or write the source as a field of the rule"
+        )
+
+    def add_probe(self, field: str, at: Any) -> None:
+        raise StencilError(f"a probe of {field!r} needs a run on one device: prepare with one target, or read run[{field!r}].gather()")
+
+
+# -- how a grid is shared --------------------------------------------------------------------------------------------------------------
+
+
+def _check_targets(targets: Sequence[Target]) -> None:
+    if len({id(target) for target in targets}) < len(targets):
+        raise StencilError("a target is named twice: pass different devices, as ml.devices('cuda', 2) gives them")
+    if len({target.modelled for target in targets}) > 1:
+        names = ", ".join(target.name for target in targets)
+        raise StencilError(f"emulated devices and GPUs cannot share a grid, and {names} were given: pass devices of one kind")
+
+
+@dataclass(frozen=True)
+class _Choice:
+    variant: Variant | None
+    exchange_every: int
+    reason: str
+
+
+def _choose(problem: Problem, slabs: Decomposition, target: Target, variant: Variant | str | None, exchange_every: int | str) -> _Choice:
+    """Return how kernels are cut and after how many steps devices exchange planes. Raises StencilError for what does not go together."""
+    given = exchange_every if isinstance(exchange_every, int) else None
+    if isinstance(variant, str):
+        raise StencilError(
+            f"a variant for several devices is a Variant or None, not {variant!r}: time variants on one device, and pass the `variant` of "
+            "that run"
+        )
+    if variant is not None:
+        if given is not None and given % variant.steps:
+            raise StencilError(
+                f"devices exchange planes every {given} steps, and each launch of {variant} makes {variant.steps}: "
+                f"exchange after a multiple of {variant.steps}"
+            )
+        return _Choice(variant, given or variant.steps, f"{variant} (given)")
+    (rule, *more) = problem.rules
+    if more or not problem.swap or target.modelled:
+        why = (
+            "a step of several rules has a launch for each" if more
+            else "no fields change places" if not problem.swap
+            else f"times on {target.name} are modelled"
+        )  # fmt: skip
+        return _Choice(None, given or 1, f"launches of one step: {why}")
+    thinnest = min(slab.planes for slab in slabs.slabs)
+    like = replace(problem, grid=Grid((thinnest, *problem.grid.shape[1:]), problem.grid.dtype, ("fixed", *problem.grid.conditions[1:])))
+    for one in estimates(like, rule, target.chip):
+        steps = one.variant.steps
+        if (given is None or given % steps == 0) and not cannot_fuse(problem, steps) and _fits(rule, given or steps, thinnest):
+            return _Choice(one.variant, given or steps, f"{one}, by the model of {target.chip.name} for {thinnest} planes")
+    return _Choice(None, given or 1, "launches of one step: slabs are too thin for several")
+
+
+def _fits(rule: Rule, steps: int, planes: int) -> bool:
+    """Return whether the halos of so many steps lie in one slab."""
+    return steps * max(rule.footprint.low[0], rule.footprint.high[0]) <= planes
+
+
+def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: str) -> tuple[str, str]:
+    """Return how planes travel, and that in words. Raises StencilError where devices cannot reach each other as asked."""
+    if asked == "host":
+        return "host", "copies through pinned memory of the host"
+    try:
+        for lower, upper in decomposition.neighbours:
+            targets[lower.device].enable_peer(targets[upper.device])
+            targets[upper.device].enable_peer(targets[lower.device])
+    except DeviceError as error:
+        if asked == "peer":
+            raise StencilError(f"devices cannot copy to each other: {error}; leave out transport, or pass transport='host'") from None
+        return "host", f"copies through pinned memory of the host, because {error}"
+    return "peer", "copies from device to device"
