@@ -214,6 +214,10 @@ class _Writer:
         self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
         self.turn, self.problem, self.slabs = stage.turn, stage.turn.problem, stage.decomposition.slabs
         self.launches = self.turn.with_borders(stage.wanted)
+        pairs = stage.decomposition.neighbours
+        self.above_others = {upper.device for _, upper in pairs}
+        """Devices with a neighbour whose planes lie before theirs, whether or not they need any of them."""
+        self.below_others = {lower.device for lower, _ in pairs}
         self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         self.views: dict[tuple[str, int], View] = {}
         for slab in self.slabs:
@@ -251,7 +255,7 @@ class _Writer:
 
     def _slab(self, builder: PlanBuilder, slab: Slab) -> _Steps:
         low, high = self.launches[0].border
-        cut = (low if slab.below else 0) + (high if slab.above else 0)
+        cut = (low if slab.device in self.above_others else 0) + (high if slab.device in self.below_others else 0)
         return self._whole(builder, slab) if self.reducing or cut >= slab.planes else self._cut(builder, slab)
 
     def _whole(self, builder: PlanBuilder, slab: Slab) -> _Steps:
@@ -274,11 +278,12 @@ class _Writer:
         found = _Steps()
         for one in self.launches:
             begin, behind = self._computed(slab, one)
-            start, stop = slab.start + one.border[0] if slab.below else begin, slab.stop - one.border[1] if slab.above else behind
+            start = slab.start + one.border[0] if slab.device in self.above_others else begin
+            stop = slab.stop - one.border[1] if slab.device in self.below_others else behind
             before = [*found.low, *found.high]
-            if slab.below:
+            if begin < start:
                 found.low = [self._launch(builder, slab, one, begin, start, LOW)]
-            if slab.above:
+            if stop < behind:
                 found.high = [self._launch(builder, slab, one, stop, behind, HIGH)]
             found.first = found.first or [*found.low, *found.high]
             found.inner.append(self._launch(builder, slab, one, start, stop, INNER, before))

@@ -52,7 +52,7 @@ class SharedField:
     def gather(self) -> npt.NDArray[Any]:
         """Return a copy of the whole field on the host."""
         parts = zip(self.decomposition.slabs, self.slabs, strict=True)
-        return np.concatenate([memory.numpy()[slab.rows(slab.start, slab.stop), ..., : self.shape[-1]] for slab, memory in parts])
+        return np.concatenate([computed_planes(slab, memory).numpy()[..., : self.shape[-1]] for slab, memory in parts])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -65,6 +65,12 @@ class SharedField:
         raise AttributeError(
             f"{self.name} lies in slabs on {len(self.slabs)} devices, not in one array: use gather(), or `slabs` one by one"
         )
+
+
+def computed_planes(slab: Slab, memory: DeviceArray) -> DeviceArray:
+    """Return the part of the memory of a slab that holds its own planes."""
+    skipped = memory.nbytes // slab.held * slab.below
+    return replace(memory, address=memory.address + skipped, shape=(slab.planes, *memory.shape[1:]), owner=memory)
 
 
 class SharedRun(Run):
@@ -235,27 +241,27 @@ class SharedRun(Run):
 
     def _upload_slab(self, slab: Slab, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
         target, shape = self.targets[slab.device], self.decomposition.stored_shape(slab)
-        if host is None:
-            return allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
-        padded = self._padded(slab, host, dtype)
-        return allocated(target, padded.nbytes, name, lambda: target.array(padded))
+        memory = allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
+        if host is not None:
+            self._write_slab(slab, memory, host)
+        return memory
 
-    def _padded(self, slab: Slab, host: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-        padded = np.zeros(self.decomposition.stored_shape(slab), dtype)
-        padded[..., : host.shape[-1]] = host[self.decomposition.planes_of(slab)]
-        return padded
+    def _write_slab(self, slab: Slab, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
+        planes = self.decomposition.planes_of(slab)
+        padded = np.zeros(memory.shape, memory.dtype)
+        padded[..., : host.shape[-1]] = host[planes[0] : planes[-1] + 1] if planes[-1] - planes[0] + 1 == slab.held else host[planes]
+        memory.copy_from(padded)
 
     def _write(self, name: str, value: npt.NDArray[Any]) -> None:
         for slab, memory in zip(self.decomposition.slabs, self.arrays[name], strict=True):
-            memory.copy_from(self._padded(slab, value, memory.dtype))
+            self._write_slab(slab, memory, value)
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
-        cells, extent = self.problem.grid.shape, self.problem.grid.shape[0]
-        found = []
         for slab, memory, points in zip(self.decomposition.slabs, self.arrays[name], self._point_kernels, strict=True):
-            at = points.first_not_finite(memory, cells[-1])
-            found += [((at[0] + slab.origin) % extent, *at[1:])] if at is not None else []
-        return min(found, default=None)
+            at = points.first_not_finite(computed_planes(slab, memory), self.problem.grid.shape[-1])
+            if at is not None:
+                return slab.start + at[0], *at[1:]
+        return None
 
     # -- points ------------------------------------------------------------------------------------------------------------------
 
