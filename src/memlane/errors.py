@@ -35,7 +35,7 @@ LONGEST_MESSAGE = 16_000
 
 
 class MemlaneError(Exception):
-    """Base of all errors that memlane raises on purpose: what a user can cause and mend. `memlane.errors` has the tree.
+    """The base of all errors that a user can cause and correct. `memlane.errors` has the tree.
 
     try:
         kernel[grid, block](out, a, n)

@@ -28,7 +28,7 @@ def cuda(
     lineinfo: bool = True,
     options: Sequence[str] = (),
 ) -> Module:
-    """Compiles CUDA C++ to a module. Neither a GPU nor a driver is needed; host code in the file does not disturb.
+    """Compile CUDA C++ to a module, without a GPU or a driver. Host code in the file is left out.
 
     module = ml.cuda("transpose.cu", define=["TILE=32"], instantiate=["reduce<float, 256>"])
 

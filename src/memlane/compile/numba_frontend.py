@@ -89,7 +89,7 @@ def numba(
     lineinfo: bool = True,
     max_threads: int | None = None,
 ) -> Module:
-    """Compiles a Numba CUDA kernel to a module. Neither a GPU nor a driver is needed.
+    """Compile a Numba CUDA kernel to a module, without a GPU or a driver.
 
     `function` is a Python function as `numba.cuda.jit` takes it, or what that made of it. `signature` holds the types of its arguments in
     Numba's words: `"void(float32[:], float32[:, ::1], int32)"`, or a tuple of types, or a Numba signature. `[::1]` promises C order, which

@@ -64,7 +64,7 @@ def triton(
     arch: str = "sm_90",
     fp_fusion: bool = True,
 ) -> Module:
-    """Compiles a Triton kernel to a module. Neither a GPU nor a driver is needed.
+    """Compile a Triton kernel to a module, without a GPU or a driver.
 
     `function` is a Python function as `triton.jit` takes it, or what that made of it. `constexprs` has the values of its `tl.constexpr`
     parameters by name, and of others that shall be compiled in. `signature` has the types of all other parameters in Triton's words, by

@@ -146,15 +146,15 @@ class Comparison:
 
 
 def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) -> Comparison:
-    """What changed from `a` to `b`: traces, counts, or the paths of their files (`memlane trace`, `memlane count --json`).
+    """Compare `a` with `b` and return what changed: traces, counts, or the paths of their files (`memlane trace`, `memlane count --json`).
 
     change = ml.compare("before.parquet", "after.parquet")
     print(change)                               # a few sentences; change.kernels[0].lines has the numbers
     assert not change.is_change
 
     Kernels of one name are compared with each other, their lines by what they say, wherever they stand. `kernels` pairs others, by the
-    name in `a` the one in `b`, and then only these are compared. CommandError where nothing can be: kernels of different names, a trace
-    and counts; RecordError for files that are neither; TypeError for other objects.
+    name in `a` the one in `b`, and then only these are compared. Raises CommandError if nothing can be compared: kernels of different
+    names, a trace and counts; RecordError for files that are neither; TypeError for other objects.
     """
     return compare_sides(read_side(a, "before"), read_side(b, "after"), kernels)
 

@@ -83,21 +83,22 @@ class Finding:
 
     @property
     def per_request(self) -> float:
-        """Transactions per request, the mean."""
+        """The mean number of transactions per request."""
         return self.transactions / max(self.requests, 1)
 
     @property
     def ideal_per_request(self) -> float:
+        """The least transactions per request that would do, on average."""
         return self.ideal_transactions / max(self.requests, 1)
 
     @property
     def ratio(self) -> float:
-        """Transactions over those that would do."""
+        """The transactions over the least that would do."""
         return self.transactions / max(self.ideal_transactions, 1)
 
     @property
     def excess_transactions(self) -> int:
-        """Transactions beyond those that would do."""
+        """The transactions beyond the least that would do."""
         return self.transactions - self.ideal_transactions
 
     @property
@@ -110,18 +111,18 @@ class Finding:
 
     @property
     def access(self) -> str:
-        """Which of the accesses of its place it is: `in, gamma and beta; called at norm.cu:30`; empty where nothing tells them apart."""
+        """The arrays and calls that tell this access from others of its place: `gamma and beta; called at norm.cu:30`. May be empty."""
         called = f"called at {joined(self.called_at)}" if self.called_at else ""
         return "; ".join(part for part in (joined(self.arrays), called) if part)
 
     @property
     def where(self) -> str:
-        """The place and, if something tells it apart, the access: `norm.cu:13 (gamma and beta)`."""
+        """The place, with the access in parentheses if that is known: `norm.cu:13 (gamma and beta)`."""
         return f"{self.place} ({self.access})" if self.access else self.place
 
     @property
     def cost(self) -> str:
-        """What it costs, in what was counted or measured: of transactions those in excess, else the cycles that would be saved."""
+        """The cost as a sentence: the transactions in excess, or else the warp cycles that fixing this would save."""
         if self.unit == CYCLES:
             return f"{'About' if self.cost_measured else 'At least'} {_cycles(self.cost_cycles)} warp cycles would be saved"
         moved = "" if self.excess_bytes is None else f" ({_amount(self.excess_bytes)})"
@@ -129,7 +130,7 @@ class Finding:
 
     @property
     def time(self) -> str:
-        """What it costs in time, with its bounds and how that was found; a sentence."""
+        """The cost in warp cycles as a sentence, with its bounds and how it was found."""
         if not self.cost_measured:
             return f"At least {_cycles(self.cost_cycles)} warp cycles ({self.method})."
         share = "" if self.cost_share is None else f", {_percent(self.cost_share)} of the time of its warps"
@@ -143,7 +144,7 @@ class Finding:
         return f"{self.place}  {self.op}{of} in {kernel_label(self.kernel)}: {self.what}, because {self.cause}. {self.cost}. {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields and the derived numbers, ready for JSON."""
+        """Return all fields and the derived numbers as plain values, ready for JSON."""
         derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "place", "access")
         several = {"arrays": list(self.arrays), "called_at": list(self.called_at)}
         return {**asdict(self), **several, **{name: getattr(self, name) for name in derived}, "text": str(self)}

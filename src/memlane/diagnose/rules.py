@@ -75,14 +75,14 @@ class Findings(list[Finding]):
 
 
 def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], sources: Mapping[str, str] | None = None) -> Findings:
-    """What is wrong with the memory accesses, the costliest first; empty where no rule finds anything.
+    """Return what is wrong with the memory accesses of a trace or of counts, the costliest first; empty if no rule finds anything.
 
     for finding in ml.explain(trace):           # or ml.explain("transpose.parquet"), ml.explain(counts)
         print(finding)
 
     `subject` is a trace, the path of its record file, or counts. `sources`: texts of source files by name, if counts do not bring them.
     Launches of one kernel are taken together. A rule that lacks something (counts have no times, a trace of a GPU has counts only where
-    they were asked for) is named in the result's `unexamined`, with what to do. RecordError for a trace that holds neither times nor
+    they were asked for) is named in the result's `unexamined`, with what to do. Raises RecordError for a trace that holds neither times nor
     counts, or whose records disagree with their sites; see `uncounted_launches` for traces of which only a part was counted.
     """
     if isinstance(subject, Trace):

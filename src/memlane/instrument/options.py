@@ -55,13 +55,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How to trace, for `Tracer`; `TraceOptions.of` takes the same words as `ml.trace`.
+    """The options of a trace, for `Tracer`. `TraceOptions.of` takes the same arguments as `ml.trace`.
 
     options = ml.TraceOptions.of(scheme="exposed", blocks="0-3", every=32)
 
     Schemes: `dependent` waits for the value of each access, `exposed` lets loads overlap and times what their first consumer waited,
-    `consume` waits by storing the value to shared memory; `simple` and `paper` do not wait and are there to compare. MemlaneError for a
-    scheme, a way of staging or a moment of stores that does not exist.
+    `consume` waits by storing the value to shared memory; `simple` and `paper` do not wait and serve for comparison. Raises MemlaneError
+    for a scheme, a way of staging or a moment of stores that does not exist.
     """
 
     scheme: str = "dependent"
@@ -107,25 +107,25 @@ class TraceOptions:
         stores: str = "issued",
         staging: str = "auto",
     ) -> TraceOptions:
-        """With windows and samples as a user writes them; see `Sampling.of`."""
+        """Return options with windows and samples given as for `ml.trace`; see `Sampling.of`."""
         sampling = Sampling.of(
             blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks
         )
         return cls(scheme, selection or Selection(), sampling, stores, staging)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
-        """Whether the instrumented module is the same: windows of the same kinds are one, whatever they say."""
+        """Return whether both options give the same instrumented module. The extents of windows do not matter, only their kinds."""
         mine, theirs = ((one.scheme, one.selection, one.stores, one.stages, one.tagged) for one in (self, other))
         return mine == theirs and self.sampling.makes_the_same(other.sampling)
 
     @property
     def stages(self) -> bool:
-        """Whether kernels are made that use shared memory for their records where a launch has some to spare."""
+        """Whether kernels put their records into shared memory first if a launch has some to spare."""
         return not self.no_stages
 
     @property
     def no_stages(self) -> str:
-        """Why no launch has its records in shared memory first; empty if one may."""
+        """The reason why no launch puts its records into shared memory first; empty if one may."""
         if (AUTO if self.staging == "auto" else self.staging) == "global":
             return "as asked" if self.staging == "global" else "as is quicker"
         if self.sampling.executions is not None:

@@ -213,7 +213,7 @@ def module_digest(module: Module) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One kernel of a loaded module. `kernel[grid, block]`, with `stream`, `shared_bytes` and `cluster` behind them, makes it callable.
+    """One kernel of a loaded module. `kernel[grid, block](arguments)` launches it; a stream, shared bytes and a cluster may follow.
 
     kernel = target.load(module)["naive"]               # by its name in the source, or the full name where several share that
     kernel[(32, 32), (32, 32)](out, a, 1024)            # asynchronous; `target.sync()` waits, and so does reading an array
@@ -221,7 +221,7 @@ class Kernel:
     launch = kernel[64, 256].bind(out, a, n)            # a Launch, as data
 
     `grid` and `block` are numbers or tuples of up to three. Arguments are arrays of the target (or of CuPy or PyTorch on the same GPU) and
-    numbers. BadLaunch for arguments, sizes or streams that do not fit.
+    numbers. Raises BadLaunch for arguments, sizes or streams that do not fit.
     """
 
     loaded: LoadedModule = field(repr=False)
@@ -235,37 +235,39 @@ class Kernel:
 
     @property
     def target(self) -> Launcher:
+        """The target that it was loaded on."""
         return self.loaded.target
 
     @property
     def module(self) -> Module:
+        """The module that it belongs to."""
         return self.loaded.module
 
     @property
     def name(self) -> str:
-        """The name in PTX."""
+        """The name in PTX, which is the mangled one of a C++ kernel."""
         return self.function.name
 
     @property
     def inlined(self) -> Function:
-        """The kernel with the functions in it that it calls."""
+        """The kernel with the functions that it calls put in place of the calls."""
         return self.loaded.inlined.kernels[self.name]
 
     @property
     def title(self) -> str:
-        """The name to show."""
+        """The name in C++ with its parameters, `naive(float*, float const*, int)`; the name in PTX if it is not mangled."""
         return self.function.title
 
     @property
     def ref(self) -> KernelRef:
-        """The kernel as a plan names it: without a target, by what its module says."""
+        """The name of the kernel in plans: the digest of its module and its name, without a target."""
         return KernelRef(self.loaded.once("digest", lambda: module_digest(self.module)), self.name, kernel_label(self.title))
 
     def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the positions of the arguments through which the kernel may read arrays, and of those through which it may write to them.
 
-        That is what its PTX shows; in doubt more than there are. `is_array` has an entry for each argument. None if the kernel does not
-        take so many.
+        They follow from its PTX; where that leaves doubt, an argument is among them. `is_array` has an entry for each argument. Returns
+        None if the kernel does not take so many.
         """
         params, convention = self.function.params, self.function.convention
         pointers = pointer_parameters(params, convention, is_array)
@@ -278,15 +280,15 @@ class Kernel:
 
     @property
     def cooperative(self) -> bool:
-        """Whether it synchronises its whole grid (`this_grid().sync()`): then all blocks of a launch must be on the chip at once."""
+        """Whether the kernel synchronises its whole grid (`this_grid().sync()`), so that all blocks must be on the chip."""
         return self.loaded.once(("cooperative", self.name), lambda: is_cooperative(self.module, self.function))
 
     def allow_nonportable_clusters(self) -> Kernel:
-        """The same kernel, whose clusters may have up to 16 blocks: more than some GPUs that have clusters take."""
+        """Return the kernel with clusters of up to 16 blocks allowed, which not every GPU with clusters takes."""
         return replace(self, nonportable_clusters=True)
 
     def __call__(self, *args: object) -> NoReturn:
-        """BadLaunch: a kernel has no grid and block of its own."""
+        """Raise BadLaunch, because grid and block are missing: write `kernel[grid, block]` in front of the parentheses."""
         name = plain_name(self.title)
         raise BadLaunch(f"{name} has no grid and block yet: write {name}[grid, block], and its arguments behind that")
 
@@ -355,7 +357,7 @@ class KernelCall:
     """What need not be found out for each launch: that the configuration is `checked`, and the `quick` way."""
 
     def bind(self, *args: object) -> Launch:
-        """The launch with these arguments, checked against the kernel's parameters and the limits of the chip; nothing runs."""
+        """Return the launch with these arguments as data, checked against the kernel's parameters and the chip's limits. Nothing runs."""
         kernel = self.kernel
         if "checked" not in self._found:
             kernel.target.check_configuration(kernel, self.grid, self.block, self.shared_bytes)

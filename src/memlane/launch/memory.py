@@ -129,27 +129,34 @@ class DeviceArray:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """The size in bytes."""
         return self.size * self.dtype.itemsize
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy on the host, made after everything launched before has finished."""
+        """Return a copy on the host, made after everything launched before has finished."""
         host = np.empty(self.shape, self.dtype)
         self.target.read(self.address, host)
         return host
 
     def item(self) -> Any:
-        """The one element as a number of Python, after everything launched before has finished. BadLaunch if there is not one."""
+        """Return the only element as a Python number, after everything launched before has finished.
+
+        Raises BadLaunch if the array does not have exactly one.
+        """
         if self.size != 1:
             raise BadLaunch(f"item() is for arrays of one element; this one has the shape {self.shape}")
         return self.numpy().item()
 
     def copy_from(self, host: npt.ArrayLike) -> None:
-        """Overwrite the array with `host`, which must have its shape; values are converted as NumPy's `same_kind` casting allows."""
+        """Overwrite the array with `host`. Values are converted by NumPy's `same_kind` casting.
+
+        Raises BadLaunch if the shapes differ.
+        """
         source = np.asarray(host)
         if source.shape != self.shape:
             raise BadLaunch(f"cannot copy an array of shape {source.shape} into one of shape {self.shape}")

@@ -14,7 +14,7 @@ from memlane.launch.texture import Images
 
 
 class Target(Images, Graphs):
-    """Something that runs kernels: the emulator, or a GPU; `ml.target` gives it.
+    """A device that runs kernels: a GPU, or the emulator. `ml.target` returns one.
 
     target = ml.target()
     a, out = target.array(host), target.empty((1024, 1024), "f4")
@@ -27,17 +27,19 @@ class Target(Images, Graphs):
     """
 
     def start(self, launch: Launch) -> None:
+        """Start one launch, after the observers that are installed have seen it and may have changed it."""
         self.launch(observed(launch))
 
     def graph(self, launches: Iterable[Launch]) -> StepGraph:
-        """Prepare launches that follow each other for repeated starts (a CUDA graph on a GPU). Observers see them once, now.
+        """Return launches that follow each other as a graph, which starts them again and again (a CUDA graph on a GPU).
 
-        For copies, host functions and other orders write a plan: `ml.BoundPlan(plan).graph()`.
+        Observers see the launches once, in this call. For copies, host functions and other orders write a plan:
+        `ml.BoundPlan(plan).graph()`.
         """
         return self.graph_of_steps(chained([observed(launch) for launch in launches]))
 
     def prepared(self, launch: Launch) -> Prepared:
-        """The launch made ready to be started many times on the default stream with the least work."""
+        """Return a launch that can be started many times on the default stream with the least work on the host."""
         return PlainLaunch(launch)
 
 

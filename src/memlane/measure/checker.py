@@ -25,7 +25,7 @@ class CheckedLaunch:
 
 
 class Checker(Watching):
-    """An observer (see `memlane.launch.observing`) that checks the launches made while it watches, on the emulator.
+    """Checks all launches that are made inside its `with` block, on the emulator.
 
     with ml.Checker() as checker:
         ...                         # launches
@@ -33,7 +33,7 @@ class Checker(Watching):
         print(report)
 
     With `stop` the first finding ends its launch with CheckFailed; otherwise launches go on, without the accesses that would do harm. A
-    `seed` shuffles the order in which the warps of a block take their turns.
+    `seed` shuffles the order in which the warps of a block take their turns. A checker is an observer (see `memlane.launch.observing`).
     """
 
     def __init__(self, *, only_launch: int | None = None, stop: bool = False, seed: int | None = None) -> None:
@@ -46,7 +46,7 @@ class Checker(Watching):
 
     @property
     def reports(self) -> Sequence[Report]:
-        """All that was found, in the order of the launches: what several launches of a kernel did alike is one, with the counts added."""
+        """The findings, in the order of the launches. Equal findings in several launches of a kernel are one, with their counts added."""
         found: dict[tuple[str, ...], Report] = {}
         for report in (report for checked in self.checked for report in checked.reports):
             other = report.other.place if report.other else ""
@@ -57,7 +57,7 @@ class Checker(Watching):
         return list(found.values())
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """The launch that is checked. MemlaneError where the target is no emulator."""
+        """Return the launch that is checked. Raises MemlaneError if the target is not an emulator."""
         demand_checker(launch.kernel.target)
         self.sources.update(launch.kernel.module.sources)
 

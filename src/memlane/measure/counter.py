@@ -21,15 +21,15 @@ from memlane.targets import BoundPlan
 
 
 class Counter(Watching):
-    """An observer (see `memlane.launch.observing`) that counts the transactions of the launches made while it watches.
+    """Counts the transactions of all launches that are made inside its `with` block.
 
     with ml.Counter() as counter:
         ...                         # launches
     for counts in counter.finish():     # a Counts for each launch
         print(counts)
 
-    On the emulator it counts what the plain kernel does. On a GPU the kernel is sent out with instructions that reduce the addresses of
-    each access to its transactions; that is slow, and its time means nothing.
+    On the emulator it counts what the plain kernel does. On a GPU the kernel runs with instructions that reduce the addresses of each
+    access to its transactions; that is slow, and its time means nothing. A counter is an observer (see `memlane.launch.observing`).
     """
 
     def __init__(self, *, only_launch: int | None = None, merged: bool = False) -> None:
@@ -141,14 +141,15 @@ def count(call: BoundPlan, *, merged: bool = False) -> PlanResult[Counts]: ...
 
 
 def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> Counts | PlanResult[Counts]:
-    """Launch `call(*args)` once, counting: the sectors, wavefronts and lanes of each memory access, and the least that would do.
+    """Launch `call(*args)` once and return the sectors, wavefronts and lanes of each memory access, with the least that would do.
 
     counts = ml.count(kernel[grid, block], out, a, n)
     counts.total().sectors, [(site.site.line, site.conflicts) for site in counts.sites]
     for step in ml.count(ml.BoundPlan(plan, ...)).launches:
         print(step.place, step.device, step.result.total().sectors)
 
-    Memory is left as the plain launch would leave it. `merged` as for `Counter`. A bound plan runs once, step after step, and gives
+    Memory is left as the plain launch would leave it. With `merged` the wide accesses that the assembler makes of several are counted too
+    (`Counts.merged`). A bound plan runs once, step after step, and gives
     a result for each launch, with its step, turn and device, and the copies between them.
     """
     counter = Counter(merged=merged)

@@ -44,14 +44,14 @@ class Timing:
 
 
 def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
-    """How long `call(*args)` takes on its target, without probes. The arrays among `args` are as before when it returns.
+    """Measure how long `call(*args)` takes on its target, without probes. The arrays among `args` are put back.
 
     timing = ml.time(kernel[grid, block], out, a, n)
     timing.median_ns, timing.spread_ns, timing.modelled
     timing.time.ruled                           # on the emulator: the floor that made it so long, or "latency"
 
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
-    modelled, which finds the caches empty. BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
+    modelled, which finds the caches empty. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
     """
     if repeats < 1:
         raise BadLaunch(f"repeats must be at least 1, got {repeats}")

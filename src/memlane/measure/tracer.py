@@ -31,13 +31,14 @@ def gone(error: MemlaneError) -> MemlaneError:
 
 
 class Tracer(Watching):
-    """An observer (see `memlane.launch.observing`) that traces the launches made while it watches.
+    """Traces all launches that are made inside its `with` block.
 
     with ml.Tracer(ml.TraceOptions.of(every=32)) as tracer:
         ...                         # launches, on any streams, alone, in schedules and in graphs
     trace = tracer.finish()         # one Trace of all of them
 
-    The traced launches compute what the plain ones would. One tracer serves one device, or several of one kind.
+    The traced launches compute what the plain ones would. One tracer serves one device, or several of one kind. A tracer is an observer
+    (see `memlane.launch.observing`).
     """
 
     adds_clock_reads = True
@@ -135,7 +136,7 @@ class Tracer(Watching):
         return self._probed[loaded]
 
     def adopt(self, probed: ProbedModule) -> None:
-        """Trace the launches of a module with this twin of it, rather than with a new one."""
+        """Use this instrumented twin for the launches of its module, rather than a new one."""
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
     def finish(self) -> Trace:

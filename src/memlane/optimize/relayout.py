@@ -56,7 +56,7 @@ def relayout(
     shape: tuple[int, ...] | None = None,
     dtype: npt.DTypeLike | None = None,
 ) -> Kernel | Module:
-    """The kernel, every access of which to one array goes through `layout`; to be launched as the original.
+    """Return the kernel with every access to one array put through `layout`. Launch it as the original.
 
         quick = ml.relayout(tiled, XorSwizzle(32, 32), shared="tile")
         quick[grid, block](out, a, n)

@@ -312,10 +312,10 @@ Item = Directive | Variable | Function
 
 @dataclass(frozen=True)
 class Module:
-    """A PTX module, as `ml.parse`, `ml.cuda`, `ml.numba` and `ml.triton` make it: an immutable tree. `target.load(module)` runs it,
-    `memlane.ptx.print_module(module)` gives its text, `kernels` has its kernels by name.
+    """A PTX module as an immutable tree. `ml.parse`, `ml.cuda`, `ml.numba` and `ml.triton` make one.
 
-    `version` is (9, 0) for `.version 9.0`, `target` the list behind `.target`, the first of them the architecture.
+    `target.load(module)` makes its kernels callable, `memlane.ptx.print_module(module)` returns its text, and `kernels` has its kernels by
+    their names in PTX. `version` is (9, 0) for `.version 9.0`; `target` is the list behind `.target`, the architecture first.
     """
 
     version: tuple[int, int]
@@ -348,8 +348,8 @@ class Module:
         return {item.name: item for item in self.items if isinstance(item, Function) and item.body is not None}
 
     def users_location(self, location: Location) -> Location:
-        """The place in the user's text: of what a header of a library does, the nearest one that called it; the place itself where none is
-        known."""
+        """Return the place in the user's text: for code of a library's header, that of the nearest call from the user's files; else the
+        place itself."""
         own: Location | None = location
         while own is not None and self.files.get(own.file) not in self.sources:
             own = own.inlined_into

@@ -279,7 +279,7 @@ def source_line(sources: Mapping[str, str], file: str, line: int) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Counts:
-    """What the memory accesses of one launch cost in transactions, by site (one memory instruction of the PTX).
+    """The transactions of one launch, by site. A site is one memory instruction of the PTX.
 
     counts = ml.count(kernel[grid, block], out, a, n)
     counts.total().sectors                              # 32-byte sectors of global and local memory, of the whole launch
@@ -317,10 +317,10 @@ class Counts:
 
     @cached_property
     def checked(self) -> Counts:
-        """The same with `exactness` at every site: whether the assembled code accesses memory as is counted.
+        """These counts with `exactness` at every site: whether the assembled code accesses memory as is counted.
 
-        Branches, the number of instructions and local memory are hints always. `not checked` with the reason where the code cannot be
-        read: there is no assembler for the chip, or none is installed.
+        Branches, the number of instructions and local memory are always hints. A site is `not checked`, with the reason, if the code cannot
+        be read: there is no assembler for the chip, or none is installed.
         """
         if self.judge is None:
             return self
@@ -330,23 +330,23 @@ class Counts:
 
     @property
     def exact_share(self) -> float | None:
-        """The share of the counted sites that are exact, 0 to 1; None where none could be checked."""
+        """The share of the counted sites that are exact, 0 to 1; None if none could be checked."""
         found = [one.exactness for one in self.checked.sites]
         return found.count(EXACT) / len(found) if set(found) - {NOT_CHECKED} else None
 
     def total(self) -> Totals:
-        """The whole launch."""
+        """Return the sums over all sites of the launch."""
         return Totals.of(self.sites, self.branches)
 
     def by_line(self) -> list[SiteCounts]:
-        """One entry for each source line, operation and space, in the order of file and line: what an unrolled loop has several sites for
-        is added up."""
+        """Return one entry for each source line, operation and space, ordered by file and line. The sites of an unrolled loop are added
+        up."""
         entries = total_by_place(self.sites).values()
         return sorted(entries, key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
 
     def to_table(self) -> list[dict[str, Any]]:
-        """One row for each site with plain values, for `pandas.DataFrame(counts.to_table())`: whose rules it was counted by, the site, the
-        fields of `SiteCounts`, what follows from them, and the source line. None: without meaning for this site."""
+        """Return a row of plain values for each site, for `pandas.DataFrame(counts.to_table())`: the chip whose rules count, the site, the
+        fields of `SiteCounts`, what follows from them, and the source line. None stands where a number has no meaning for the site."""
         head = {"chip": self.chip, "how": self.how}
         sites = self.checked.sites
         return [{**head, **one.as_row(), "source": source_line(self.sources, one.site.file, one.site.line)} for one in sites]

@@ -47,15 +47,15 @@ class Trace(TraceContents):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
-        """The trace in the record file `path`. RecordError if it is missing, foreign, damaged or of a newer format."""
+        """Return the trace in the record file `path`. Raises RecordError if it is missing, foreign, damaged or of a newer format."""
         return cls(**read(path))
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """The trace in the record file `path`, as `Trace.save` or `memlane trace` wrote it; the same as `Trace.load`.
+    """Return the trace in the record file `path`, as `Trace.save` or `memlane trace` wrote it.
 
     trace = ml.load("transpose.parquet")
 
-    RecordError if it is missing, damaged, no record file, or of a newer format.
+    Raises RecordError if it is missing, damaged, no record file, or of a newer format.
     """
     return Trace.load(path)

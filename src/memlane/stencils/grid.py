@@ -70,6 +70,7 @@ class Grid:
 
     @property
     def dimensions(self) -> int:
+        """The number of axes: 1, 2 or 3."""
         return len(self.shape)
 
     @property

@@ -50,7 +50,7 @@ _making = threading.Lock()
 
 
 def target(name: str | None = None, *, deterministic: bool = False) -> Target:
-    """The target called `name`; the same object each time. `ml.target("emulator:h200")`:
+    """Return the target called `name`, the same object each time. `ml.target("emulator:h200")`:
 
         cuda, cuda:1            a GPU by its number, the first without one
         emulator                the emulator, as an H200
@@ -79,7 +79,7 @@ def _overridden() -> _Asked:
 
 
 def devices(name: str | None = None, count: int | None = None) -> tuple[Target, ...]:
-    """Several targets that reach each other's memory, where they can: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
+    """Return several targets that reach each other's memory, where they can: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
 
     `name` is that of a target without a number; without one it is that of the target `ml.target()` gives. `count` is how many; without one
     all GPUs of the machine, or one emulated device. Pairs of GPUs without peer access are no error: plans say so when they need it.

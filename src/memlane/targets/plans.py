@@ -78,7 +78,7 @@ def run(
 
 
 class BoundPlan:
-    """A plan with targets for its devices and memory for its buffers, which it keeps alive; it can run again and again."""
+    """A plan bound to targets and to memory for its buffers, which it keeps alive. It can run again and again, and be timed."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ def download(
     threads: int | None = None,
     stream: Stream | None = None,
 ) -> npt.NDArray[Any]:
-    """Copy an array to the host in C order: the inverse of `upload`, with the same chunks, overlap and staging. Waits, and returns it.
+    """Copy an array to the host in C order, wait for it and return it. This is the inverse of `upload`, with the same chunks and overlap.
 
     A `LaidOutArray` knows its layout; of another array `layout` and the `shape` of the result say how it lies (row-major if they are left
     out). `out`: the array to fill, best made by `target.pinned`. Raises LayoutError where shapes and layouts disagree.
