@@ -12,6 +12,7 @@ import memlane as ml
 from memlane.errors import LayoutError
 from memlane.layout import column_major
 from memlane.optimize.advise import LayoutAdvice, Tried, advise_layout
+from memlane.transfer import upload
 
 CODE = """
 extern "C" __global__ void total(const float* rows, float* sums, int count) {
@@ -57,6 +58,9 @@ def test_a_row_for_each_thread_is_advised_to_lie_by_columns(kernels: object) -> 
     assert all(one.same for one in advice.tried)
     assert np.array_equal(array.numpy(), rows())
     assert not sums.numpy().any()
+    pinned = target.pinned((COUNT, 64))
+    plain, remapped = (upload(target, pinned, layout=one).transfer.time().elapsed_ns for one in ("row-major", turned.layout))
+    assert turned.exposed_ns == pytest.approx(remapped - plain, rel=0.01)
 
 
 def test_stores_are_compared_too(kernels: object) -> None:
@@ -83,7 +87,7 @@ def test_what_cannot_be_followed_is_said(kernels: object) -> None:
     array, other, out = target.array(rows()), target.zeros(4), target.zeros(32)
     (advice,) = advise_layout(kernels["lost"][1, 32], array, other, out, 0)
     assert not advice.tried
-    assert "no layout could be tried: kernels.cu:" in advice.verdict
+    assert "No layout could be tried: kernels.cu:" in advice.verdict
     assert "by the path taken" in advice.verdict
 
 

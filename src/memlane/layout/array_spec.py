@@ -44,6 +44,11 @@ def array_layout(given: LayoutLike, shape: Shape) -> ArrayLayout:
 def _named(text: str, shape: Shape) -> ArrayLayout:
     match = re.fullmatch(r"\s*([a-z-]+)\s*(?:\(([^()]*)\))?\s*", text)
     family = match[1] if match else ""
+    if family == "auto":
+        raise LayoutError(
+            "layout 'auto' depends on the kernels that read the array: ml.advise_layout(kernel[grid, block], ...) tries layouts with one; "
+            "upload with what layout(launches) of its advice returns"
+        )
     if match is None or family not in _FAMILIES:
         raise LayoutError(f"no layout of arrays is called {text!r}; there are {', '.join(_FAMILIES)}, some with numbers as in pad(3)")
     words = match[2].split(",") if match[2] and match[2].strip() else []

@@ -25,7 +25,7 @@ from memlane.measure.memory import Snapshot
 from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
 from memlane.remap.requests import HostArray, Request
-from memlane.remap.transfers import best_chunks, plan_of, prediction
+from memlane.remap.transfers import best_chunks, copied_ns, plan_of, prediction
 from memlane.transfer import download, lay_out
 
 MIN_RATIO = 1.5
@@ -49,6 +49,10 @@ class Tried:
     """What laying out the array takes on the device."""
     exposed_ns: float | None
     """By how much an upload that overlaps with the remap is predicted to be longer; None where the chip's file says too little."""
+
+    def cost_ns(self, *, uploaded: bool) -> float:
+        """Return what the remap costs, as part of an upload or on the device."""
+        return max(0.0, self.exposed_ns if uploaded and self.exposed_ns is not None else self.remap_ns)
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,23 @@ class LayoutAdvice:
         best = self.best
         if best is None:
             return inf
-        cost = best.exposed_ns if uploaded and best.exposed_ns is not None else best.remap_ns
-        return max(1, ceil(max(0.0, cost) / (self.original[1] - best.time_ns)))
+        return max(1, ceil(best.cost_ns(uploaded=uploaded) / (self.original[1] - best.time_ns)))
+
+    def layout(self, launches: int, *, uploaded: bool = True) -> ArrayLayout:
+        """Return the layout with which the remap and so many launches take least: row-major, as it is, where no remap pays by then.
+
+        array = ml.upload(target, host, layout=advice.layout(launches=100))
+
+        `uploaded`: whether the remap is part of an upload, or of an array that is on the device already.
+        """
+        totals = {
+            one.layout: one.cost_ns(uploaded=uploaded) + launches * one.time_ns
+            for one in self.tried
+            if one.same and self.original[1] >= GAIN * one.time_ns
+        }
+        as_it_is = array_layout("row-major", self.shape)
+        best = min(totals, key=lambda layout: totals[layout], default=as_it_is)
+        return best if totals.get(best, inf) < launches * self.original[1] else as_it_is
 
     @property
     def verdict(self) -> str:
@@ -93,18 +112,35 @@ class LayoutAdvice:
         named = f" ({self.name})" if self.name else ""
         begun = f"Parameter {self.parameter}{named} of {self.kernel}, {self.dtype}{list(self.shape)}, moves {ratio:.1f} times "
         begun += "the sectors it needs"
-        best = self.best
+        if not self.tried:
+            return f"{begun}. No layout could be tried: {self.refused[0][1]}."
+        how, best = "modelled" if self.modelled else "measured", self.best
         if best is None:
-            tried = f"{len(self.tried)} layouts were tried" if self.tried else f"no layout could be tried: {self.refused[0][1]}"
-            return f"{begun}. {'No remap pays: ' if self.tried else ''}{tried}."
-        how = "modelled" if self.modelled else "measured"
+            return f"{begun}. {self._declined(how)}"
         uploaded = self.break_even()
-        exposed = best.remap_ns if best.exposed_ns is None else best.exposed_ns
+        exposed = best.cost_ns(uploaded=True)
         return (
             f"{begun}. Under {best.layout} the launch takes {best.time_ns / 1e3:.2f} us instead of {self.original[1] / 1e3:.2f} ({how}), "
             f"{self.original[1] / best.time_ns:.2f} times as fast. The remap costs {exposed / 1e3:.2f} us of an upload, so it pays after "
             f"{_launches(uploaded)}; on the device it takes {best.remap_ns / 1e3:.2f} us and pays after "
             f"{_launches(self.break_even(uploaded=False))}."
+        )
+
+    def _declined(self, how: str) -> str:
+        """Return why no remap pays, in a sentence or two."""
+        same = [one for one in self.tried if one.same]
+        if not same:
+            return "No remap pays: under each layout that was tried the launch leaves other values."
+        nearest, fewest = min(same, key=lambda one: one.time_ns), min(same, key=lambda one: one.sectors)
+        declined = (
+            f"No remap pays: under {nearest.layout}, the quickest tried, the launch takes {nearest.time_ns / 1e3:.2f} us instead of "
+            f"{self.original[1] / 1e3:.2f} ({how})."
+        )
+        if 2 * fewest.sectors > self.original[0]:
+            return declined
+        return (
+            f"{declined} {'It' if fewest is nearest else fewest.layout} moves {self.original[0] / fewest.sectors:.1f} times fewer sectors. "
+            "Each access computed its place from the old one here; the layout's index function in the source may be quicker."
         )
 
     def __str__(self) -> str:
@@ -235,7 +271,8 @@ class _Trial:
         self.before.restore()
         time_ns = self._time(launch)
         self.before.restore()
-        return Tried(layout, counts.total().sectors, time_ns, same, self._remap_ns(array, layout), self._exposed_ns(array, layout))
+        remap_ns = self._remap_ns(array, layout)
+        return Tried(layout, counts.total().sectors, time_ns, same, remap_ns, self._exposed_ns(array, layout, remap_ns))
 
     def _time(self, launch: Launch) -> float:
         if not self.target.modelled:
@@ -255,12 +292,16 @@ class _Trial:
             lay_out(array, layout=layout)
         return sum(self._time(launch) for launch in seen)
 
-    def _exposed_ns(self, array: DeviceArray, layout: ArrayLayout) -> float | None:
+    def _exposed_ns(self, array: DeviceArray, layout: ArrayLayout, remap_ns: float) -> float | None:
+        """Return the difference of two predictions. What a remap of the whole array takes longer than a copy of its bytes is added for each
+        chunk, because a small remap takes as long as its latencies."""
         host = HostArray(array.shape, f"V{array.dtype.itemsize}", True)
         wish = Request("upload", host, layout, 1)
         plain = Request("upload", host, array_layout("row-major", array.shape), 1)
         chip = self.target.chip
-        remapped = prediction(plan_of(replace(wish, chunks=best_chunks(wish, chip, 1.0))), chip, 1.0)
+        slowness_ns = max(0.0, remap_ns - copied_ns(chip, 2 * array.nbytes))
+        chunks = best_chunks(wish, chip, 1.0, slowness_ns=slowness_ns)
+        remapped = prediction(plan_of(replace(wish, chunks=chunks)), chip, 1.0, slowness_ns=slowness_ns)
         copied = prediction(plan_of(plain), chip, 1.0)
         return None if remapped is None or copied is None else remapped.elapsed_ns - copied.elapsed_ns
 

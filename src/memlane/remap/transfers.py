@@ -300,18 +300,17 @@ def _shaped(view: View, shape: tuple[int, ...]) -> View:
     return view.buffer.view(view.dtype, shape, view.offset)
 
 
-def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0) -> Timeline | None:
+def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, slowness_ns: float = 0.0) -> Timeline | None:
     """Return when each step of a transfer runs on a chip; None where the chip's file lacks a number that this needs.
 
-    A remap kernel is taken to read and write at the rate of the chip's copies inside itself, copies on the host to go at `host_gb_per_s`,
-    and each launch of a consumer to take `then_ns`.
+    A remap kernel is taken to read and write at the rate of the chip's copies inside itself and to take `slowness_ns` more, copies on the
+    host to go at `host_gb_per_s`, and each launch of a consumer to take `then_ns`.
     """
-    rate = chip.copy_gb_per_s or chip.dram_gb_per_s
 
     def kernel_ns(launch: Launch, device: int) -> float:
         if launch.kernel.module not in transfer.kernels:
             return then_ns
-        return sum(view.nbytes for view in (*(launch.reads or ()), *(launch.writes or ()))) / rate
+        return copied_ns(chip, sum(view.nbytes for view in (*(launch.reads or ()), *(launch.writes or ())))) + slowness_ns
 
     def call_ns(call: HostCall) -> float:
         return sum(view.nbytes for view in call.writes or ()) / host_gb_per_s
@@ -322,13 +321,20 @@ def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns
         return None
 
 
-def best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, room: int | None = None) -> int:
+def copied_ns(chip: Chip, nbytes: int) -> float:
+    """Return how long a copy inside a chip reads and writes so many bytes, in ns."""
+    return nbytes / (chip.copy_gb_per_s or chip.dram_gb_per_s)
+
+
+def best_chunks(
+    request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, slowness_ns: float = 0.0, *, room: int | None = None
+) -> int:
     """Return the number of chunks with which a transfer is predicted to end first, among those for which `room` bytes of device memory
     suffice; 16, as the paper has it, where nothing is known."""
     # What a consumer does is not asked for plans that are only compared: it may make arrays, or count its calls.
     compared = request if request.then is None else replace(request, then=_any_consumer)
     find = _best_chunks if request.keep else _best_chunks.__wrapped__
-    return find(compared, chip, host_gb_per_s, then_ns, _counts_within(request, room))
+    return find(compared, chip, host_gb_per_s, then_ns, slowness_ns, _counts_within(request, room))
 
 
 def _any_consumer(chunk: Chunk) -> Launch:
@@ -336,13 +342,13 @@ def _any_consumer(chunk: Chunk) -> Launch:
 
 
 @lru_cache(maxsize=256)
-def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float, counts: tuple[int, ...]) -> int:
+def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: float, slowness_ns: float, counts: tuple[int, ...]) -> int:
     times: dict[int, float] = {}
     for chunks in counts:
         made = plan_of(replace(request, chunks=chunks))
         if made.chunks in times:
             continue
-        timeline = prediction(made, chip, host_gb_per_s, then_ns)
+        timeline = prediction(made, chip, host_gb_per_s, then_ns, slowness_ns)
         if timeline is None:
             return max(DEFAULT_CHUNKS, counts[0])
         times[made.chunks] = timeline.elapsed_ns
