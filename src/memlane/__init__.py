@@ -21,7 +21,8 @@ Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions o
              a page or a trace for Perfetto
 Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation;
              `memlane.transfer` has `gather` for rows by index, and `lay_out` for what is on the device already
-Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them
+Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them;
+             `plan_scaling` predicts its steps on several devices
 Errors       all that a user can cause are `MemlaneError`s
 
 Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
@@ -65,6 +66,7 @@ _HOME = {
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
+    "plan_scaling": "stencils.scaling",
     "predicted": "model",
     "relayout": "optimize",
     "run": "targets",
@@ -106,6 +108,7 @@ __all__ = [
     "load",
     "numba",
     "parse",
+    "plan_scaling",
     "predicted",
     "relayout",
     "run",
@@ -132,6 +135,7 @@ if TYPE_CHECKING:
     from memlane.record import Counts, Trace, load
     from memlane.report.timelines import draw
     from memlane.stencils import Grid
+    from memlane.stencils.scaling import plan_scaling
     from memlane.targets import BoundPlan, devices, run, target
     from memlane.testing.limits import check
     from memlane.timeloop import stencil

@@ -63,6 +63,7 @@ _HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_RATES, 
 _NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_RATES, *_VARIANTS}
 _OF_ITS_OWN = (
     "copy_gb_per_s",
+    "fp32_gflops",
     *(f"bandwidth.{one.name}" for one in fields(Bandwidth) if not one.name.startswith("sm_")),
     *(f"links.{one.name}" for one in fields(Links)),
 )
@@ -196,6 +197,7 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
         product=product or f"a GPU of compute capability {major}.{minor}",
         compute_capability=compute_capability,
         copy_gb_per_s=None,
+        fp32_gflops=None,
         bandwidth=replace(relative.bandwidth, **{name.partition(".")[2]: None for name in _OF_ITS_OWN if name.startswith("bandwidth.")}),
         links=Links(),
         calibrated=False,

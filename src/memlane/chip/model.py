@@ -20,6 +20,7 @@ Megahertz = Annotated[int, "MHz"]
 Cycles = Annotated[float, "cycles"]
 Gigabytes = Annotated[float, "GB/s"]
 Microseconds = Annotated[float, "us"]
+Gigaflops = Annotated[float, "Gflop/s"]
 PerClock = Annotated[float, "results/clock/SM"]
 SectorsPerClock = Annotated[float, "sectors/clock"]
 SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
@@ -321,6 +322,8 @@ class Chip:
     links: Links = Links()
     copy_gb_per_s: Gigabytes | None = None
     """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
+    fp32_gflops: Gigaflops | None = None
+    """What a kernel of multiplications and additions of 32-bit floats reaches; None where nobody measured it."""
     store_banks: BankRule | None = None
     """Of stores to shared memory, where they differ from loads."""
     atomic_banks: BankRule | None = None

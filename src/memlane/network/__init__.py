@@ -5,7 +5,7 @@ link = network.link(devices=2)
 link.exchange_us(262144, neighbours=1)     # what an exchange of one face takes
 """
 
-from memlane.network.catalogue import SHIPPED, from_file, load, named, names
+from memlane.network.catalogue import SHIPPED, from_file, load, named, names, of_chip
 from memlane.network.model import Link, Network, Transfer
 
-__all__ = ["SHIPPED", "Link", "Network", "Transfer", "from_file", "load", "named", "names"]
+__all__ = ["SHIPPED", "Link", "Network", "Transfer", "from_file", "load", "named", "names", "of_chip"]

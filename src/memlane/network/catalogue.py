@@ -35,7 +35,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from memlane.chip import Fact
+from memlane.chip import Chip, Fact
 from memlane.chip.model import KINDS
 from memlane.errors import NetworkError
 from memlane.network.model import SHARINGS, Link, Network, Transfer
@@ -46,6 +46,8 @@ SHIPPED = Path(__file__).parent / "data"
 
 _ENTRIES = ("neighbours", *(f"{what}{end}" for what in ("message", "host") for end in ("", "_us", "_gb_per_s")), "signal_us")
 _HEAD = ("title", "devices_per_node", "sources", "inside", "between")
+_ANY = 1 << 16
+"""Devices of a node where nobody says how many there are."""
 _MOST, _LONGEST_FILE, _LONGEST_LINE, _MOST_TIMES = 1e15, 1 << 20, 4096, 1000
 
 
@@ -84,6 +86,17 @@ def load(name: str) -> Network:
 def named(text: str) -> Network:
     """Return the network of a name or of the path of a .toml file."""
     return from_file(text) if text.endswith(".toml") else load(text)
+
+
+def of_chip(chip: Chip) -> Network:
+    """Return copies between peers as the file of a chip has them. Raises NetworkError where it does not."""
+    links = chip.links
+    if links.peer_us is None or links.peer_gb_per_s is None:
+        raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known are {', '.join(names())}")
+    message = Transfer(links.peer_us, links.peer_gb_per_s)
+    facts = {f"inside.copies.{name}": chip.facts[f"links.{name}"] for name in ("peer_us", "peer_gb_per_s") if f"links.{name}" in chip.facts}
+    link = Link("copies", message, "share the rate", signal_us=links.launch_us or 0.0)
+    return Network(f"peers of {chip.name}", f"Peers by the chip file of {chip.name}", _ANY, {"copies": link}, {}, MappingProxyType(facts))
 
 
 def from_file(path: str | Path) -> Network:

@@ -17,6 +17,7 @@
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
     exchange     steps on several devices as plans; `decomposition` says which planes each has
+    scaling      times on several devices, predicted; it is loaded on its own
 
 Nothing here holds an address or calls a target; `timeloop` runs the plans.
 """

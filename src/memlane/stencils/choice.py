@@ -33,7 +33,7 @@ _SLOTS_A_FETCH = 4
 """What an instruction takes that fetches a value from another lane or from shared memory, in slots of arithmetic."""
 _SLOTS_A_LAUNCH = {True: 15, False: 32}
 """Instructions issued for each cell of a launch of several steps beside all that, waiting included."""
-_RATED_SHARE = 0.88
+RATED_SHARE = 0.88
 """What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
 
 
@@ -137,7 +137,7 @@ def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:
 
 def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Estimate:
     """Return how fast a variant is by the model."""
-    bandwidth = 1e9 * (chip.copy_gb_per_s or _RATED_SHARE * chip.dram_gb_per_s)
+    bandwidth = 1e9 * (chip.copy_gb_per_s or RATED_SHARE * chip.dram_gb_per_s)
     moving = sum(itemsize(problem.dtype(name)) for name in rule.reads if name not in problem.constant)
     kept = sum(itemsize(problem.dtype(name)) for name in rule.reads if name in problem.constant)
     written = sum(itemsize(problem.dtype(name)) for name in rule.writes)

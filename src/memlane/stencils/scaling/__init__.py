@@ -1,0 +1,30 @@
+"""How long a stencil takes on several devices, predicted before anything runs.
+
+    regions      which cells a device computes between two exchanges
+    work         what a problem asks: reach, exchanged fields, bytes of faces
+    kawamura     the model of the paper this follows
+    calibrated   the model that stands on measured kernels
+    plan         both over numbers of devices, decompositions and steps between exchanges, as a table
+
+Nothing here runs a kernel or needs a device.
+"""
+
+from __future__ import annotations
+
+from memlane.stencils.scaling.calibrated import CalibratedModel
+from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel, cell_work
+from memlane.stencils.scaling.plan import Prediction, ScalingPlan, best_exchange, plan_scaling
+from memlane.stencils.scaling.work import Demand, presumed_swap
+
+__all__ = [
+    "CalibratedModel",
+    "CellWork",
+    "Demand",
+    "KawamuraModel",
+    "Prediction",
+    "ScalingPlan",
+    "best_exchange",
+    "cell_work",
+    "plan_scaling",
+    "presumed_swap",
+]

@@ -1,0 +1,230 @@
+"""A model of stencils on several devices that stands on measured kernels: what memlane's own plans take.
+
+A launch of one step takes the longest of three times (constants fitted to launches of 2 to 256 planes of a 7-point rule and of Himeno's, in
+graphs on one H200, 2026-11-23; `choice` has those that were fitted before):
+
+- its bytes from and to DRAM, at the rates of long reads and writes, of which rules of one field reach 0.92;
+- what its blocks read and write in L2, wave by wave: with few blocks some multiprocessors have one more than others, and all wait for them;
+- the march of a block through its planes, each of which waits for memory.
+
+Whether fields stay in L2 between launches is decided by the bytes of all fields of a device: up to 0.6 of L2 all do, from 0.85 on none. A
+border whose fields fit finds in L2 what its step before wrote. Launches of several steps take what `choice` expects of them, and no less
+than the turns of a block, each of which waits for memory and for the other warps.
+
+Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So between two exchanges passes the
+longer of two times: what keeps the multiprocessors busy (all launches, borders without their start), and the chain of border launches and
+exchange, which the next borders wait for. With the schedule `independent` borders and exchange follow each other beside the inner region,
+as in the paper: max(inner, exchange) + borders. What exchanges of several devices add (links, signals) is in the network's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, prod
+
+from memlane.chip import SECTOR_BYTES, Chip
+from memlane.stencils.choice import RATED_SHARE, default_variant, estimate, fused_variants
+from memlane.stencils.fused import FusedKernel
+from memlane.stencils.geometry import Geometry, itemsize
+from memlane.stencils.grid import Grid
+from memlane.stencils.problem import Problem
+from memlane.stencils.rule import Rule
+from memlane.stencils.scaling.kawamura import ASSUMED_LAUNCH_US
+from memlane.stencils.scaling.regions import Box, Schedule, Step
+from memlane.stencils.schedule import cannot_fuse
+from memlane.stencils.variant import Variant
+
+_DRAM_SHARE = 0.92
+"""What launches of one step reach of the rates at which long reads and writes go: measured 0.84 to 1.03."""
+_L2_SHARE = 0.56
+"""What launches of one step reach of the rates at which L2 is read and written, added up."""
+_RESIDENT, _EVICTED = 0.60, 0.85
+"""Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
+_START, _MARCH_START, _TURN = 10, 7, 2
+"""Latencies of L2 before a launch moves at its full rate, before a block marches, and in each plane of its march."""
+_FUSED_STEP_CYCLES = 200
+"""What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """What one launch takes."""
+
+    us: float
+    """From its start to its end, alone on the device."""
+    busy_us: float
+    """For how long it keeps the multiprocessors from others."""
+
+
+@dataclass
+class CalibratedModel:
+    """Times of the regions of a problem on a chip by measured kernels."""
+
+    problem: Problem
+    chip: Chip
+    resident_bytes: float = 0.0
+    """Bytes of all fields on the device, which compete for L2."""
+    launch_us: float = ASSUMED_LAUNCH_US
+    notes: tuple[str, ...] = ()
+    schedule: Schedule = "linked"
+    _known: dict[tuple[Box, int, bool], LaunchTime] = field(default_factory=dict, repr=False)
+    _variants: dict[tuple[Box, int], tuple[Variant | None, ...]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem, chip: Chip, schedule: Schedule = "linked") -> CalibratedModel:
+        """Return the model of a problem on a chip. `linked` is the schedule of memlane's own plans."""
+        notes = []
+        if chip.links.launch_us is None:
+            notes.append(f"{chip.name}: {ASSUMED_LAUNCH_US} us between launches are assumed, because its file has no [links] launch_us")
+        if chip.copy_gb_per_s is None:
+            notes.append(f"{chip.name}: {RATED_SHARE:.0%} of the rated bandwidth is assumed, because its file has no copy_gb_per_s")
+        if chip.bandwidth.rate("l2", "read") is None:
+            notes.append(f"{chip.name}: reads of L2 count as endlessly fast, because its file has no [bandwidth] l2_read")
+        if not chip.name.startswith("h200"):
+            notes.append(f"{chip.name}: how launches start and march is as fitted on an H200, in latencies of this chip")
+        return cls(problem, chip, launch_us=chip.links.launch_us or ASSUMED_LAUNCH_US, notes=tuple(notes), schedule=schedule)
+
+    @property
+    def sentence(self) -> str:
+        """Return the numbers that the model goes by."""
+        read, write = self._dram_rates
+        return (
+            f"DRAM read at {_DRAM_SHARE * read:,.0f} GB/s and written at {_DRAM_SHARE * write:,.0f} GB/s, "
+            f"{self.launch_us:g} us between launches, fields stay in L2 up to {_RESIDENT * self.chip.l2_bytes / 1e6:,.1f} MB a device"
+        )
+
+    def with_fields(self, nbytes: float) -> CalibratedModel:
+        """Return the model for devices on which all fields have so many bytes."""
+        return replace(self, resident_bytes=nbytes, _known={})
+
+    # -- launches ----------------------------------------------------------------------------------------------------------------
+
+    def launch(self, box: Box, steps: int, again: bool) -> LaunchTime:
+        """Return what a launch of each rule takes for a region. `again`: the launch before it wrote what it reads."""
+        key = box, steps, again
+        if key not in self._known:
+            if not prod(box):
+                return LaunchTime(0.0, 0.0)
+            times = [self._fused(box, steps) if steps > 1 else self._direct(box, rule, again) for rule in self.problem.rules]
+            self._known[key] = LaunchTime(sum(one.us for one in times), sum(one.busy_us for one in times))
+        return self._known[key]
+
+    def _on(self, box: Box) -> Problem:
+        """Return the problem on a region alone."""
+        return replace(self.problem, grid=Grid(box, self.problem.grid.dtype))
+
+    @cached_property
+    def _l2_us(self) -> float:
+        return self.chip.latency.l2 / self.chip.clock_mhz
+
+    @cached_property
+    def _dram_us(self) -> float:
+        return self.chip.latency.dram / self.chip.clock_mhz
+
+    @cached_property
+    def _dram_rates(self) -> tuple[float, float]:
+        """GB/s of long reads and writes."""
+        rates = self.chip.bandwidth
+        if rates.dram_read and rates.dram_write:
+            return rates.dram_read, rates.dram_write
+        copy = self.chip.copy_gb_per_s or RATED_SHARE * self.chip.dram_gb_per_s
+        return copy, copy
+
+    def missed(self, nbytes: float) -> float:
+        """Return which share of the bytes comes from DRAM where fields of so many bytes are used again and again."""
+        share = nbytes / self.chip.l2_bytes if self.chip.l2_bytes else 2.0
+        return min(max((share - _RESIDENT) / (_EVICTED - _RESIDENT), 0.0), 1.0)
+
+    def _missed(self, box: Box, again: bool) -> float:
+        own = prod(box) * sum(itemsize(self.problem.dtype(name)) for name in self.problem.fields)
+        return self.missed(own if again else max(self.resident_bytes, own))
+
+    def _direct(self, box: Box, rule: Rule, again: bool) -> LaunchTime:
+        problem = self._on(box)
+        variant, geometry, missed = default_variant(problem, rule), Geometry(problem, rule), self._missed(box, again)
+        nz, ny, nx = geometry.extents
+        (bx, by), cells = variant.block, prod(box)
+        width, height, depth = bx * variant.vector, by * variant.rows, variant.planes
+        blocks = ceil(nx / width) * ceil(ny / height) * ceil(nz / depth)
+        read, written = (sum(itemsize(problem.dtype(name)) for name in names) for names in (rule.reads, rule.writes))
+        to_read, to_write = self._dram_rates
+        dram_us = 1e-3 * cells * (read / to_read + written / to_write) / _DRAM_SHARE
+        l2_us = 0.0
+        if (sectors := self.chip.bandwidth.rate("l2", "read")) is not None:
+            a_cell = self._with_seams(rule, geometry, width, height, depth) + written
+            a_wave = min(width, nx) * min(height, ny) * min(depth, nz) * a_cell * self.chip.sm_count
+            both = sectors + (self.chip.bandwidth.rate("l2", "write") or sectors)
+            l2_us = ceil(blocks / self.chip.sm_count) * a_wave / (_L2_SHARE * both * SECTOR_BYTES * self.chip.clock_mhz)
+        moving = max(l2_us, missed * dram_us + (1 - missed) * l2_us)
+        turn = _TURN * self._l2_us + missed * (self._dram_us - self._l2_us)
+        resident = max(1, self.chip.max_threads_per_sm // (2 * bx * by)) * self.chip.sm_count
+        march = _MARCH_START * self._l2_us + turn * min(depth, nz) * ceil(blocks / resident)
+        return LaunchTime(self.launch_us + max(_START * self._l2_us + moving, march), moving)
+
+    @staticmethod
+    def _with_seams(rule: Rule, geometry: Geometry, width: int, height: int, depth: int) -> float:
+        """Return the bytes that a block reads for each of its cells, with the cells around its tile."""
+        total = 0.0
+        for name, several in rule.reads.items():
+            offsets = [geometry.offsets(one) for one in several]
+            grown = 1.0
+            for axis, extent in enumerate((depth, height, width)):
+                grown *= (extent + max(0, *(one[axis] for one in offsets)) - min(0, *(one[axis] for one in offsets))) / extent
+            total += grown * itemsize(geometry.problem.dtype(name))
+        return total
+
+    def _fused(self, box: Box, steps: int) -> LaunchTime:
+        found = [self._fused_us(box, variant) for variant in self._fused_variants(box, steps) if variant is not None]
+        busy = min(found)
+        return LaunchTime(self.launch_us + _MARCH_START * self._l2_us + busy, busy)
+
+    def _fused_us(self, box: Box, variant: Variant) -> float:
+        """Return the time of a launch of several steps: what `choice` expects, and no less than the turns of a block."""
+        problem, rule = self._on(box), self.problem.rules[0]
+        kernel = FusedKernel(problem, rule, variant)
+        expected = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
+        resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
+        planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
+        memory = self._l2_us + self._missed(box, False) * (self._dram_us - self._l2_us)
+        turn = variant.steps * _FUSED_STEP_CYCLES / self.chip.clock_mhz + memory
+        return max(expected, turn * planes * ceil(kernel.blocks / (resident * self.chip.sm_count)))
+
+    def _fused_variants(self, box: Box, steps: int) -> tuple[Variant | None, ...]:
+        key = box, steps
+        if key not in self._variants:
+            problem, rule = self._on(box), self.problem.rules[0]
+            self._variants[key] = tuple(one for one in fused_variants(problem, rule) if one.steps == steps) or (None,)
+        return self._variants[key]
+
+    def can_fuse(self, steps: int, box: Box) -> bool:
+        """Return whether steps of the problem can share a launch for a region of this size."""
+        if steps == 1:
+            return True
+        return not cannot_fuse(self.problem, steps) and self._fused_variants(box, steps) != (None,)
+
+    # -- what passes between two exchanges -----------------------------------------------------------------------------------------
+
+    def inner_us(self, steps: Sequence[Step], fused: int = 1) -> float:
+        """Return the time of the launches between the borders. A launch of several steps leaves the region of its last one."""
+        return sum(self.launch(one.inner, fused, at > 0).us for at, one in enumerate(steps[fused - 1 :: fused]) if one.inner)
+
+    def boundary_us(self, steps: Sequence[Step], fused: int = 1) -> float:
+        """Return the chain of border launches; those of different faces run side by side, so the longest counts."""
+        return sum(max(self.launch(box, fused, at > 0).us for box in one.borders) for at, one in enumerate(steps[fused - 1 :: fused]))
+
+    def turn_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> tuple[float, bool]:
+        """Return the time between two exchanges, and whether the devices' work decides it and not the chain of borders and exchange."""
+        launches = steps[fused - 1 :: fused]
+        busy = self.inner_us(steps, fused)
+        if self.schedule == "independent":
+            return max(busy, exchange_us) + self.boundary_us(steps, fused), busy >= exchange_us
+        busy += sum(self.launch(box, fused, at > 0).busy_us for at, one in enumerate(launches) for box in one.borders)
+        chain = self.boundary_us(steps, fused) + exchange_us
+        return max(busy, chain), busy >= chain
+
+    def pack_us(self, nbytes: float) -> float:
+        """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""
+        read, write = self._dram_rates
+        return 2 * (self.launch_us + _START * self._l2_us + 1e-3 * nbytes * (1 / read + 1 / write))

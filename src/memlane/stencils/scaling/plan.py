@@ -1,0 +1,383 @@
+"""Predicted times for each number of devices, decomposition and number of steps between exchanges, as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from memlane import network as networks
+from memlane.chip import Chip
+from memlane.chip import from_file as chip_from_file
+from memlane.chip import load as load_chip
+from memlane.errors import NetworkError, StencilError
+from memlane.network import Network
+from memlane.stencils.grid import Grid
+from memlane.stencils.problem import Problem, Swap
+from memlane.stencils.rule import Rule
+from memlane.stencils.scaling.calibrated import CalibratedModel
+from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
+from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
+from memlane.stencils.scaling.work import Demand, presumed_swap
+from memlane.stencils.schedule import cannot_fuse
+
+MODELS = ("memlane", "kawamura")
+_MOST_DEVICES, _MOST_STEPS = 4096, 64
+_WIDTH = 118
+
+
+class HasRules(Protocol):
+    """A stencil: one rule, or several that follow each other in a step."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]: ...
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one step takes, on average over the steps between two exchanges. Times are in microseconds a step."""
+
+    devices: int
+    decomposition: tuple[int, ...]
+    """Parts along each axis."""
+    exchange_every: int
+    """Steps between two exchanges."""
+    steps_per_launch: int
+    is_overlapped: bool
+    """Whether an exchange is overlapped with the computation between the borders."""
+    step_us: float
+    inner_us: float
+    """The planes between the borders; all planes where nothing is overlapped."""
+    exchange_us: float
+    boundary_us: float
+    """The borders."""
+    bound: str
+    """`computation` or `communication`: which of the two the step waits for."""
+    cells: int
+    """Of the whole grid."""
+
+    @property
+    def gcells_per_s(self) -> float:
+        """Billions of cells updated in a second, by all devices together."""
+        return self.cells / self.step_us / 1e3
+
+
+@dataclass(frozen=True)
+class ScalingPlan:
+    """Predictions of one problem on one machine. `print` shows them as a table.
+
+    plan.best(4)              # the fastest with four devices
+    plan.rows, plan.to_rows() # all, as objects and as plain dictionaries
+    """
+
+    title: str
+    model: str
+    rows: tuple[Prediction, ...]
+    """By devices, then by decomposition, then by steps between exchanges."""
+    notes: tuple[str, ...] = ()
+    """What is assumed, and which cases are left out."""
+
+    def best(self, devices: int | None = None) -> Prediction:
+        """Return the fastest prediction, of those with so many devices if a number is given. Raises StencilError if there is none."""
+        found = [one for one in self.rows if devices is None or one.devices == devices]
+        if not found:
+            raise StencilError(f"the plan has no row for {devices} devices; it has {', '.join(map(str, self.devices))}")
+        return min(found, key=lambda one: one.step_us)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(one.devices for one in self.rows))
+
+    def speedup(self, one: Prediction) -> float | None:
+        """Return how many times faster a row is than the fastest with one device; None where the plan has none."""
+        return self.best(1).step_us / one.step_us if 1 in self.devices else None
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries of plain values, for pandas or JSON."""
+        return [
+            {
+                "devices": one.devices,
+                "decomposition": list(one.decomposition),
+                "exchange_every": one.exchange_every,
+                "steps_per_launch": one.steps_per_launch,
+                "overlapped": one.is_overlapped,
+                "step_us": round(one.step_us, 3),
+                "inner_us": round(one.inner_us, 3),
+                "exchange_us": round(one.exchange_us, 3),
+                "boundary_us": round(one.boundary_us, 3),
+                "bound": one.bound,
+                "gcells_per_s": round(one.gcells_per_s, 2),
+                "speedup": None if (speedup := self.speedup(one)) is None else round(speedup, 3),
+                "best": one == self.best(one.devices),
+            }
+            for one in self.rows
+        ]
+
+    def to_json(self) -> str:
+        """Return the plan as a JSON document."""
+        return json.dumps({"title": self.title, "model": self.model, "rows": self.to_rows(), "notes": list(self.notes)}, indent=1)
+
+    def __rich__(self) -> Group:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        heads = ("devices", "cut", "steps an exchange", "us a step", "inner", "exchange", "boundary", "bound by", "Gcell/s", "speed-up")
+        for head in heads:
+            table.add_column(Text(head), justify="left" if head in ("cut", "bound by") else "right")
+        several = any(one.steps_per_launch > 1 for one in self.rows)
+        if several:
+            table.add_column(Text("steps a launch"), justify="right")
+        for one in self.rows:
+            is_best, speedup = one == self.best(one.devices), self.speedup(one)
+            bound = one.bound if one.is_overlapped or one.devices == 1 else f"{one.bound}, not overlapped"
+            cells = [
+                str(one.devices), "x".join(map(str, one.decomposition)), f"{one.exchange_every}{' *' if is_best else '  '}",
+                *(_us(value) for value in (one.step_us, one.inner_us, one.exchange_us, one.boundary_us)),
+                bound, f"{one.gcells_per_s:,.1f}", "" if speedup is None else f"{speedup:.2f}",
+            ]  # fmt: skip
+            cells += [str(one.steps_per_launch)] if several else []
+            table.add_row(*(Text(cell, style="bold" if is_best else "") for cell in cells))
+        lines = [Text(f"Model {self.model}."), Text("Predicted, not measured. * The fastest with so many devices. Times are us a step.")]
+        return Group(Text(self.title, style="bold"), table, *lines, *(Text(f"{note}.") for note in self.notes))
+
+    def __str__(self) -> str:
+        console = Console(width=_WIDTH, no_color=True, highlight=False, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip()
+
+
+def _us(value: float) -> str:
+    """Return microseconds with three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def plan_scaling(
+    rule: HasRules | Rule,
+    grid: Grid | Sequence[int],
+    devices: int | Iterable[int] = (1, 2, 4, 8),
+    exchange_every: int | Iterable[int] = range(1, 9),
+    *,
+    chip: Chip | str = "h200",
+    network: Network | str = "",
+    model: str = "memlane",
+    transport: str = "",
+    swap: Swap = (),
+    dtypes: Mapping[str, str] | None = None,
+    axes: int | Iterable[int] = (1, 2, 3),
+    steps_per_launch: int = 1,
+    schedule: str = "",
+    work: CellWork | None = None,
+) -> ScalingPlan:
+    """Predict the time of a step of a stencil on several devices, without running anything.
+
+    print(ml.plan_scaling(heat, ml.Grid((512, 512, 512)), devices=[1, 2, 4, 8], network="h200-nvlink"))
+
+    `exchange_every` says how many steps pass between two exchanges. `chip` and `network` are names of data files, paths of .toml files, or
+    objects; without a network the chip file's links between peers count. `transport` names a link of the network. `axes` are the numbers of
+    axes to cut: with 2 all ways to cut the first two are looked at, and the fastest is shown. `swap` is as for `prepare`; by default the
+    field that is written takes the place of the only one that is read at a distance. `steps_per_launch` is how many steps share a launch.
+    `model` is `memlane` or `kawamura`, the paper's, for which `work` may replace the operations and bytes of a cell. `schedule` says what
+    the planes between the borders read: `linked`, what the borders computed (memlane's plans), or `independent`, nothing of it (the paper).
+
+    A combination that cannot be, because k steps reach further than a device has cells, is left out, and a note says so; StencilError is
+    raised where nothing is left of a number of devices. NetworkError and ChipError where there is no such file.
+    """
+    rules = (rule,) if isinstance(rule, Rule) else rule.rules
+    where = grid if isinstance(grid, Grid) else Grid(tuple(grid))
+    for one in rules:
+        where.check(one)
+    problem = Problem(rules, where, tuple(swap) or presumed_swap(rules), dict(dtypes or {}))  # type: ignore[arg-type]
+    counts, every = _numbers(devices, "devices", _MOST_DEVICES), _numbers(exchange_every, "steps between exchanges", _MOST_STEPS)
+    used = _chip(chip)
+    wires = _network(network, used) if max(counts) > 1 else None
+    planner = _Planner(problem, used, wires, transport, _model(model, problem, used, schedule, work), steps_per_launch)
+    rows: list[Prediction] = []
+    left_out: list[str] = []
+    for count in counts:
+        found, missing = planner.with_devices(count, every, _numbers(axes, "numbers of axes", 3))
+        rows += found
+        left_out += missing
+    names = "+".join(one.name for one in rules)
+    shape = " x ".join(map(str, where.shape))
+    on = used.name if wires is None else f"{used.name}, {wires.name}" + (f" ({transport})" if transport else "")
+    title = f"{names} on {shape} cells of {where.dtype}; {on}"
+    notes = (*planner.notes, *dict.fromkeys(left_out))
+    return ScalingPlan(title, f"{model}: {planner.model.sentence}", tuple(rows), notes)
+
+
+def best_exchange(
+    problem: Problem,
+    devices: int,
+    *,
+    chip: Chip,
+    network: Network | str = "",
+    transport: str = "",
+    candidates: Iterable[int] = range(1, 9),
+    steps_per_launch: int = 1,
+) -> Prediction:
+    """Return the prediction for the steps between exchanges that are fastest by the calibrated model, in slabs along the first axis.
+
+    `steps_per_launch` divides that number. Without a network the links between peers of the chip's file count, or those of an H200 where it
+    has none. Raises StencilError where no candidate is possible.
+    """
+    wires = None
+    if devices > 1:
+        try:
+            wires = _network(network, chip)
+        except NetworkError:
+            if network:
+                raise
+            wires = networks.of_chip(load_chip("h200"))
+    planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch)
+    found, _ = planner.with_devices(devices, _numbers(candidates, "steps between exchanges", _MOST_STEPS), (1,))
+    return min(found, key=lambda one: (one.step_us, one.exchange_every))
+
+
+class _Planner:
+    """Predicts one problem on one machine."""
+
+    def __init__(
+        self, problem: Problem, chip: Chip, wires: Network | None, transport: str, model: CalibratedModel | KawamuraModel, fused: int
+    ) -> None:
+        if fused < 1:
+            raise StencilError(f"a launch makes 1 step or more, not {fused}")
+        if not model.can_fuse(fused, problem.grid.shape):
+            why = (
+                "has a launch for each step" if isinstance(model, KawamuraModel) else cannot_fuse(problem, fused) or "no tile fits the chip"
+            )
+            raise StencilError(f"{fused} steps of {problem.rules[0].name} cannot share a launch ({why}): use 1 step a launch")
+        self.problem, self.chip, self.wires, self.transport, self.fused, self.model = problem, chip, wires, transport, fused, model
+        self.demand = Demand(problem)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        assumed = self.wires.assumed if self.wires is not None else ()
+        name = self.wires.name if self.wires is not None else ""
+        return (*self.model.notes, *((f"{name}: assumed, with no source: {', '.join(assumed)}",) if assumed else ()))
+
+    def with_devices(self, count: int, every: Sequence[int], axes: Sequence[int]) -> tuple[list[Prediction], list[str]]:
+        """Return the predictions with so many devices, for each number of axes the fastest way to cut, and what is left out and why.
+
+        Raises StencilError where nothing is left.
+        """
+        shape = self.problem.grid.shape
+        if count > shape[0] and not any(divisions(shape, count, axis) for axis in axes):
+            raise StencilError(f"{count} devices cannot share a grid of {shape[0]} planes along axis 0: use {shape[0]} or fewer")
+        if count == 1:
+            return [self.predicted((1,) * len(shape), self.fused)], []
+        found: list[Prediction] = []
+        refusals: list[str] = []
+        for axis in axes:
+            candidates = []
+            for parts in divisions(shape, count, axis):
+                rows, refused = self._possible(parts, every)
+                refusals += refused
+                candidates += [rows] if rows else []
+            if candidates:
+                found += min(candidates, key=lambda rows: min(one.step_us for one in rows))
+        if not found:
+            raise StencilError(
+                refusals[0] if refusals else f"a grid of {shape} cells cannot be cut for {count} devices along {list(axes)} axes"
+            )
+        return found, [note for parts in {one.decomposition: None for one in found} if (note := self._left_out(parts, every))]
+
+    def _left_out(self, parts: tuple[int, ...], every: Sequence[int]) -> str:
+        """Return which steps between exchanges a decomposition cannot have, and why the first of them cannot."""
+        refused = [(k, why) for k in every if (why := self._refusal(parts, k))]
+        if not refused:
+            return ""
+        return (
+            f"Left out of {'x'.join(map(str, parts))}: {', '.join(str(k) for k, _ in refused)} steps an exchange, because {refused[0][1]}"
+        )
+
+    def _possible(self, parts: tuple[int, ...], every: Sequence[int]) -> tuple[list[Prediction], list[str]]:
+        rows, refused = [], []
+        for k in every:
+            if why := self._refusal(parts, k):
+                refused.append(why)
+            else:
+                rows.append(self.predicted(parts, k))
+        return rows, refused
+
+    def _refusal(self, parts: tuple[int, ...], k: int) -> str:
+        """Return why a grid cannot be cut so with k steps between exchanges; empty where it can."""
+        if k % self.fused:
+            return f"steps between exchanges are a multiple of the {self.fused} steps of a launch"
+        try:
+            check_halo(self.problem.grid.shape, parts, self.demand.reach, k)
+        except StencilError as error:
+            return str(error)
+        return ""
+
+    def predicted(self, parts: tuple[int, ...], k: int) -> Prediction:
+        """Return the prediction for one way to cut and k steps between exchanges."""
+        demand, grid = self.demand, self.problem.grid
+        share = largest_share(grid.shape, parts, demand.periodic)
+        cut = share.count > 0 and can_cut(share, demand.reach, k, self.model.schedule)
+        steps = list(steps_of(share, demand.reach, k, self.model.schedule, cut))
+        halo = [sum(k * one for one, has in zip(*pair, strict=True) if has) for pair in zip(demand.reach, share.neighbours, strict=True)]
+        held = [extent + more for extent, more in zip(share.extents, halo, strict=True)]
+        model = self.model.with_fields(demand.field_bytes(held))
+        exchange = self._exchange_us(parts, k)
+        if cut:
+            inner, boundary = model.inner_us(steps, self.fused), model.boundary_us(steps, self.fused)
+            turn, computes = model.turn_us(steps, self.fused, exchange)
+        else:
+            inner, boundary = model.boundary_us(steps, self.fused), 0.0
+            turn, computes = inner + exchange, inner >= exchange
+        bound = "computation" if computes else "communication"
+        times = turn / k, inner / k, exchange / k, boundary / k
+        return Prediction(prod(parts), parts, k, self.fused, cut, *times, bound, grid.cells)
+
+    def _exchange_us(self, parts: tuple[int, ...], k: int) -> float:
+        """Return the time of one exchange: axis by axis, so that corners arrive with the faces of the next axis."""
+        total = 0.0
+        share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
+        for axis, neighbours in enumerate(map(sum, share.neighbours)):
+            if neighbours:
+                assert self.wires is not None
+                nbytes = self.demand.face_bytes(share, axis, k)
+                total += self.wires.link(prod(parts), self.transport).exchange_us(nbytes, neighbours)
+                total += neighbours * self.model.pack_us(nbytes) if axis and nbytes else 0.0
+        return total
+
+
+def _numbers(given: int | Iterable[int], what: str, most: int) -> list[int]:
+    """Return whole numbers of 1 or more, each once, in ascending order."""
+    found = [given] if isinstance(given, int) else list(given)
+    if not found or not all(isinstance(one, int) and 1 <= one <= most for one in found):
+        raise StencilError(f"{what} must be whole numbers from 1 to {most:,}, not {given if isinstance(given, int) else found}")
+    return sorted(set(found))
+
+
+def _model(name: str, problem: Problem, chip: Chip, schedule: str, work: CellWork | None) -> CalibratedModel | KawamuraModel:
+    if schedule not in ("", *SCHEDULES):
+        raise StencilError(f"no schedule is called {schedule!r}; known are {', '.join(SCHEDULES)}")
+    if name == "memlane":
+        if work is not None:
+            raise StencilError("operations and bytes of a cell are for the model kawamura; the model memlane takes them from the rule")
+        return CalibratedModel.of(problem, chip, "independent" if schedule == "independent" else "linked")
+    if name != "kawamura":
+        raise StencilError(f"no model is called {name!r}; known are {', '.join(MODELS)}")
+    if schedule == "linked":
+        raise StencilError("the model kawamura knows the schedule independent only: leave it out, or use the model memlane")
+    return KawamuraModel.of(problem, chip, work)
+
+
+def _chip(given: Chip | str) -> Chip:
+    if isinstance(given, Chip):
+        return given
+    return chip_from_file(given) if given.endswith(".toml") else load_chip(given)
+
+
+def _network(given: Network | str, chip: Chip) -> Network:
+    if isinstance(given, Network):
+        return given
+    if not isinstance(given, str):
+        raise NetworkError(f"a network is a name, the path of a .toml file or a Network, not {given!r}")
+    return networks.named(given) if given else networks.of_chip(chip)

@@ -1,0 +1,1 @@
+"""Predictions for stencils on several devices."""
