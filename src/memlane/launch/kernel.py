@@ -280,7 +280,7 @@ class Kernel:
 
     @property
     def cooperative(self) -> bool:
-        """Whether the kernel synchronises its whole grid (`this_grid().sync()`), so that all blocks must be on the chip."""
+        """Whether the kernel synchronises its whole grid (`this_grid().sync()`), so that all its blocks must be resident at once."""
         return self.loaded.once(("cooperative", self.name), lambda: is_cooperative(self.module, self.function))
 
     def allow_nonportable_clusters(self) -> Kernel:
