@@ -93,4 +93,4 @@ def test_what_may_not_fit_is_told_before_the_launch(memlane: Command) -> None:
     assert answer.code == 0
     notes = [line for line in answer.err.splitlines() if line.startswith("memlane: note: ")]
     assert notes
-    assert all("records of each warp led by its first lane" in note and note.endswith("loses the rest, which is counted") for note in notes)
+    assert all("records per warp" in note and note.endswith("dropped, and their number is reported") for note in notes)

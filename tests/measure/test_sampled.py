@@ -271,7 +271,7 @@ def test_limited_room_is_told_before_the_launch(kernels: LoadedModule, data: Dev
     caplog.set_level(logging.INFO, "memlane.measure")
     made = trace(kernels["sum"][1, 32], data, 9, records_per_warp=4)
     assert caplog.messages == [
-        "sum: room for 4 records of each warp led by its first lane; a warp that makes more loses the rest, which is counted"
+        "sum: there is room for 4 records per warp; records beyond that are dropped, and their number is reported"
     ]
     assert (made.lost, made.warps["lost"].tolist()) == (6, [6])
 

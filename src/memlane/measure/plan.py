@@ -46,8 +46,8 @@ class LaunchPlan:
             )
         elif self.limited:
             yield (
-                f"{name}: room for {self.records_per_warp:,} records of each warp led by its first lane; a warp that makes more "
-                "loses the rest, which is counted"
+                f"{name}: there is room for {self.records_per_warp:,} records per warp; records beyond that are dropped, and their "
+                "number is reported"
             )
 
     def tell(self) -> None:
