@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memlane.emulate.code.store import Entry, digest, keep, present_store
+from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Stage, Variant, cannot_fuse
@@ -19,6 +19,8 @@ from memlane.timeloop.engine import Engine
 _PROBED = 4
 """Variants of several steps that are timed: those that the model expects to be fastest."""
 _ROUNDS = 7
+_GENERATING = Sources("stencils", "compile", "timeloop/variants.py")
+"""What of memlane's own code decides how fast a variant is: another version may generate other kernels for it."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,12 @@ def _fused(problem: Problem, variant: Variant, fmad: bool) -> FusedKernel:
 
 
 def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, DeviceArray]) -> Choice:
-    """Return the fastest of a few variants: that of an earlier process, for the same chip, rule and grid, or one that is timed now."""
+    """Return the fastest of a few variants: that of an earlier process, for the same chip, rule, grid and version of memlane,
+    or one that is timed now."""
     rule = problem.rules[0]
-    key = digest("stencil variant", target.chip.name, target.driver, repr(rule.body), repr(problem.grid), repr(problem.dtypes), str(fmad))
-    store = present_store()
+    about = repr(rule.body), repr(problem.grid), repr(problem.dtypes), str(fmad)
+    key = digest("stencil variant", _GENERATING.digest, target.chip.name, target.driver, *about)
+    store = present_store() if _GENERATING.digest else None
     entry = store.get(key) if store is not None else None
     if entry is not None:
         facts: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.facts["variant"].items()}
@@ -90,7 +94,7 @@ def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, Devic
     rate, best = max(measured, key=lambda one: one[0])
     others = ", ".join(f"{one / 1e9:,.1f} ({variant})" for one, variant in measured if variant != best)
     reason = f"{rate / 1e9:,.1f} Gcell/s, the fastest of {len(measured)}; others: {others or 'none'}"
-    keep(key, Entry({"variant": asdict(best), "reason": reason}, b""))
+    keep(key, Entry({"variant": asdict(best), "reason": reason}, b""), _GENERATING)
     return Choice(code_of(problem, best, fmad), f"{best}, timed: {reason}")
 
 
