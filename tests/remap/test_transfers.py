@@ -113,6 +113,10 @@ def test_structures_become_arrays_of_their_fields(target: Target) -> None:
     for name in kind.names:
         assert np.array_equal(array.field(name).numpy(), host[name])
     assert np.array_equal(download(array), host)
+    every_second = upload(target, host[::-2], layout="soa", chunks=2)
+    host["mass"] += 1
+    every_second.transfer.run()  # which reads the host's own memory again
+    assert np.array_equal(download(every_second), host[::-2])
     with pytest.raises(LayoutError, match="no field 'spin' laid out by itself; its fields are: position, mass, charge"):
         array.field("spin")
 
@@ -122,6 +126,7 @@ def test_zero_elements_and_one(target: Target) -> None:
     assert empty.shape == (0, 5)
     assert download(empty).shape == (0, 5)
     assert download(upload(target, np.float32(7))).tolist() == [7]
+    assert upload(target, np.zeros(0, [("x", "f4"), ("y", "f8")]), layout="soa").shape == (0,)
 
 
 def test_a_transfer_is_repeated_with_what_the_host_holds_then(target: Target) -> None:
@@ -287,6 +292,34 @@ def test_memory_that_cannot_be_pinned_is_said() -> None:
         upload(Unpinnable(), np.zeros((4096, 2048), "f4"), chunks=1)
 
 
+def test_a_gather_that_does_not_fit_is_refused_before_it_copies() -> None:
+    target, rows = Emulator(load("h200"), memory_bytes=10_000), numbers(100, 10)
+    sentence = (
+        r"^a gather of 200 rows needs 12,808 bytes on emulator:h200, where 10,000 bytes are free: free arrays, or gather fewer rows at"
+    )
+    with pytest.raises(DeviceError, match=sentence):
+        gather(target, rows, np.zeros(200, "i4"))
+    assert target.free_bytes() == 10_000
+    assert np.array_equal(gather(target, rows, np.zeros(20, "i4")).numpy(), rows[np.zeros(20, int)])
+
+
+def test_memory_is_free_again_as_soon_as_nothing_refers_to_it() -> None:
+    target = Emulator(load("h200"), memory_bytes=1 << 20)
+    array = upload(target, numbers(64, 64), layout="column-major", chunks=4)
+    array.transfer.run()
+    array.transfer.time()
+    del array
+    assert target.free_bytes() == 1 << 20
+
+
+def test_numbers_of_numpy_are_arguments_of_a_consumer(target: Target) -> None:
+    host, total, sums = numbers(64, 8), target.load(ml.cuda(SCALE))["total"], target.zeros(64)
+    upload(target, host, layout="column-major", chunks=np.int64(2), then=lambda chunk: (
+        total[1, 64], chunk.data, sums, np.int32(chunk.first), np.uint8(chunk.count), 64, np.int64(8)
+    ))  # fmt: skip
+    assert np.array_equal(sums.numpy(), host.sum(axis=1))
+
+
 def test_an_interruption_gives_everything_back() -> None:
     target, host = Small(), numbers(512, 64)
     target.left, target.interrupts = 100, True
@@ -368,6 +401,25 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 4), then=print),
         "then= is for layouts that keep each element",
     ),
+    (lambda: upload(None, numbers(4, 4)), r"the target is one of ml\.target\(\), or its name, not None"),
+    (lambda: upload(HERE, [[1.0, 2.0]]), "host must be an array of NumPy, .* not a list: use np.asarray for a list"),
+    (
+        lambda: upload(HERE, HERE.zeros((4, 4))),
+        r"host is an array on emulator:h200 already: lay it out there by memlane\.transfer\.lay_out",
+    ),
+    (lambda: upload(HERE, np.ma.masked_array(numbers(4, 4), numbers(4, 4) > 50)), r"whose mask would be lost: .* host\.filled\(value\)"),
+    (lambda: upload(HERE, np.empty((0, 4)), layout="helix"), "no layout of arrays is called 'helix'"),
+    (lambda: upload(HERE, numbers(4, 4), layout=lambda shape: None), r"returns a layout of memlane\.layout for \(4, 4\), not NoneType"),
+    (lambda: upload(HERE, np.zeros((5, 3), [("x", "f4"), ("y", "f4")]), layout="soa"), r"not of shape \(5, 3\): reshape it to \(-1,\)"),
+    (lambda: upload(HERE, numbers(4, 4), chunks="4"), "chunks is a number of at least 1, or 'auto', not '4'"),
+    (lambda: upload(HERE, numbers(4, 4), threads="4"), "the host copies with at least one thread, not '4': give a number, or leave it out"),
+    (lambda: upload(HERE, numbers(4, 4), then=7), r"then= is a function of a chunk .* write then=lambda chunk: \(kernel\[grid, block\]"),
+    (lambda: upload(HERE, numbers(4, 4), reads="chunks"), "reads= is 'chunk' or 'all', not 'chunks'"),
+    (lambda: download(numbers(4, 4)), "what is downloaded must be an array on a target, as ml.upload, .* give it, not a ndarray"),
+    (lambda: download(HERE.zeros((2, 3)), [0] * 6), r"must be one of NumPy, not a list: make it by np\.empty\(\(2, 3\), 'float32'\)"),
+    (lambda: download(HERE.zeros((2, 3)), np.zeros((2, 3), "i4")), "has .* elements of int32; the download has .* of float32: make it by"),
+    (lambda: lay_out(numbers(4, 4), layout="column-major"), "what is laid out must be an array on a target"),
+    (lambda: lay_out(HERE.zeros((4, 4)), layout="pad(1)", out=numbers(4, 5)), "out must be an array on a target"),
     (lambda: gather(HERE, numbers(4, 4), np.zeros(3)), "integers of 32 or 64 bits, not an array of float64"),
     (lambda: gather(HERE, np.float32(1), np.zeros(3, "i4")), "a gather needs rows along a first axis"),
 ]

@@ -34,6 +34,10 @@ def array_layout(given: LayoutLike, shape: Shape) -> ArrayLayout:
         layout = given
     elif callable(given):
         layout = given(shape)
+        if not isinstance(layout, ArrayLayout):
+            raise LayoutError(
+                f"the function that layout= gives returns a layout of memlane.layout for {shape}, not {type(layout).__name__}"
+            )
     else:
         raise LayoutError(f"a layout is a name, a layout or a function of the shape, not a {type(given).__name__}")
     if layout.shape != tuple(shape):

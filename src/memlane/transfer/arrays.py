@@ -97,8 +97,14 @@ class Given:
 
 def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
     """Return an array of the host as NumPy sees it, without a copy. LayoutError for what is none."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise LayoutError(f"{what} is a masked array, whose mask would be lost: give its data, or fill the gaps by {what}.filled(value)")
     if isinstance(value, np.ndarray):
         return value
+    if isinstance(value, DeviceArray):
+        raise LayoutError(
+            f"{what} is an array on {value.target.name} already: lay it out there by memlane.transfer.lay_out(array, layout=...)"
+        )
     device = getattr(value, "__dlpack_device__", None)
     if device is not None:
         kind = int(device()[0])
@@ -111,7 +117,9 @@ def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
             return np.from_dlpack(value)  # type: ignore[arg-type]
     if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
         return np.asarray(value)
-    raise LayoutError(f"{what} must be an array of NumPy, or one that is seen through DLPack, not a {type(value).__name__}")
+    raise LayoutError(
+        f"{what} must be an array of NumPy, or one that is seen through DLPack, not a {type(value).__name__}: use np.asarray for a list"
+    )
 
 
 def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
@@ -133,9 +141,12 @@ def _structures(target: Target, host: npt.NDArray[Any]) -> Given:
     """Return structures as words, with the layout that puts the words of each field side by side."""
     if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
         raise LayoutError(f"structures with fields in another order of bytes, {host.dtype}, are not turned on the way: convert them first")
+    if host.ndim > 1:
+        raise LayoutError(
+            f"structures become arrays of their fields from an array of one dimension, not of shape {host.shape}: reshape it to (-1,)"
+        )
     word, widths = words_of_structure(host.dtype)
-    whole = np.ascontiguousarray(host).reshape(-1)
-    words = whole.view(np.uint8).reshape(whole.size, host.dtype.itemsize).view(word)
+    words = np.asarray(_Words(host.reshape(-1), word))
     layout = Fields(words.shape, widths)
     return Given(*described(target, words, word), layout, host.dtype, word)
 
@@ -149,6 +160,16 @@ def described(target: Target, host: npt.NDArray[Any], plain: np.dtype[Any]) -> t
     low, high = np.lib.array_utils.byte_bounds(host)
     span = np.asarray(_Span(host, low, high - low))
     return span, HostArray(host.shape, kind, target.is_pinned(host), host.strides, host.__array_interface__["data"][0] - low, high - low)
+
+
+class _Words:
+    """The structures of an array as words, where they lie, whatever is between them. It keeps the array alive."""
+
+    def __init__(self, host: npt.NDArray[Any], word: np.dtype[Any]) -> None:
+        self.host = host
+        place = host.__array_interface__["data"][0], not host.flags.writeable
+        shape, strides = (host.size, host.itemsize // word.itemsize), (host.strides[0], word.itemsize)
+        self.__array_interface__ = {"version": 3, "data": place, "typestr": word.str, "shape": shape, "strides": strides}
 
 
 class _Span:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import LayoutError
+from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, Stream, Target
 from memlane.layout.selection import out_of_range
 from memlane.remap.gathers import CLEAN, WRONG, Rows, gather_plan
 from memlane.remap.requests import DEFAULT_CHUNKS, TransferPlan
 from memlane.remap.staging import default_threads
-from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
+from memlane.transfer.arguments import check_effort, given_target
 from memlane.transfer.arrays import LaidOutArray, host_array
-from memlane.transfer.running import Transfer, check_effort
+from memlane.transfer.running import Transfer
 
 
 def gather(
@@ -38,24 +37,25 @@ def gather(
     next one is copied. Indices are integers of 32 or 64 bits; negative ones are out of range. Raises LayoutError for the first index out
     of range, with its position, when the result is waited for.
     """
-    where = named_target(target) if isinstance(target, str) else target
+    where = given_target(target)
     source, source_shape, dtype = _side(where, rows, "rows")
     chosen, chosen_shape, kind = _side(where, indices, "indices")
     _check(source_shape, kind, chunks, threads)
     count, places, row_bytes = source_shape[0], prod(chosen_shape), prod(source_shape[1:]) * dtype.itemsize
     shape = (*chosen_shape, *source_shape[1:])
-    out = where.empty(shape, dtype)
-    array = LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype)
     if not places or not row_bytes:
-        return array
+        out = where.empty(shape, dtype)
+        return LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype)
     if not count:
         raise out_of_range(0, int(_at(chosen, 0)), 0)
     copiers = default_threads() if threads is None else threads
     sides = Rows(count, row_bytes, _home(where, source)), Rows(places, kind.itemsize, _home(where, chosen))
-    made = gather_plan(*sides, DEFAULT_CHUNKS if chunks == "auto" else chunks, overlap=overlap, threads=copiers)
-    array = replace(array, transfer=_transfer(where, made, source, chosen, out, (places, count)))
-    assert array.transfer is not None
-    array.transfer.start(stream)
+    made = gather_plan(*sides, DEFAULT_CHUNKS if chunks == "auto" else int(chunks), overlap=overlap, threads=copiers)
+    _check_room(where, made, places)
+    out = where.empty(shape, dtype)
+    transfer = _transfer(where, made, source, chosen, out, (places, count))
+    array = LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype, transfer)
+    transfer.start(stream)
     return array.wait() if wait or where.modelled else array
 
 
@@ -72,6 +72,18 @@ def _transfer(target: Target, made: TransferPlan, rows: Memory, indices: Memory,
 
     memory: dict[str, Memory] = {"rows": rows, "indices": indices, "array": out, WRONG: report, CLEAN: clean}
     return Transfer(target, made, memory, finish=check)
+
+
+def _check_room(target: Target, made: TransferPlan, places: int) -> None:
+    """Raise DeviceError, with what is needed and what is free, where a gather does not fit. Rows and indices that are there already have
+    their room."""
+    needed = sum(buffer.nbytes for buffer in made.plan.buffers if buffer.home == 0 and buffer.name not in ("rows", "indices"))
+    room = target.free_bytes()
+    if room is not None and needed > room:
+        raise DeviceError(
+            f"a gather of {places:,} rows needs {needed:,} bytes on {target.name}, where {room:,} bytes are free: free arrays, or gather "
+            "fewer rows at a time"
+        )
 
 
 def _check(rows: tuple[int, ...], kind: np.dtype[Any], chunks: object, threads: int | None) -> None:

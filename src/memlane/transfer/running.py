@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import DeviceError, LayoutError
+from memlane.errors import DeviceError
 from memlane.launch import Event, LoadedModule, Stream, Target, watched
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
@@ -81,6 +81,7 @@ class Transfer:
 
     def start(self, stream: Stream | None = None) -> None:
         """Start it, on a stream of the target if one is given. On a GPU it returns at once; the emulator has finished then."""
+        place = self.target.stream_of(stream)
         bound = self._binding()
         try:
             if self.target.modelled:
@@ -88,8 +89,8 @@ class Transfer:
             else:
                 if self._graph is None or watched():
                     self._graph = bound.graph()
-                self._graph.replay(stream)
-                self._event = self.target.record(self.target.stream_of(stream))
+                self._graph.replay(place)
+                self._event = self.target.record(place)
         except BaseException:  # Ctrl-C as well: what was made for it is given back
             self._break_off()
             raise
@@ -171,14 +172,6 @@ class Transfer:
                 self._graph.wait()  # type: ignore[union-attr]
         if getattr(self, "_borrowed", None):
             self._release()
-
-
-def check_effort(chunks: object, threads: int | None) -> None:
-    """Raise LayoutError for a number of chunks or threads that cannot be."""
-    if chunks != "auto" and (isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1):
-        raise LayoutError(f"chunks is a number of at least 1, or 'auto', not {chunks!r}")
-    if threads is not None and threads < 1:
-        raise LayoutError(f"the host copies with at least one thread, not {threads}")
 
 
 def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:

@@ -11,24 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import DeviceError, LayoutError
-from memlane.launch import DeviceArray, KernelCall, LoadedModule, Stream, Target
+from memlane.launch import DeviceArray, LoadedModule, Stream, Target
 from memlane.layout import ArrayLayout, Selection
 from memlane.layout.array_spec import LayoutLike, array_layout
-from memlane.plan import Launch, Plan, PlanBuilder, Timeline, View, planned
+from memlane.plan import Plan, PlanBuilder, Timeline, View
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
 from memlane.remap.movement import movement_of
-from memlane.remap.requests import Chunk, Request, TransferPlan
+from memlane.remap.requests import Request, TransferPlan
 from memlane.remap.staging import default_threads
 from memlane.remap.transfers import best_chunks, device_bytes, most_chunks, plan_of, prediction
-from memlane.targets import target as named_target
 from memlane.targets.binding import Memory
+from memlane.transfer.arguments import check_consumer, check_effort, given_device_array, given_out, given_target
 from memlane.transfer.arrays import Given, LaidOutArray, chunk_layouts, described, given_array, host_array
+from memlane.transfer.consumers import Consumers, Then
 from memlane.transfer.gathers import gather
-from memlane.transfer.running import Transfer, check_effort, host_gb_per_s
+from memlane.transfer.running import Transfer, host_gb_per_s
 
 Chunks = int | Literal["auto"]
-Then = Callable[[Chunk], tuple[Any, ...] | None]
-"""Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
 
 
 @overload
@@ -96,17 +95,18 @@ def upload(
     `array.wait()`, or `await array`. `stream` is one of the target. Raises LayoutError, BadPlan, and DeviceError where memory does not
     suffice, before anything is copied.
     """
-    where = named_target(target) if isinstance(target, str) else target
+    where = given_target(target)
     check_effort(chunks, threads)
-    if not keep:
-        _check_stream(layout, then, reads)
+    check_consumer(layout, then, reads, keep=keep)
     if isinstance(layout, Selection):
         return _selected(where, host, layout, then, chunks, overlap=overlap, threads=threads, stream=stream, wait=wait)
     seen = host_array(host)
     if not seen.size:
+        if not isinstance(layout, ArrayLayout) and seen.dtype.fields is None:
+            array_layout(layout, tuple(max(1, extent) for extent in seen.shape))  # which names what is wrong with it
         return _empty(where, seen) if keep else Transfer(where, TransferPlan(Plan(()), (), 0, (0,)), {})
     given = given_array(where, seen, layout)
-    consumers = _Consumers(where, then, seen)
+    consumers = Consumers(where, then, seen)
     wish = Request(
         "upload",
         given.described,
@@ -126,18 +126,6 @@ def upload(
     array = _allocated(where, given)
     transfer = Transfer(where, made, {**memory, "array": array}, consumers.modules, predict=predict)
     return _started(replace(array, transfer=transfer), transfer, stream, wait)
-
-
-def _check_stream(layout: object, then: object, reads: str) -> None:
-    """Raise LayoutError for an upload that keeps no array and needs one."""
-    if isinstance(layout, Selection):
-        raise LayoutError("a gather needs all of its rows on the device: leave out keep=False, or gather from an array that is there")
-    if then is None:
-        raise LayoutError("keep=False leaves no array on the device: say with then= which kernel reads each chunk, or leave out keep=False")
-    if reads != "chunk":
-        raise LayoutError(
-            "reads='all' needs the whole array on the device: leave it out, so that then= gets each chunk, or leave out keep=False"
-        )
 
 
 def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
@@ -172,6 +160,7 @@ def download(
     out). `out`: the array to fill, best made by `target.pinned`. Raises LayoutError where shapes and layouts disagree.
     """
     check_effort(chunks, threads)
+    given_device_array(array, "what is downloaded")
     if isinstance(array, LaidOutArray) and layout is None and array.transfer is not None:
         array.transfer.wait()
     found, dtype = _layout_of(array, layout, shape)
@@ -179,11 +168,7 @@ def download(
         return np.empty(array.shape, dtype) if out is None else out
     target, fields = _target_of(array), isinstance(array, LaidOutArray) and found is array.layout and array.holds_fields
     logical = found.shape[:1] if fields else found.shape
-    result = np.empty(logical, dtype) if out is None else out
-    if result.shape != logical or result.dtype.itemsize != dtype.itemsize:
-        raise LayoutError(f"the array to fill has {result.shape} elements of {result.dtype}; the download has {logical} of {dtype}")
-    if not result.flags.writeable:
-        raise LayoutError("the array to fill is read-only: give a writable one, or leave out `out`")
+    result = np.empty(logical, dtype) if out is None else given_out(out, logical, dtype)
     as_words = result.view(np.uint8).reshape(found.shape[0], -1).view(array.dtype) if fields and result.flags.c_contiguous else result
     if fields and not result.flags.c_contiguous:
         raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
@@ -210,7 +195,9 @@ def lay_out(
     With `in_place` a square matrix is transposed where it lies; other layouts need room of their own. `out` is the memory to fill, which
     must not overlap with the array. Asynchronous, as a launch is. Raises LayoutError.
     """
-    target = _target_of(array)
+    target = _target_of(given_device_array(array, "what is laid out"))
+    if out is not None:
+        given_device_array(out, "out")
     if isinstance(array, LaidOutArray) and array.layout is not None and not array.layout.is_row_major:
         raise LayoutError(f"the array has the layout {array.layout} already: download it, or remap the array that it came from")
     extents = shape or array.shape
@@ -256,47 +243,6 @@ def _loaded(target: Target, work: Remap) -> LoadedModule:
     return loaded[digest]
 
 
-class _Consumers:
-    """What `then` says, as launches of a plan: arrays among the arguments become buffers."""
-
-    def __init__(self, target: Target, then: Then | None, host: npt.NDArray[Any]) -> None:
-        self.target, self.then, self.host = target, then, host
-        self.memory: dict[str, DeviceArray] = {}
-        self.loaded: dict[int, LoadedModule] = {}
-        self._views: dict[tuple[int, int], View] = {}
-
-    @property
-    def modules(self) -> tuple[LoadedModule, ...]:
-        return tuple(self.loaded.values())
-
-    def planned(self, chunk: Chunk) -> Launch | None:
-        assert self.then is not None
-        wish = self.then(chunk)
-        if wish is None:
-            return None
-        if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
-            raise LayoutError("then(chunk) returns a tuple of kernel[grid, block] and the kernel's arguments, or None")
-        call, *arguments = wish
-        self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
-        values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]
-        touched = (chunk.data, *(one for one in values if isinstance(one, View) and one.buffer != chunk.data.buffer))
-        extra = {"shared_bytes": call.shared_bytes, "cluster": call.cluster}
-        return planned(call.kernel.ref, call.grid, call.block, *values, reads=touched, writes=touched, **extra)
-
-    def _view(self, argument: object) -> View:
-        if isinstance(argument, np.ndarray) and np.may_share_memory(argument, self.host):
-            raise LayoutError(
-                "then(chunk) gives the kernel the host's array, which no kernel reaches: give it chunk.data, where the chunk has arrived"
-            )
-        array = argument if isinstance(argument, DeviceArray) else self.target.adopt(argument)
-        key = array.address, array.nbytes
-        if key not in self._views:
-            name = f"argument {len(self._views)}"
-            self.memory[name] = array
-            self._views[key] = PlanBuilder().array(name, array.shape, array.dtype, 0)
-        return self._views[key]
-
-
 def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
     """Return the plan and what predicts its times, which takes as long as a small transfer and is done on demand. DeviceError where the
     device has too little memory for it."""
@@ -304,7 +250,7 @@ def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPla
     if room is not None:
         _check_room(target, wish, chunks, room)
     rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
-    count = best_chunks(wish, target.chip, rate, room=room) if chunks == "auto" else chunks
+    count = best_chunks(wish, target.chip, rate, room=room) if chunks == "auto" else int(chunks)
     made = plan_of(replace(wish, chunks=count))
     return made, lambda: prediction(made, target.chip, rate)
 
@@ -312,7 +258,7 @@ def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPla
 def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> None:
     """Raise DeviceError, with what is needed and what is free, where a transfer does not fit."""
     least = replace(wish, chunks=most_chunks(wish))
-    asked = least if chunks == "auto" else replace(wish, chunks=chunks)
+    asked = least if chunks == "auto" else replace(wish, chunks=int(chunks))
     needed = device_bytes(asked)
     if needed <= room:
         return

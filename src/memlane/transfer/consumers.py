@@ -1,0 +1,59 @@
+"""What `then` starts on chunks, as launches of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import LayoutError
+from memlane.launch import DeviceArray, KernelCall, LoadedModule, Target
+from memlane.plan import Launch, PlanBuilder, View, planned
+from memlane.remap.requests import Chunk
+
+Then = Callable[[Chunk], tuple[Any, ...] | None]
+"""Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
+
+
+class Consumers:
+    """The launches that `then` asks for. Arrays among their arguments become buffers of the plan."""
+
+    def __init__(self, target: Target, then: Then | None, host: npt.NDArray[Any]) -> None:
+        self.target, self.then, self.host = target, then, host
+        self.memory: dict[str, DeviceArray] = {}
+        self.loaded: dict[int, LoadedModule] = {}
+        self._views: dict[tuple[int, int], View] = {}
+
+    @property
+    def modules(self) -> tuple[LoadedModule, ...]:
+        return tuple(self.loaded.values())
+
+    def planned(self, chunk: Chunk) -> Launch | None:
+        assert self.then is not None
+        wish = self.then(chunk)
+        if wish is None:
+            return None
+        if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
+            raise LayoutError("then(chunk) returns a tuple of kernel[grid, block] and the kernel's arguments, or None")
+        call, *arguments = wish
+        arguments = [one.item() if isinstance(one, np.bool | np.integer | np.floating) else one for one in arguments]
+        self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
+        values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]
+        touched = (chunk.data, *(one for one in values if isinstance(one, View) and one.buffer != chunk.data.buffer))
+        extra = {"shared_bytes": call.shared_bytes, "cluster": call.cluster}
+        return planned(call.kernel.ref, call.grid, call.block, *values, reads=touched, writes=touched, **extra)
+
+    def _view(self, argument: object) -> View:
+        if isinstance(argument, np.ndarray) and np.may_share_memory(argument, self.host):
+            raise LayoutError(
+                "then(chunk) gives the kernel the host's array, which no kernel reaches: give it chunk.data, where the chunk has arrived"
+            )
+        array = argument if isinstance(argument, DeviceArray) else self.target.adopt(argument)
+        key = array.address, array.nbytes
+        if key not in self._views:
+            name = f"argument {len(self._views)}"
+            self.memory[name] = array
+            self._views[key] = PlanBuilder().array(name, array.shape, array.dtype, 0)
+        return self._views[key]
