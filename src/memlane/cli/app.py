@@ -36,6 +36,7 @@ COMMANDS = {
 """By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
 GROUPS = {
     "layout": ("Layouts of shared memory: search one for a set of patterns, show one.", ("search", "show")),
+    "stencil": ("Stencils on several GPUs, before anything runs.", ("plan",)),
     "lab": ("Experiments on this machine, each one command.", ("bandwidth", "latency", "reduction", "remap", "shift", "volume")),
 }
 """By module: its help, and the functions that are its commands."""

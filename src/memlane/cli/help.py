@@ -46,6 +46,11 @@ EXAMPLES = {
         "memlane layout search --patterns 'column,(t, 2 * t + c)' --width 16 --padding",
     ),
     "layout show": ("memlane layout show xor", "memlane layout show 'Swizzle<3, 2, 3>' --rows 64 --columns 64 --element 2"),
+    "stencil plan": (
+        "memlane stencil plan heat.py:heat --shape 4096x4096 --devices 1,2,4",
+        "memlane stencil plan 7-point --shape 256x256x256 --devices 1-8 --network h200-nvlink --axes 1",
+        "memlane stencil plan himeno -s 256x128x128 -n 1,2,4,8,16 -k 1-4 --chip m2050 --network tsubame2 --model kawamura",
+    ),
     "lab bandwidth": ("memlane lab bandwidth --quick", "memlane lab bandwidth --target cuda:0 --write-chip"),
     "lab latency": ("memlane lab latency --quick", "memlane lab latency --target cuda:0 --write-chip"),
     "lab reduction": ("memlane lab reduction --quick", "memlane lab reduction --size 2^20 --size 2^24 --block 256"),

@@ -212,7 +212,8 @@ class CalibratedModel:
 
     def boundary_us(self, steps: Sequence[Step], fused: int = 1) -> float:
         """Return the chain of border launches; those of different faces run side by side, so the longest counts."""
-        return sum(max(self.launch(box, fused, at > 0).us for box in one.borders) for at, one in enumerate(steps[fused - 1 :: fused]))
+        chain = [[self.launch(box, fused, at > 0).us for box in one.borders] for at, one in enumerate(steps[fused - 1 :: fused])]
+        return sum(max(times, default=0.0) for times in chain)
 
     def turn_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> tuple[float, bool]:
         """Return the time between two exchanges, and whether the devices' work decides it and not the chain of borders and exchange."""

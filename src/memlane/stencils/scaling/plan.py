@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +29,8 @@ from memlane.stencils.schedule import cannot_fuse
 
 MODELS = ("memlane", "kawamura")
 _MOST_DEVICES, _MOST_STEPS = 4096, 64
-_WIDTH = 118
+_WIDTH, _ROOMY = 118, 92
+"""Columns of a plan as text, and those from which its columns stand two blanks apart."""
 
 
 class HasRules(Protocol):
@@ -119,30 +120,38 @@ class ScalingPlan:
             for one in self.rows
         ]
 
+    def document(self) -> dict[str, Any]:
+        """Return the plan as plain data."""
+        return {"title": self.title, "model": self.model, "rows": self.to_rows(), "notes": list(self.notes)}
+
     def to_json(self) -> str:
         """Return the plan as a JSON document."""
-        return json.dumps({"title": self.title, "model": self.model, "rows": self.to_rows(), "notes": list(self.notes)}, indent=1)
+        return json.dumps(self.document(), indent=1)
 
-    def __rich__(self) -> Group:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        heads = ("devices", "cut", "steps an exchange", "us a step", "inner", "exchange", "boundary", "bound by", "Gcell/s", "speed-up")
-        for head in heads:
-            table.add_column(Text(head), justify="left" if head in ("cut", "bound by") else "right")
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        heads = ["devices", "cut", "k", "step", "inner", "exchange", "boundary", "bound by", "Gcell/s", "speed-up"]
         several = any(one.steps_per_launch > 1 for one in self.rows)
-        if several:
-            table.add_column(Text("steps a launch"), justify="right")
+        table = Table(box=None, pad_edge=False, padding=(0, 2 if options.max_width >= _ROOMY else 1, 0, 0))
+        for head in [*heads, "a launch"] if several else heads:
+            table.add_column(Text(head), justify="left" if head in ("cut", "bound by") else "right")
         for one in self.rows:
             is_best, speedup = one == self.best(one.devices), self.speedup(one)
-            bound = one.bound if one.is_overlapped or one.devices == 1 else f"{one.bound}, not overlapped"
+            alone = "" if one.is_overlapped or one.devices == 1 or not one.exchange_us else " !"
             cells = [
                 str(one.devices), "x".join(map(str, one.decomposition)), f"{one.exchange_every}{' *' if is_best else '  '}",
                 *(_us(value) for value in (one.step_us, one.inner_us, one.exchange_us, one.boundary_us)),
-                bound, f"{one.gcells_per_s:,.1f}", "" if speedup is None else f"{speedup:.2f}",
+                f"{one.bound}{alone}", f"{one.gcells_per_s:,.1f}", "" if speedup is None else f"{speedup:.2f}",
             ]  # fmt: skip
             cells += [str(one.steps_per_launch)] if several else []
             table.add_row(*(Text(cell, style="bold" if is_best else "") for cell in cells))
-        lines = [Text(f"Model {self.model}."), Text("Predicted, not measured. * The fastest with so many devices. Times are us a step.")]
-        return Group(Text(self.title, style="bold"), table, *lines, *(Text(f"{note}.") for note in self.notes))
+        yield Text(self.title, style="bold")
+        yield table
+        yield Text("Predicted, not measured. Times are us a step; k: steps between exchanges; *: the fastest with so many devices.")
+        if any(one.devices > 1 and one.exchange_us and not one.is_overlapped for one in self.rows):
+            yield Text("!: a device has too few cells between its borders, so that exchange and computation follow each other.")
+        yield Text(f"Model {self.model}.")
+        for note in self.notes:
+            yield Text(f"{note}.")
 
     def __str__(self) -> str:
         console = Console(width=_WIDTH, no_color=True, highlight=False, color_system=None)

@@ -1,0 +1,260 @@
+"""`memlane stencil plan`: what a step of a stencil takes on several devices, before anything runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlane.chip import names as chip_names
+from memlane.cli import options as o
+from memlane.cli.later import later
+from memlane.cli.output import wrong_use
+from memlane.cli.stream import for_a_document
+from memlane.cli.terminal import show, show_json
+from memlane.errors import CommandError
+from memlane.network import names as network_names
+
+if TYPE_CHECKING:
+    from memlane import report, stencils, timeloop
+    from memlane.stencils import problem as problems
+    from memlane.stencils import published, scaling
+    from memlane.stencils.rule import Rule
+else:
+    problems = later("memlane.stencils.problem")
+    published = later("memlane.stencils.published")
+    report = later("memlane.report")
+    scaling = later("memlane.stencils.scaling")
+    stencils = later("memlane.stencils")
+    timeloop = later("memlane.timeloop")
+
+_MACHINE, _PROBLEM = "Machine", "Problem"
+_MOST_NUMBERS = 4096
+
+
+def plan(
+    rule: Annotated[
+        str,
+        typer.Argument(
+            metavar="RULE",
+            help="A stencil of a Python file, as heat.py:heat (heat.py where it has one only), or 7-point or himeno, the published ones.",
+        ),
+    ],
+    shape: Annotated[
+        str, typer.Option("--shape", "-s", metavar="ZxYxX", help="Cells of the whole grid along each axis.", rich_help_panel=_PROBLEM)
+    ],
+    devices: Annotated[
+        str, typer.Option("--devices", "-n", metavar="LIST", help="Numbers of devices, as 1,2,4,8 or 1-4.", rich_help_panel=_MACHINE)
+    ] = "1,2,4,8",
+    steps_per_exchange: Annotated[
+        str,
+        typer.Option("--steps-per-exchange", "-k", metavar="LIST", help="Steps between two exchanges.", rich_help_panel=o.WHAT),
+    ] = "1-8",
+    chip: Annotated[
+        str,
+        typer.Option(
+            "--chip",
+            metavar="NAME",
+            help="The chip of each device, or a .toml file.",
+            autocompletion=o.one_of(*chip_names()),
+            rich_help_panel=_MACHINE,
+        ),
+    ] = "h200",
+    network: Annotated[
+        str,
+        typer.Option(
+            "--network",
+            metavar="NAME",
+            help=f"What connects them: {', '.join(network_names())}, or a .toml file; default: the links between peers of the chip's file.",
+            autocompletion=o.one_of(*network_names()),
+            rich_help_panel=_MACHINE,
+        ),
+    ] = "",
+    transport: Annotated[
+        str, typer.Option("--transport", metavar="NAME", help="A link of the network; default: its first.", rich_help_panel=_MACHINE)
+    ] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="memlane, fitted to measured kernels, or kawamura, of the paper of 2012.",
+            autocompletion=o.one_of("memlane", "kawamura"),
+            rich_help_panel=o.WHAT,
+        ),
+    ] = "memlane",
+    axes: Annotated[
+        str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)
+    ] = "1-3",
+    steps_per_launch: Annotated[
+        int,
+        typer.Option(
+            "--steps-per-launch",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Steps that share a launch; default: 1.",
+            rich_help_panel=o.WHAT,
+        ),
+    ] = 1,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            help="What the planes between the borders read: linked, what the borders computed, or "
+            "independent, nothing of it; default: that of the model.",
+            autocompletion=o.one_of("linked", "independent"),
+            rich_help_panel=o.WHAT,
+        ),
+    ] = "",
+    dtype: Annotated[
+        str,
+        typer.Option("--dtype", metavar="TYPES", help="Types of fields: f8, or f4,hole=u1.", rich_help_panel=_PROBLEM),
+    ] = "f4",
+    boundary: Annotated[
+        str,
+        typer.Option(
+            "--boundary",
+            metavar="NAMES",
+            help="fixed, periodic or reflecting: one for all axes, or one for each with commas.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = "fixed",
+    swap: Annotated[
+        str,
+        typer.Option(
+            "--swap",
+            metavar="NEW,OLD",
+            help="Fields that change places after a step; default: the one written and the only one read at a distance.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = "",
+    flop_per_cell: Annotated[
+        float | None,
+        typer.Option("--flop-per-cell", metavar="N", help="For the model kawamura: operations of a cell.", rich_help_panel=_PROBLEM),
+    ] = None,
+    bytes_per_cell: Annotated[
+        float | None,
+        typer.Option("--bytes-per-cell", metavar="N", help="For the model kawamura: bytes of a cell.", rich_help_panel=_PROBLEM),
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Predict the time of a step for each number of devices, decomposition and number of steps between exchanges. Nothing runs."""
+    if (flop_per_cell is None) != (bytes_per_cell is None):
+        raise CommandError("--flop-per-cell and --bytes-per-cell go together: give both, or none")
+    for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
+        if value is not None and not 0 < value < 1e9:
+            raise CommandError(f"{option} {value:g}: it must be a positive number")
+    extents = _numbers("--shape", shape, "x")
+    with wrong_use():
+        given, (most, single) = _boundary(boundary), _types(dtype)
+        with for_a_document(as_json):
+            rules = _rules(rule)
+        found = scaling.plan_scaling(
+            _Rules(rules), stencils.Grid(tuple(extents), most, given), _numbers("--devices", devices),
+            _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
+            dtypes=single,
+            swap=tuple(one.strip() for one in swap.split(",")) if swap else (), axes=_numbers("--axes", axes),
+            steps_per_launch=steps_per_launch, schedule=schedule,
+            work=None if flop_per_cell is None or bytes_per_cell is None else scaling.CellWork(flop_per_cell, bytes_per_cell),
+        )  # fmt: skip
+    if as_json:
+        show_json({**report.document_head("stencil plan"), **found.document()})
+    else:
+        show(found)
+
+
+class _Rules:
+    """Rules that follow each other in a step."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+
+
+def _numbers(option: str, text: str, between: str = ",") -> list[int]:
+    """Return the numbers of a list such as `1,2,4-8`, in the order in which they stand."""
+    found: list[int] = []
+    for part in text.lower().split(between):
+        first, dash, last = (one.strip() for one in part.partition("-"))
+        if not _is_number(first) or (dash and not _is_number(last)):
+            example = "256x256x256" if option == "--shape" else "1,2,4 or 1-8"
+            raise CommandError(f"{option} {text}: {part.strip() or 'an empty entry'} is not a whole number; write {example}")
+        low, high = int(first), int(last or first)
+        if high < low or high - low >= _MOST_NUMBERS:
+            raise CommandError(f"{option} {text}: {part.strip()} is a range of nothing or of too much; write the smaller number first")
+        found += range(low, high + 1)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def _types(text: str) -> tuple[str, dict[str, str]]:
+    """Return the type of most fields, and those of single fields, from a text such as `f4,hole=u1`."""
+    first, *others = (one.strip() for one in text.split(","))
+    single = dict(one.partition("=")[::2] for one in others)
+    if "=" in first or not all(single.values()):
+        raise CommandError(f"--dtype {text}: write the type of most fields first and then those of single ones, as f4,hole=u1")
+    return first, {name: problems.field_type(dtype, name) for name, dtype in single.items()}
+
+
+def _boundary(text: str) -> str | list[str]:
+    words = [one.strip() for one in text.split(",")]
+    return words[0] if len(words) == 1 else words
+
+
+def _rules(text: str) -> tuple[Rule, ...]:
+    """Return the rules that the command line names. Raises CommandError for a file without them."""
+    path, name = text, ""
+    if not text.endswith(".py") and ".py:" in text:
+        path, _, name = text.rpartition(":")
+    if not path.endswith(".py"):
+        if text in published.PUBLISHED:
+            return (published.published_rule(text),)
+        raise CommandError(f"{text} is neither a Python file nor one of {', '.join(published.PUBLISHED)}; write FILE.py:NAME")
+    found = _stencils_of(Path(path))
+    if not found:
+        raise CommandError(f"{path} has no stencil: mark a function of it with @ml.stencil")
+    if not name and len(found) > 1:
+        raise CommandError(f"{path} has several stencils: {', '.join(found)}; choose one, as {path}:{next(iter(found))}")
+    if name and name not in found:
+        raise CommandError(f"{path} has no stencil {name!r}; it has {', '.join(found)}")
+    return tuple(found[name or next(iter(found))].rules)
+
+
+def _stencils_of(path: Path) -> dict[str, Any]:
+    """Return the stencils of a Python file by name. The file is loaded as a module, so what stands behind `__main__` does not run."""
+    if not path.is_file():
+        raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
+    folder = str(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a file raises when it is loaded, SystemExit too
+        raise CommandError(f"{path} cannot be loaded: {_said(error, path)}") from error
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
+    return {name: one for name, one in vars(module).items() if isinstance(one, timeloop.Stencil)}
+
+
+def _said(error: BaseException, path: Path) -> str:
+    """Return what an error says, in one line, with the line of the file where it came up."""
+    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path.resolve()]
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines = [error.lineno]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if text else ''}{text}" + (f" (line {lines[-1]})" if lines else "")
