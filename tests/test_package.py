@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache, partial
 from pathlib import Path
 
@@ -184,3 +185,14 @@ def test_every_package_of_the_design_exists_and_is_described() -> None:
     assert set(rows) == PACKAGES - {"__main__"}
     for name in rows:
         importlib.import_module(f"memlane.{name}")
+
+
+def test_the_rows_of_the_design_are_the_layers_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one["type"] == "layers")
+    checked = [set(re.findall(r"\w+", layer)) for layer in layers if "__main__" not in layer]
+    rows: dict[int, set[str]] = {}
+    for number, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE):
+        rows.setdefault(int(number), set()).add(name)
+    assert [rows[number] for number in sorted(rows, reverse=True)] == checked

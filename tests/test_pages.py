@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import pkgutil
 import re
 import shlex
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +50,26 @@ def test_files_and_names_that_a_page_mentions_exist(path: Path) -> None:
     assert [name for name in files if not any((folder / name).exists() for folder in (ROOT, ROOT / "src", ROOT / "src" / "memlane"))] == []
     names = [f"memlane.{name}" for name in re.findall(r"`(?:memlane|ml)\.([\w.]+\w)", text)]
     assert [name for name in names if not exists(name)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_options_that_a_page_gives_to_a_command_exist(path: Path) -> None:
+    """In code, up to its end: what stands behind ` -- ` is for the script."""
+    text = re.sub(r"<!-- table: .*?<!-- end of table -->", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for group, name, rest in re.findall(r"memlane (?:(lab|layout|stencil) )?([a-z]+)((?: [^`|\n]*)?)", text):
+        command = " ".join(filter(None, (group, name)))
+        given = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", rest.partition(" -- ")[0].partition(" # ")[0])
+        known = options_of(command) if given else set()
+        assert not known or set(given) <= known, f"memlane {command} {rest}: there is no {set(given) - known}"
+
+
+@cache
+def options_of(command: str) -> set[str]:
+    """The options of a command; none for words that are not one."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(io.StringIO()):
+        code = main([*command.split(), "--help"])
+    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", output.getvalue())) if code == 0 else set()
 
 
 def exists(name: str) -> bool:
