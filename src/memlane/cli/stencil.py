@@ -37,112 +37,128 @@ _MACHINE, _PROBLEM = "Machine", "Problem"
 _MOST_NUMBERS = 4096
 
 
+_Rule = Annotated[
+    str,
+    typer.Argument(
+        metavar="RULE",
+        help="A stencil of a Python file, as heat.py:heat (heat.py where it has one only), or 7-point or himeno, the published ones.",
+    ),
+]
+_Shape = Annotated[
+    str, typer.Option("--shape", "-s", metavar="ZxYxX", help="Cells of the whole grid along each axis.", rich_help_panel=_PROBLEM)
+]
+_Devices = Annotated[
+    str, typer.Option("--devices", "-n", metavar="LIST", help="Numbers of devices, as 1,2,4,8 or 1-4.", rich_help_panel=_MACHINE)
+]
+_StepsPerExchange = Annotated[
+    str,
+    typer.Option("--steps-per-exchange", "-k", metavar="LIST", help="Steps between two exchanges.", rich_help_panel=o.WHAT),
+]
+_Chip = Annotated[
+    str,
+    typer.Option(
+        "--chip",
+        metavar="NAME",
+        help="The chip of each device, or a .toml file.",
+        autocompletion=o.one_of(*chip_names()),
+        rich_help_panel=_MACHINE,
+    ),
+]
+_Network = Annotated[
+    str,
+    typer.Option(
+        "--network",
+        metavar="NAME",
+        help=f"What connects them: {', '.join(network_names())}, or a .toml file; default: the links between peers of the chip's file.",
+        autocompletion=o.one_of(*network_names()),
+        rich_help_panel=_MACHINE,
+    ),
+]
+_Transport = Annotated[
+    str, typer.Option("--transport", metavar="NAME", help="A link of the network; default: its first.", rich_help_panel=_MACHINE)
+]
+_Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="memlane, fitted to measured kernels, or kawamura, of the paper of 2012.",
+        autocompletion=o.one_of("memlane", "kawamura"),
+        rich_help_panel=o.WHAT,
+    ),
+]
+_Axes = Annotated[str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)]
+_StepsPerLaunch = Annotated[
+    int,
+    typer.Option(
+        "--steps-per-launch",
+        metavar="N",
+        min=1,
+        show_default=False,
+        help="Steps that share a launch; default: 1.",
+        rich_help_panel=o.WHAT,
+    ),
+]
+_Schedule = Annotated[
+    str,
+    typer.Option(
+        "--schedule",
+        metavar="NAME",
+        help="What the planes between the borders read: linked, what the borders computed, or "
+        "independent, nothing of it; default: that of the model.",
+        autocompletion=o.one_of("linked", "independent"),
+        rich_help_panel=o.WHAT,
+    ),
+]
+_Dtype = Annotated[
+    str,
+    typer.Option("--dtype", metavar="TYPES", help="Types of fields: f8, or f4,hole=u1.", rich_help_panel=_PROBLEM),
+]
+_Boundary = Annotated[
+    str,
+    typer.Option(
+        "--boundary",
+        metavar="NAMES",
+        help="fixed, periodic or reflecting: one for all axes, or one for each with commas.",
+        rich_help_panel=_PROBLEM,
+    ),
+]
+_Swap = Annotated[
+    str,
+    typer.Option(
+        "--swap",
+        metavar="NEW,OLD",
+        help="Fields that change places after a step; default: the one written and the only one read at a distance.",
+        rich_help_panel=_PROBLEM,
+    ),
+]
+_FlopPerCell = Annotated[
+    float | None,
+    typer.Option("--flop-per-cell", metavar="N", help="For the model kawamura: operations of a cell.", rich_help_panel=_PROBLEM),
+]
+_BytesPerCell = Annotated[
+    float | None,
+    typer.Option("--bytes-per-cell", metavar="N", help="For the model kawamura: bytes of a cell.", rich_help_panel=_PROBLEM),
+]
+
+
 def plan(
-    rule: Annotated[
-        str,
-        typer.Argument(
-            metavar="RULE",
-            help="A stencil of a Python file, as heat.py:heat (heat.py where it has one only), or 7-point or himeno, the published ones.",
-        ),
-    ],
-    shape: Annotated[
-        str, typer.Option("--shape", "-s", metavar="ZxYxX", help="Cells of the whole grid along each axis.", rich_help_panel=_PROBLEM)
-    ],
-    devices: Annotated[
-        str, typer.Option("--devices", "-n", metavar="LIST", help="Numbers of devices, as 1,2,4,8 or 1-4.", rich_help_panel=_MACHINE)
-    ] = "1,2,4,8",
-    steps_per_exchange: Annotated[
-        str,
-        typer.Option("--steps-per-exchange", "-k", metavar="LIST", help="Steps between two exchanges.", rich_help_panel=o.WHAT),
-    ] = "1-8",
-    chip: Annotated[
-        str,
-        typer.Option(
-            "--chip",
-            metavar="NAME",
-            help="The chip of each device, or a .toml file.",
-            autocompletion=o.one_of(*chip_names()),
-            rich_help_panel=_MACHINE,
-        ),
-    ] = "h200",
-    network: Annotated[
-        str,
-        typer.Option(
-            "--network",
-            metavar="NAME",
-            help=f"What connects them: {', '.join(network_names())}, or a .toml file; default: the links between peers of the chip's file.",
-            autocompletion=o.one_of(*network_names()),
-            rich_help_panel=_MACHINE,
-        ),
-    ] = "",
-    transport: Annotated[
-        str, typer.Option("--transport", metavar="NAME", help="A link of the network; default: its first.", rich_help_panel=_MACHINE)
-    ] = "",
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="memlane, fitted to measured kernels, or kawamura, of the paper of 2012.",
-            autocompletion=o.one_of("memlane", "kawamura"),
-            rich_help_panel=o.WHAT,
-        ),
-    ] = "memlane",
-    axes: Annotated[
-        str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)
-    ] = "1-3",
-    steps_per_launch: Annotated[
-        int,
-        typer.Option(
-            "--steps-per-launch",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Steps that share a launch; default: 1.",
-            rich_help_panel=o.WHAT,
-        ),
-    ] = 1,
-    schedule: Annotated[
-        str,
-        typer.Option(
-            "--schedule",
-            metavar="NAME",
-            help="What the planes between the borders read: linked, what the borders computed, or "
-            "independent, nothing of it; default: that of the model.",
-            autocompletion=o.one_of("linked", "independent"),
-            rich_help_panel=o.WHAT,
-        ),
-    ] = "",
-    dtype: Annotated[
-        str,
-        typer.Option("--dtype", metavar="TYPES", help="Types of fields: f8, or f4,hole=u1.", rich_help_panel=_PROBLEM),
-    ] = "f4",
-    boundary: Annotated[
-        str,
-        typer.Option(
-            "--boundary",
-            metavar="NAMES",
-            help="fixed, periodic or reflecting: one for all axes, or one for each with commas.",
-            rich_help_panel=_PROBLEM,
-        ),
-    ] = "fixed",
-    swap: Annotated[
-        str,
-        typer.Option(
-            "--swap",
-            metavar="NEW,OLD",
-            help="Fields that change places after a step; default: the one written and the only one read at a distance.",
-            rich_help_panel=_PROBLEM,
-        ),
-    ] = "",
-    flop_per_cell: Annotated[
-        float | None,
-        typer.Option("--flop-per-cell", metavar="N", help="For the model kawamura: operations of a cell.", rich_help_panel=_PROBLEM),
-    ] = None,
-    bytes_per_cell: Annotated[
-        float | None,
-        typer.Option("--bytes-per-cell", metavar="N", help="For the model kawamura: bytes of a cell.", rich_help_panel=_PROBLEM),
-    ] = None,
+    rule: _Rule,
+    shape: _Shape,
+    devices: _Devices = "1,2,4,8",
+    steps_per_exchange: _StepsPerExchange = "1-8",
+    chip: _Chip = "h200",
+    network: _Network = "",
+    transport: _Transport = "",
+    model: _Model = "memlane",
+    axes: _Axes = "1-3",
+    steps_per_launch: _StepsPerLaunch = 1,
+    schedule: _Schedule = "",
+    dtype: _Dtype = "f4",
+    boundary: _Boundary = "fixed",
+    swap: _Swap = "",
+    flop_per_cell: _FlopPerCell = None,
+    bytes_per_cell: _BytesPerCell = None,
     as_json: o.Json = False,
 ) -> None:
     """Predict the time of a step for each number of devices, decomposition and number of steps between exchanges. Nothing runs."""
