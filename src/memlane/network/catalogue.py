@@ -9,7 +9,7 @@ A file `<name>.toml` describes the network `<name>`. Directories are searched in
     [sources]                                     # names for what is quoted more than once
     pair = "measured: copies one after another in a stream"
 
-    [inside.copies]                               # a link inside a node; [between.NAME] is one between nodes
+    [inside.peer]                                 # a link inside a node; [between.NAME] is one between nodes
     neighbours   = "share the rate"               # or "one after another", or "included"
     message      = { value = [[4096, 2.23], [1048576, 4.98]], unit = "bytes, us", source = "pair" }
     signal_us    = { value = 0.63, unit = "us", source = "pair" }
@@ -89,14 +89,21 @@ def named(text: str) -> Network:
 
 
 def of_chip(chip: Chip) -> Network:
-    """Return copies between peers as the file of a chip has them. Raises NetworkError where it does not."""
+    """Return the links of a node with this chip, as its file has them: copies between peers, and copies through the host. Raises
+    NetworkError where it has no links between peers."""
     links = chip.links
     if links.peer_us is None or links.peer_gb_per_s is None:
         raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known are {', '.join(names())}")
-    message = Transfer(links.peer_us, links.peer_gb_per_s)
-    facts = {f"inside.copies.{name}": chip.facts[f"links.{name}"] for name in ("peer_us", "peer_gb_per_s") if f"links.{name}" in chip.facts}
-    link = Link("copies", message, "share the rate", signal_us=links.launch_us or 0.0)
-    return Network(f"peers of {chip.name}", f"Peers by the chip file of {chip.name}", _ANY, {"copies": link}, {}, MappingProxyType(facts))
+    after = links.launch_us or 0.0
+    found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=after)}
+    if links.host_us is not None and links.host_gb_per_s is not None:
+        found["host"] = Link("host", Transfer(after), "one after another", Transfer(links.host_us, links.host_gb_per_s))
+    facts = {
+        f"inside.{name.partition('_')[0]}.{name}": chip.facts[f"links.{name}"]
+        for name in ("peer_us", "peer_gb_per_s", "host_us", "host_gb_per_s")
+        if f"links.{name}" in chip.facts
+    }
+    return Network(f"peers of {chip.name}", f"Peers by the chip file of {chip.name}", _ANY, found, {}, MappingProxyType(facts))
 
 
 def from_file(path: str | Path) -> Network:

@@ -93,7 +93,7 @@ class Network:
     between: Mapping[str, Link] = field(default_factory=dict)
     """Links between devices of different nodes."""
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
-    """Each number with its origin: `inside.copies.message_us`, ..."""
+    """Each number with its origin: `inside.peer.message_us`, ..."""
 
     @property
     def transports(self) -> tuple[str, ...]:

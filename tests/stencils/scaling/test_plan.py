@@ -179,7 +179,7 @@ def test_steps_that_share_a_launch() -> None:
         ({"network": "", "chip": "a100"}, NetworkError,
          "the chip file of a100 has no links between peers: name a network; known are h200-nvlink"),
         ({"devices": 16}, NetworkError, "network h200-nvlink describes one node of 8 devices and no links between nodes: use at most 8"),
-        ({"transport": "pigeon"}, NetworkError, "network h200-nvlink has no transport 'pigeon' inside a node; it has copies, stores"),
+        ({"transport": "pigeon"}, NetworkError, "network h200-nvlink has no transport 'pigeon' inside a node; it has peer, stores, host"),
         ({"grid": (32, 32)}, StencilError, "seven has 3 dimensions and the grid has 2"),
     ],
 )  # fmt: skip
