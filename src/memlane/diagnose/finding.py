@@ -15,13 +15,13 @@ CYCLES = "warp cycles"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found at one place of a kernel, over all launches that were counted. `str()` gives it as one paragraph.
+    """A problem that a rule found at one place of a kernel, over all counted launches. `str()` returns it as one paragraph.
 
     worst = ml.explain(trace)[0]
     worst.rule, worst.file, worst.line, worst.op, worst.excess_bytes, worst.cost_cycles
 
-    What all findings are ranked by is `cost_cycles`: cycles by which the warps of the kernel would have lived less, by `method`. Where no
-    times were recorded it is the least that the excess transactions take, and `cost_measured` is False.
+    Findings are ranked by `cost_cycles`: the warp cycles that fixing it would save, summed over all warps; `method` says how that was found.
+    If no times were recorded, it is the least that the excess transactions take, and `cost_measured` is False.
     """
 
     rule: str

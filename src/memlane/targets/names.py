@@ -58,12 +58,12 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
         emulator:./chip.toml    the emulator, as the chip of a data file
         emulator:h200:1         one more emulated device; `devices` gives several that reach each other
 
-    Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator: `Target.name` tells. Inside `override` it
+    Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator; `Target.name` says which. Inside `override` it
     is what was given there, whatever `name` says.
 
-    The emulator runs large launches on several cores, and then what depends on the order of blocks, such as the sum of floats by atomic
-    additions, may differ from run to run, as on a GPU. With `deterministic` it is another emulator, of its own memory, that runs every
-    launch on one core.
+    The emulator runs large launches on several cores. What depends on the order of blocks, such as sums of floats by atomic additions, may
+    then differ from run to run, as on a GPU. With `deterministic` it is another emulator, with memory of its own, that runs every launch
+    on one core.
 
     Raises DeviceError for a name that is no target here and for a deterministic GPU, MissingDependency where the packages for a GPU are
     not installed, ChipError for a chip that does not exist.

@@ -47,8 +47,8 @@ def check(
     max_conflicts: float | None = None,
     max_excess_bytes: float | None = None,
 ) -> list[Report] | PlanResult[tuple[Report, ...]]:
-    """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
-    reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
+    """Launch `call(*args)` once on the emulator and return reports of its errors: accesses out of bounds, misaligned or to freed memory,
+    reads of memory that was never written, data races, barriers that not all threads reach, mismatched masks.
 
     assert ml.check(kernel[grid, block], out, a, n) == []
     ml.check(kernel[grid, block], out, a, n, max_sectors_per_request=4, max_conflicts=0)
@@ -56,9 +56,9 @@ def check(
     The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
     it. `seed` shuffles the order of the warps.
 
-    With limits the transactions are counted too, and CheckFailed is raised with the finding where an operation on a source line is beyond
-    one: sectors of global memory in the mean request, wavefronts of shared memory beyond the ideal, bytes of sectors beyond the ideal.
-    MemlaneError for a limit that is no number from 0 on, and where the target is no emulator.
+    With limits the transactions are counted too. Raises CheckFailed, with the finding, if an operation on a source line exceeds one: sectors
+    of global memory per request on average, wavefronts of shared memory beyond the ideal, bytes of sectors beyond the ideal. Raises
+    MemlaneError for a limit that is not a number from 0 on, and if the target is not an emulator.
 
     A bound plan (`ml.BoundPlan`) runs once, step after step, and gives the reports of each launch, with its step, turn and device; what a
     launch touches is compared with what its step declares.
