@@ -20,8 +20,8 @@ class Finding:
     worst = ml.explain(trace)[0]
     worst.rule, worst.file, worst.line, worst.op, worst.excess_bytes, worst.cost_cycles
 
-    Findings are ranked by `cost_cycles`: the warp cycles that fixing it would save, summed over all warps; `method` says how that was found.
-    If no times were recorded, it is the least that the excess transactions take, and `cost_measured` is False.
+    Findings are ranked by `cost_cycles`: the warp cycles that fixing it would save, summed over all warps; `method` says how that was
+    found. If no times were recorded, it is the least that the excess transactions take, and `cost_measured` is False.
     """
 
     rule: str
