@@ -70,16 +70,65 @@ def test_stores_are_compared_too(kernels: object) -> None:
     assert np.array_equal(array.numpy(), rows())
 
 
-def test_one_dimension_needs_a_shape(kernels: object) -> None:
+def test_one_dimension_is_taken_for_rows_as_far_apart_as_lanes_read(kernels: object) -> None:
     target = kernels.target
     array, sums = target.array(rows().ravel()), target.zeros(COUNT)
     call = kernels["total"][COUNT // 256, 256]
     (advice,) = advise_layout(call, array, sums, COUNT)
-    assert "it has one dimension; say its shape with shapes=" in advice.verdict
-    (advice,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
-    assert advice.tried
+    assert advice.shape == (COUNT, 64)
+    assert "Parameter 0 (rows) of total, f4[16384] (taken as f4[256, 64]), moves 8.0 times" in advice.verdict
+    assert np.array_equal(array.numpy(), rows().ravel())
+    (said,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
+    assert said.tried == advice.tried
     with pytest.raises(LayoutError, match=r"has 16384 elements, which make no array of shape \(3, 64\)"):
         advise_layout(call, array, sums, COUNT, shapes={0: (3, 64)})
+
+
+LOOSE = """
+extern "C" __global__ void squares(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x * threadIdx.x]; }
+extern "C" __global__ void chosen(const float* a, const int* index, float* out) { out[threadIdx.x] = a[index[threadIdx.x]]; }
+"""
+
+
+def test_an_array_that_is_no_matrix_gets_a_remedy(kernels: object) -> None:
+    target = kernels.target
+    loose = target.load(ml.cuda(LOOSE, name="loose.cu"))
+    a, out = target.zeros(1024), target.zeros(32)
+    (advice,) = advise_layout(loose["squares"][1, 32], a, out)
+    assert advice.verdict.endswith(
+        "No layout could be tried: it has one dimension: pass an array of two or more, or say its shape by shapes= of ml.advise_layout."
+    )
+    (advice,) = advise_layout(loose["chosen"][1, 32], a, target.array(np.arange(0, 1024, 32, dtype="i4")), out)
+    assert "where these are known before the launch, memlane.transfer.gather copies the elements in the order" in advice.verdict
+
+
+PARTICLES = """
+struct Particle { float x, y, z, mass; };
+extern "C" __global__ void heavy(const Particle* p, float* out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = p[i].x * p[i].mass;
+}
+"""
+
+
+def test_structures_are_tried_as_arrays_of_their_fields(kernels: object) -> None:
+    kind = np.dtype([(name, "f4") for name in ("x", "y", "z", "mass")])
+    host = np.random.default_rng(2).integers(0, 99, (COUNT, 4)).astype("f4").view(kind).reshape(-1)
+    target = kernels.target
+    heavy, out = target.load(ml.cuda(PARTICLES, name="particles.cu"))["heavy"], target.zeros(COUNT)
+    (advice,) = advise_layout(heavy[1, COUNT], target.array(host), out)
+    assert "V16[256] (taken as V4[256, 4]), moves 4.0 times the sectors it needs" in advice.verdict
+    (tried,) = advice.tried
+    assert tried.same
+    assert tried.sectors == 3 * COUNT * 4 // 32
+    for layout in ("soa", tried.layout):
+        array = upload(target, host, layout=layout)
+        assert np.array_equal(array.field("mass").numpy(), host["mass"])
+        for shape, dtype in ((host.shape, kind), (COUNT, kind), ((COUNT, 4), "f4")):
+            turned = ml.relayout(heavy, "soa", parameter="p", shape=shape, dtype=dtype)
+            out.copy_from(np.zeros(COUNT, "f4"))
+            turned[1, COUNT](array, out)
+            assert np.array_equal(out.numpy(), host["x"] * host["mass"])
 
 
 def test_what_cannot_be_followed_is_said(kernels: object) -> None:

@@ -15,7 +15,7 @@ from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.errors import BadPlan, DeviceError, LayoutError
 from memlane.launch import Target
-from memlane.layout import Permuted, Selection, array_layout, column_major
+from memlane.layout import Fields, Permuted, Selection, array_layout, column_major
 from memlane.plan import Launch as PlannedLaunch
 from memlane.plan import from_json, to_json
 from memlane.remap.requests import CHUNK_COUNTS, HostArray, Request
@@ -411,6 +411,14 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: upload(HERE, np.empty((0, 4)), layout="helix"), "no layout of arrays is called 'helix'"),
     (lambda: upload(HERE, numbers(4, 4), layout=lambda shape: None), r"returns a layout of memlane\.layout for \(4, 4\), not NoneType"),
     (lambda: upload(HERE, np.zeros((5, 3), [("x", "f4"), ("y", "f4")]), layout="soa"), r"not of shape \(5, 3\): reshape it to \(-1,\)"),
+    (
+        lambda: upload(HERE, np.zeros(5, [("x", "f4"), ("y", "f4")]), layout=Fields((4, 2), (1, 1))),
+        r"is not for 5 structures of 8 bytes; layout='soa' is made for them",
+    ),
+    (
+        lambda: upload(HERE, np.zeros(5, [("x", "f4", 2), ("y", "f4")]), layout=Fields((5, 3), (1, 1, 1))).field("x"),
+        "field 'x' lies in several parts under Fields.*: upload the structures with layout='soa'",
+    ),
     (lambda: upload(HERE, numbers(4, 4), chunks="4"), "chunks is a number of at least 1, or 'auto', not '4'"),
     (lambda: upload(HERE, numbers(4, 4), threads="4"), "the host copies with at least one thread, not '4': give a number, or leave it out"),
     (lambda: upload(HERE, numbers(4, 4), then=7), r"then= is a function of a chunk .* write then=lambda chunk: \(kernel\[grid, block\]"),

@@ -93,7 +93,7 @@ def _report(fixer: Fixer, as_json: bool, failed: str) -> None:
     for one in fixer.found:
         _print(one)
     for advice in fixer.advice:
-        show(Text(advice.verdict), *(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in advice.refused))
+        show(Text(advice.verdict), *(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in advice.refused if layout))
         if advice.best is not None:
             typer.echo(f"\n{advice.best.layout.cuda_source(o.LAYOUT_FUNCTION).rstrip()}\n")
     others = [name for name in fixer.looked_at if name not in {record.kernel_label(one.kernel) for one in fixer.found}]

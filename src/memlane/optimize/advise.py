@@ -18,10 +18,11 @@ import numpy as np
 from memlane.compile import parameter_names
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
 from memlane.launch import DeviceArray, KernelCall, Launch, Target, observed, observing
-from memlane.layout import ArrayLayout, Permuted, array_layout
+from memlane.layout import ArrayLayout, Fields, Permuted, array_layout
 from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
+from memlane.optimize.extents import Extents, extents_of
 from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
 from memlane.remap.requests import HostArray, Request
@@ -75,6 +76,10 @@ class LayoutAdvice:
     """Layouts that could not be tried, each with why."""
     name: str = ""
     """Of the parameter, as the source or PTX has it."""
+    given: str = ""
+    """The type and the shape of the array that was passed, where it was taken for one of another shape; else empty."""
+    ruled: str = ""
+    """What ruled the modelled time of the original: a floor of the launch, or `latency`. Empty where the time was measured."""
 
     @property
     def best(self) -> Tried | None:
@@ -110,8 +115,10 @@ class LayoutAdvice:
         """In a sentence or two."""
         ratio = self.sectors / max(1, self.ideal_sectors)
         named = f" ({self.name})" if self.name else ""
-        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {self.dtype}{list(self.shape)}, moves {ratio:.1f} times "
-        begun += "the sectors it needs"
+        array = f"{self.dtype}{list(self.shape)}"
+        if self.given:
+            array = f"{self.given} (taken as {array})"
+        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {array}, moves {ratio:.1f} times the sectors it needs"
         if not self.tried:
             return f"{begun}. No layout could be tried: {self.refused[0][1]}."
         how, best = "modelled" if self.modelled else "measured", self.best
@@ -136,6 +143,8 @@ class LayoutAdvice:
             f"No remap pays: under {nearest.layout}, the quickest tried, the launch takes {nearest.time_ns / 1e3:.2f} us instead of "
             f"{self.original[1] / 1e3:.2f} ({how})."
         )
+        if self.ruled == "latency":
+            declined += " Latency rules its time, so it does not tell what a larger launch gains."
         if 2 * fewest.sectors > self.original[0]:
             return declined
         return (
@@ -170,12 +179,8 @@ def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | Non
     before = Snapshot(launch)
     try:
         counts = _counted(launch)
-        found = sorted(_badly_accessed(counts, launch), key=lambda one: one[2] - one[1])
-        return tuple(
-            advice
-            for parameter, sectors, ideal in found
-            if (advice := _Trial(launch, before, counts).advice(parameter, sectors, ideal, shapes or {})) is not None
-        )
+        found = sorted(_badly_accessed(counts, launch), key=lambda one: one.ideal - one.sectors)
+        return tuple(advice for one in found if (advice := _Trial(launch, before, counts).advice(one, shapes or {})) is not None)
     finally:
         before.restore()
 
@@ -187,8 +192,17 @@ def _counted(launch: Launch) -> Counts:
     return counter.finish()[0]
 
 
-def _badly_accessed(counts: Counts, launch: Launch) -> Iterator[tuple[int, int, int]]:
-    """Yield each parameter whose array moves too many sectors, with these and the least of them."""
+@dataclass(frozen=True)
+class _BadlyAccessed:
+    """The array behind a parameter of the PTX that moves too many sectors."""
+
+    parameter: int
+    sectors: int
+    ideal: int
+    sites: tuple[SiteCounts, ...]
+
+
+def _badly_accessed(counts: Counts, launch: Launch) -> Iterator[_BadlyAccessed]:
     of: dict[int, list[SiteCounts]] = {}
     for entry in counts.sites:
         pointers = [one for one in entry.site.address_parameters if one < len(launch.arguments) and launch.arguments[one].memory]
@@ -197,7 +211,7 @@ def _badly_accessed(counts: Counts, launch: Launch) -> Iterator[tuple[int, int, 
     for parameter, entries in of.items():
         sectors, ideal = sum(one.sectors or 0 for one in entries), sum(one.ideal_sectors or 0 for one in entries)
         if ideal and sectors >= MIN_RATIO * ideal:
-            yield parameter, sectors, ideal
+            yield _BadlyAccessed(parameter, sectors, ideal, tuple(entries))
 
 
 class _Trial:
@@ -207,47 +221,57 @@ class _Trial:
         assert isinstance(kernel.target, Target)
         self.target = kernel.target
         before.restore()
+        self.ruled = ""
         self.time_ns = self._time(launch)
         before.restore()
         self.target.launch(launch)
         self.after = Snapshot(launch)
 
-    def advice(self, parameter: int, sectors: int, ideal: int, shapes: Mapping[int, tuple[int, ...]]) -> LayoutAdvice | None:
+    def advice(self, badly: _BadlyAccessed, shapes: Mapping[int, tuple[int, ...]]) -> LayoutAdvice | None:
         """Return what was tried for the array behind a parameter of the PTX; None for one whose shape is not known."""
+        parameter = badly.parameter
         argument, kernel = self.launch.arguments[parameter], self.launch.kernel
         position = argument_of(kernel, kernel.function.params[parameter].name)[0]
         given = argument.shape
         if not given or not argument.dtype or argument.memory is None:
             return None
-        dtype = np.dtype(argument.dtype)
-        extents = shapes.get(position, given)
-        if prod(extents) != prod(given):
-            raise LayoutError(f"the array of parameter {position} has {prod(given)} elements, which make no array of shape {extents}")
-        array = DeviceArray(self.target, argument.memory[0], extents, dtype, argument.owner)
+        if position in shapes and prod(shapes[position]) != prod(given):
+            raise LayoutError(
+                f"the array of parameter {position} has {prod(given)} elements, which make no array of shape {shapes[position]}"
+            )
+        taken: Extents | str = Extents(shapes.get(position, given), argument.dtype)
+        if position not in shapes:
+            self.before.restore()
+            taken = extents_of(self.launch, badly.sites, given, argument.dtype)
         tried: list[Tried] = []
         refused: list[tuple[str, str]] = []
-        for layout in _candidates(extents):
+        if isinstance(taken, str):
+            refused.append(("", taken))
+            taken = Extents(given, argument.dtype)
+        extents = taken.shape
+        array = DeviceArray(self.target, argument.memory[0], extents, np.dtype(taken.dtype), argument.owner)
+        for layout in _candidates(taken):
             try:
                 tried.append(self._tried(parameter, array, layout))
             except RelayoutError as error:
                 refused.append((str(layout), str(error).partition("\n")[0]))
             except MemlaneError as error:
                 refused.append((str(layout), str(error)))
-        if not tried and not refused:
-            refused.append(("", "it has one dimension; say its shape with shapes="))
         return LayoutAdvice(
             kernel=self.launch.kernel.title,
             target=self.target.name,
             modelled=self.target.modelled,
             parameter=position,
             shape=extents,
-            dtype=argument.dtype,
-            sectors=sectors,
-            ideal_sectors=ideal,
+            dtype=taken.dtype,
+            sectors=badly.sectors,
+            ideal_sectors=badly.ideal,
             original=(self.counts.total().sectors, self.time_ns),
             tried=tuple(tried),
             refused=tuple(refused),
             name=dict(enumerate(parameter_names(kernel.module, kernel.function))).get(position, ""),
+            given="" if extents == given else f"{argument.dtype}{list(given)}",
+            ruled=self.ruled,
         )
 
     def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
@@ -278,6 +302,8 @@ class _Trial:
         if not self.target.modelled:
             self.target.time_launches([launch] * 3)
         times = self.target.time_launches([launch] * (1 if self.target.modelled else REPEATS))
+        if launch is self.launch and times[0].model is not None:
+            self.ruled = times[0].model.ruled
         return statistics.median(one.elapsed_ns for one in times)
 
     def _remap_ns(self, array: DeviceArray, layout: ArrayLayout) -> float:
@@ -306,8 +332,11 @@ class _Trial:
         return None if remapped is None or copied is None else remapped.elapsed_ns - copied.elapsed_ns
 
 
-def _candidates(shape: tuple[int, ...]) -> Sequence[ArrayLayout]:
-    """Layouts in which another axis is the fastest, and the diagonals of a matrix."""
+def _candidates(taken: Extents) -> Sequence[ArrayLayout]:
+    """Return layouts in which another axis is the fastest, and the diagonals of a matrix; of structures the arrays of their words."""
+    shape = taken.shape
+    if taken.are_fields:
+        return [Fields(shape, (1,) * shape[1])]
     axes = range(len(shape))
     last = [(*(one for one in axes if one != fastest), fastest) for fastest in axes if fastest != len(shape) - 1 and shape[fastest] > 1]
     reverse = tuple(reversed(axes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import overload
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy.typing as npt
 from memlane.compile import parameter_names
 from memlane.errors import BadLaunch, RelayoutError
 from memlane.launch import Argument, DeviceArray, Kernel, pointer_parameters
-from memlane.layout import ArrayLayout, Layout, same_places
-from memlane.layout.array_spec import LayoutLike, array_layout
+from memlane.layout import ArrayLayout, Fields, Layout, same_places
+from memlane.layout.array_spec import LayoutLike, array_layout, words_of_structure
 from memlane.measure.twin import load_twin, rebound_to
 from memlane.ptx import Module
 from memlane.rewrite import relayout_module
@@ -33,7 +34,7 @@ def relayout(
     element_bytes: int | None = None,
     tables: Tables = "computed",
     parameter: int | str | None = None,
-    shape: tuple[int, ...] | None = None,
+    shape: int | tuple[int, ...] | None = None,
     dtype: npt.DTypeLike | None = None,
 ) -> Kernel: ...
 @overload
@@ -53,7 +54,7 @@ def relayout(
     element_bytes: int | None = None,
     tables: Tables = "computed",
     parameter: int | str | None = None,
-    shape: tuple[int, ...] | None = None,
+    shape: int | tuple[int, ...] | None = None,
     dtype: npt.DTypeLike | None = None,
 ) -> Kernel | Module:
     """Return the kernel with every access to one array put through `layout`. Launch it as the original.
@@ -71,8 +72,8 @@ def relayout(
     memory; with `tables="constant"` all do, with `tables="global"` they lie in global memory.
 
     In global memory: `parameter` is the argument that leads to the array, which has `shape` and `dtype`: its position, or its name in the
-    source (or in PTX); `layout` is what `ml.upload` takes. The array has to lie in that layout when the kernel runs, and no other argument
-    may lead to it: launches that show otherwise are BadLaunch.
+    source (or in PTX); `layout` is what `ml.upload` takes. `dtype` of structures has their fields. The array has to lie in that
+    layout when the kernel runs, and no other argument may lead to it: launches that show otherwise are BadLaunch.
 
     The result has the names and lines of the original, and works on the variables of its module (its constants are those of now). Raises
     RelayoutError, with the line, where the address of the array escapes, an access is torn, or there is not enough room.
@@ -90,13 +91,18 @@ def relayout(
 
 
 def _of_parameter(
-    kernel: object, layout: LayoutLike, parameter: int | str, shape: tuple[int, ...] | None, dtype: npt.DTypeLike | None
+    kernel: object, layout: LayoutLike, parameter: int | str, shape: int | tuple[int, ...] | None, dtype: npt.DTypeLike | None
 ) -> Kernel:
     if not isinstance(kernel, Kernel):
         raise RelayoutError(f"a kernel of a loaded module is wanted to lay out an array behind a parameter, got a {type(kernel).__name__}")
     if shape is None or dtype is None:
         raise RelayoutError("PTX knows neither the shape nor the type of an array: say shape= and dtype= of the one behind the parameter")
-    found, element = array_layout(layout, tuple(shape)), np.dtype(dtype).itemsize
+    extents, kind = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+    if kind.fields is not None and layout in ("soa", "column-major"):  # as `ml.upload` lays out structures
+        kind, widths = words_of_structure(kind)
+        layout = Fields((prod(extents), sum(widths)), widths)
+        extents = layout.shape
+    found, element = array_layout(layout, extents), kind.itemsize
     position, name = argument_of(kernel, parameter)
     changed = relayout_parameter(kernel.module, kernel.name, name, found, element)
     place = [one.name for one in kernel.function.params].index(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +67,10 @@ class LaidOutArray(DeviceArray):
             listed = ", ".join(self.host_dtype.names or ()) or "none"
             raise LayoutError(f"the array has no field {name!r} laid out by itself; its fields are: {listed}")
         kind, start = self.host_dtype.fields[name][:2]
-        count = self.layout.shape[0]
+        count, word = self.layout.shape[0], self.dtype.itemsize
+        borders = [word * words for words in accumulate(self.layout.widths, initial=0)]
+        if (start, start + kind.itemsize) not in pairwise(borders):
+            raise LayoutError(f"field {name!r} lies in several parts under {self.layout}: upload the structures with layout='soa'")
         base, inner = kind.subdtype if kind.subdtype is not None else (kind, ())
         return DeviceArray(self.target, self.address + start * count, (count, *inner), base, self)
 
@@ -127,8 +131,8 @@ def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
     host = host_array(value)
     if host.dtype.hasobject:
         raise LayoutError(f"elements of type {host.dtype} are Python objects, which a device does not know: convert them to numbers first")
-    if host.dtype.fields is not None and layout in ("soa", "column-major"):
-        return _structures(target, host)
+    if host.dtype.fields is not None and (layout in ("soa", "column-major") or isinstance(layout, Fields)):
+        return _structures(target, host, layout if isinstance(layout, Fields) else None)
     shape = host.shape or (1,)
     found = array_layout(layout, shape)
     plain = host.dtype if host.dtype.fields is None else np.dtype(f"V{host.dtype.itemsize}")
@@ -137,8 +141,8 @@ def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
     )
 
 
-def _structures(target: Target, host: npt.NDArray[Any]) -> Given:
-    """Return structures as words, with the layout that puts the words of each field side by side."""
+def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> Given:
+    """Return structures as words, with the layout that puts the words of each field side by side, unless there is another."""
     if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
         raise LayoutError(f"structures with fields in another order of bytes, {host.dtype}, are not turned on the way: convert them first")
     if host.ndim > 1:
@@ -146,6 +150,10 @@ def _structures(target: Target, host: npt.NDArray[Any]) -> Given:
             f"structures become arrays of their fields from an array of one dimension, not of shape {host.shape}: reshape it to (-1,)"
         )
     word, widths = words_of_structure(host.dtype)
+    if layout is not None:
+        if layout.shape[0] != host.size or host.itemsize % layout.shape[1]:
+            raise LayoutError(f"{layout} is not for {host.size} structures of {host.itemsize} bytes; layout='soa' is made for them")
+        word, widths = np.dtype(f"V{host.itemsize // layout.shape[1]}"), layout.widths
     words = np.asarray(_Words(host.reshape(-1), word))
     layout = Fields(words.shape, widths)
     return Given(*described(target, words, word), layout, host.dtype, word)
