@@ -15,6 +15,7 @@ from random import Random
 
 import numpy as np
 
+from memlane import network
 from memlane.chip import Chip, access, batch, from_file, resident_blocks
 from memlane.cli.specs import parse_argument
 from memlane.diagnose import compare, explain
@@ -258,6 +259,38 @@ def use_chip(chip: Chip) -> None:
     str((chip.launch_limits, chip.max_warps_per_sm, chip.assumed))
     for pipe in ("alu", "memory"):
         chip.issue_interval(pipe)
+
+
+# -- networks --------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def network_files() -> tuple[tuple[str, ...], ...]:
+    """Return network files as tokens, without their comments."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(network.SHIPPED.glob("*.toml"))]
+    short = ["\n".join(line.partition(" #")[0] for line in text.split("\n") if line.strip() and line[0] != "#") for text in texts]
+    return tuple(tuple(tokens(text)) for text in short)
+
+
+def read_network(text: str) -> network.Network:
+    """Read a network file."""
+    path = folder() / f"network{next(_NUMBERS)}.toml"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    try:
+        return network.from_file(path)
+    finally:
+        path.unlink()
+
+
+def use_network(one: network.Network) -> None:
+    """Ask a network for the times of exchanges, which are no less for more bytes or more neighbours than without any."""
+    for link in (*one.inside.values(), *one.between.values()):
+        for neighbours in (0, 1, 6):
+            for nbytes in (0, 1, 4096, 1 << 40):
+                us = link.exchange_us(nbytes, neighbours)
+                assert us >= 0, (link, us)
+                assert us == 0 or (neighbours and nbytes), (link, us)
+    str((one.assumed, one.transports))
 
 
 # -- arrays ----------------------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ READERS = {
         Reader("record header", of_files.headers, of_files.mutated_header, of_files.read_header, of_files.use_header, 100, short=100),
         Reader("counts", of_files.count_documents, of_files.mutated_document, of_files.read_document, short=300),
         Reader("chip", of_files.chip_files, of_files.mutated_chip, of_files.read_chip, of_files.use_chip, short=150),
+        Reader("network", of_files.network_files, of_files.mutated_chip, of_files.read_network, of_files.use_network, short=300),
         Reader("plan", of_files.plan_documents, of_files.mutated_document, from_json, of_files.use_plan, short=300),
         Reader("array", of_files.arrays, of_files.mutated_array, of_files.read_array, short=400),
         Reader("name", of_code.names, of_code.mutated_text, of_code.read_name, short=5000),

@@ -189,6 +189,15 @@ def test_what_cannot_be_is_refused(options: dict[str, object], error: type[Excep
         plan_scaling(seven, **given)  # type: ignore[arg-type]
 
 
+def test_grids_that_do_not_fit_into_memory_are_left_out() -> None:
+    plan = plan_scaling(seven, (3072, 3072, 3072), [1, 2, 4], 1, network="h200-nvlink", axes=1)
+    assert plan.devices == (2, 4)
+    assert "Left out: 1 device, because its fields need 231.9 GB on a device, and h200 has 141.0 GB" in plan.notes
+    assert plan.to_rows()[0]["speedup"] is None
+    with pytest.raises(StencilError, match=r"nothing is left to predict. Left out: 1 device, because its fields need 231.9 GB on a device"):
+        plan_scaling(seven, (3072, 3072, 3072), 1)
+
+
 def test_part_of_a_range_that_cannot_be_is_left_out_and_said() -> None:
     plan = plan_scaling(seven, (32, 64, 64), 8, range(1, 9), network="h200-nvlink", axes=1)
     assert [row.exchange_every for row in plan.rows] == [1, 2, 3, 4]

@@ -28,6 +28,8 @@ from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
 
 MODELS = ("memlane", "kawamura")
+_MEMORY = "its fields need"
+"""How the reason begins for which a grid does not fit into the memory of its devices."""
 _MOST_DEVICES, _MOST_STEPS = 4096, 64
 _WIDTH, _ROOMY = 118, 92
 """Columns of a plan as text, and those from which its columns stand two blanks apart."""
@@ -211,6 +213,8 @@ def plan_scaling(
         found, missing = planner.with_devices(count, every, _numbers(axes, "numbers of axes", 3))
         rows += found
         left_out += missing
+    if not rows:
+        raise StencilError(f"nothing is left to predict. {left_out[0]}")
     names = "+".join(one.name for one in rules)
     shape = " x ".join(map(str, where.shape))
     on = used.name if wires is None else f"{used.name}, {wires.name}" + (f" ({transport})" if transport else "")
@@ -243,7 +247,9 @@ def best_exchange(
                 raise
             wires = networks.of_chip(load_chip("h200"))
     planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch)
-    found, _ = planner.with_devices(devices, _numbers(candidates, "steps between exchanges", _MOST_STEPS), (1,))
+    found, left_out = planner.with_devices(devices, _numbers(candidates, "steps between exchanges", _MOST_STEPS), (1,))
+    if not found:
+        raise StencilError(f"nothing is left to predict. {left_out[0]}")
     return min(found, key=lambda one: (one.step_us, one.exchange_every))
 
 
@@ -278,7 +284,7 @@ class _Planner:
         if count > shape[0] and not any(divisions(shape, count, axis) for axis in axes):
             raise StencilError(f"{count} devices cannot share a grid of {shape[0]} planes along axis 0: use {shape[0]} or fewer")
         if count == 1:
-            return [self.predicted((1,) * len(shape), self.fused)], []
+            every, axes = [self.fused], [1]  # nothing is exchanged
         found: list[Prediction] = []
         refusals: list[str] = []
         for axis in axes:
@@ -289,6 +295,8 @@ class _Planner:
                 candidates += [rows] if rows else []
             if candidates:
                 found += min(candidates, key=lambda rows: min(one.step_us for one in rows))
+        if refusals and not found and refusals[0].startswith(_MEMORY):
+            return [], [f"Left out: {count} device{'s' if count > 1 else ''}, because {refusals[0]}"]
         if not found:
             raise StencilError(
                 refusals[0] if refusals else f"a grid of {shape} cells cannot be cut for {count} devices along {list(axes)} axes"
@@ -317,6 +325,9 @@ class _Planner:
         """Return why a grid cannot be cut so with k steps between exchanges; empty where it can."""
         if k % self.fused:
             return f"steps between exchanges are a multiple of the {self.fused} steps of a launch"
+        nbytes = self.demand.field_bytes(self._held(parts, k))
+        if nbytes > self.chip.dram_bytes:
+            return f"{_MEMORY} {nbytes / 1e9:,.1f} GB on a device, and {self.chip.name} has {self.chip.dram_bytes / 1e9:,.1f} GB"
         try:
             check_halo(self.problem.grid.shape, parts, self.demand.reach, k)
         except StencilError as error:
@@ -329,9 +340,7 @@ class _Planner:
         share = largest_share(grid.shape, parts, demand.periodic)
         cut = share.count > 0 and can_cut(share, demand.reach, k, self.model.schedule)
         steps = list(steps_of(share, demand.reach, k, self.model.schedule, cut))
-        halo = [sum(k * one for one, has in zip(*pair, strict=True) if has) for pair in zip(demand.reach, share.neighbours, strict=True)]
-        held = [extent + more for extent, more in zip(share.extents, halo, strict=True)]
-        model = self.model.with_fields(demand.field_bytes(held))
+        model = self.model.with_fields(demand.field_bytes(self._held(parts, k)))
         exchange = self._exchange_us(parts, k)
         if cut:
             inner, boundary = model.inner_us(steps, self.fused), model.boundary_us(steps, self.fused)
@@ -342,6 +351,13 @@ class _Planner:
         bound = "computation" if computes else "communication"
         times = turn / k, inner / k, exchange / k, boundary / k
         return Prediction(prod(parts), parts, k, self.fused, cut, *times, bound, grid.cells)
+
+    def _held(self, parts: tuple[int, ...], k: int) -> list[int]:
+        """Return the cells along each axis that the memory of a device has, with halos for k steps."""
+        share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
+        halos = zip(self.demand.reach, share.neighbours, strict=True)
+        wider = [sum(k * one for one, has in zip(*pair, strict=True) if has) for pair in halos]
+        return [extent + more for extent, more in zip(share.extents, wider, strict=True)]
 
     def _exchange_us(self, parts: tuple[int, ...], k: int) -> float:
         """Return the time of one exchange: axis by axis, so that corners arrive with the faces of the next axis."""
