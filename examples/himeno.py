@@ -1,6 +1,8 @@
 """The Himeno benchmark: Jacobi steps of a pressure equation with 14 arrays, sizes and initial values as published.
 
-    python examples/himeno.py [XS, S, M, L, XL] [steps]
+    python examples/himeno.py [XS, S, M, L, XL] [steps] [devices]
+
+Without a number of devices it takes all GPUs of the machine, or one emulated device.
 
 MFLOPS count 34 operations for each cell of the interior. `gosa` is the sum of squares of the last step's changes. The published C program
 adds it up in single precision; here it is added up in double precision, and where the grid is small also as the C program does. At L and
@@ -58,8 +60,9 @@ def main() -> None:
     """Run some steps and print what the published program prints."""
     size = sys.argv[1].upper() if len(sys.argv) > 1 else "XS"
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    targets = ml.devices(count=int(sys.argv[3]) if len(sys.argv) > 3 else None)
     shape = SIZES[size]
-    run = jacobi.on(ml.Grid(shape)).prepare(**initial(shape), omega=0.8, swap=("p_new", "p"))
+    run = jacobi.on(ml.Grid(shape)).prepare(**initial(shape), omega=0.8, swap=("p_new", "p"), targets=targets)
     run.steps(max(1, steps - 1))
     small = shape[0] <= 128
     before = run["p"].gather() if small else None
@@ -67,7 +70,8 @@ def main() -> None:
     run.steps(steps)
     took = time.perf_counter() - began
     interior = (shape[0] - 2) * (shape[1] - 2) * (shape[2] - 2)
-    print(f"{size} {shape}, {run.target.name}: {steps} steps in {took:.3f} s, {interior * steps * 34 / took / 1e6:,.1f} MFLOPS")
+    where = ", ".join(target.name for target in targets)
+    print(f"{size} {shape}, {where}: {steps} steps in {took:.3f} s, {interior * steps * 34 / took / 1e6:,.1f} MFLOPS")
     print(f"gosa of the last step {run.reductions['gosa']:.8e} (float64)")
     if before is not None:
         run = jacobi.on(ml.Grid(shape)).prepare(**{**initial(shape), "p": before}, omega=0.8, swap=("p_new", "p"))

@@ -12,9 +12,19 @@ from memlane.targets import names
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize(("name", "printed"), [("heat", "after 40 steps"), ("wave", "arrives at the border"), ("himeno", "(float64)")])
-def test_an_example_runs(name, printed, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [name])
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("heat", "<Run: heat on (48, 48), emulator:h200, after 40 steps"),
+        ("heat 48 12 3", "<SharedRun: heat on (48, 48), emulator:h200, emulator:h200:1, emulator:h200:2, after 12 steps"),
+        ("wave", "arrives at the border"),
+        ("himeno", "(float64)"),
+        pytest.param("himeno XS 3 2", "emulator:h200, emulator:h200:1: 3 steps in", marks=pytest.mark.slow),
+    ],
+)
+def test_an_example_runs(command, printed, monkeypatch, capsys):
+    name, *arguments = command.split()
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
     with names.override("emulator:h200"):
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert printed in capsys.readouterr().out

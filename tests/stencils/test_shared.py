@@ -166,6 +166,13 @@ def test_scalars_that_change_and_snapshots_of_other_numbers_of_devices(tmp_path)
     assert np.array_equal(again.steps(4)["u"].gather(), one.steps(4)["u"].gather())
 
 
+def test_the_model_says_after_how_many_steps_devices_exchange():
+    """A small grid is bound by communication, so that its devices exchange seldom; but no halo is wider than a slab."""
+    run = prepared(heat, ml.Grid((18, 16)), 3, swap=SWAP, r=0.1)
+    assert 1 < run.exchange_every <= 6
+    assert "bound by communication, by the model of h200" in run.reason
+
+
 def test_slabs_are_as_thick_as_devices_are_fast():
     slabs = decomposed(ml.Grid((100, 8)), [3.0, 1.0]).with_halos(2, 1).slabs
     assert [(slab.start, slab.stop, slab.below, slab.above) for slab in slabs] == [(0, 75, 0, 1), (75, 100, 2, 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
@@ -11,13 +12,14 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import DeviceError, StencilError
+from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.plan import KernelRef, Plan
-from memlane.stencils import Code, Decomposition, Grid, Problem, Rule, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
 from memlane.stencils.exchange import Widths, on_device, wider
 from memlane.stencils.geometry import itemsize
+from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled
@@ -100,9 +102,9 @@ class SharedRun(Run):
         _check_targets(targets)
         self.target, self.targets = targets[0], tuple(targets)
         slabs = decomposed(problem.grid, [target.chip.copy_gb_per_s or target.chip.dram_gb_per_s for target in targets])
-        choice = _choose(problem, slabs, self.target, variant, exchange_every)
+        choice = _choose(problem, slabs, self.target, variant, exchange_every, transport)
         self.reason = choice.reason
-        """Why the kernels are cut as they are."""
+        """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
         self._ranged = replace(problem, ranged=True)
@@ -292,41 +294,60 @@ class _Choice:
     reason: str
 
 
-def _choose(problem: Problem, slabs: Decomposition, target: Target, variant: Variant | str | None, exchange_every: int | str) -> _Choice:
+def _choose(
+    problem: Problem, slabs: Decomposition, target: Target, variant: Variant | str | None, exchange_every: int | str, transport: str
+) -> _Choice:
     """Return how kernels are cut and after how many steps devices exchange planes. Raises StencilError for what does not go together."""
-    given = exchange_every if isinstance(exchange_every, int) else None
     if isinstance(variant, str):
         raise StencilError(
             f"a variant for several devices is a Variant or None, not {variant!r}: time variants on one device, and pass the `variant` of "
             "that run"
         )
-    if variant is not None:
-        if given is not None and given % variant.steps:
-            raise StencilError(
-                f"devices exchange planes every {given} steps, and each launch of {variant} makes {variant.steps}: "
-                f"exchange after a multiple of {variant.steps}"
-            )
-        return _Choice(variant, given or variant.steps, f"{variant} (given)")
+    given = exchange_every if isinstance(exchange_every, int) else None
+    if variant is not None and given is not None and given % variant.steps:
+        raise StencilError(
+            f"devices exchange planes every {given} steps, and each launch of {variant} makes {variant.steps}: "
+            f"exchange after a multiple of {variant.steps}"
+        )
+    several = {} if variant is not None or target.modelled else _several_steps(problem, slabs, target)
+    found: list[tuple[Prediction, Variant | None]] = []
+    for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
+        every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
+        with suppress(StencilError):  # where nothing is left, slabs are too thin, which is said when they get halos
+            found.append((_predicted(problem, len(slabs.slabs), target, transport, every, steps), one))
+    if not found:
+        return _Choice(variant, given or (1 if variant is None else variant.steps), "not predicted")
+    best, cut = min(found, key=lambda pair: pair[0].step_us)
+    return _Choice(
+        cut, best.exchange_every, f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
+    )
+
+
+_MOST_STEPS = 16
+"""Steps between two exchanges that are looked at."""
+
+
+def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> dict[int, Variant | None]:
+    """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a slab."""
     (rule, *more) = problem.rules
-    if more or not problem.swap or target.modelled:
-        why = (
-            "a step of several rules has a launch for each" if more
-            else "no fields change places" if not problem.swap
-            else f"times on {target.name} are modelled"
-        )  # fmt: skip
-        return _Choice(None, given or 1, f"launches of one step: {why}")
+    if more or not problem.swap:
+        return {}
     thinnest = min(slab.planes for slab in slabs.slabs)
-    like = replace(problem, grid=Grid((thinnest, *problem.grid.shape[1:]), problem.grid.dtype, ("fixed", *problem.grid.conditions[1:])))
-    for one in estimates(like, rule, target.chip):
-        steps = one.variant.steps
-        if (given is None or given % steps == 0) and not cannot_fuse(problem, steps) and _fits(rule, given or steps, thinnest):
-            return _Choice(one.variant, given or steps, f"{one}, by the model of {target.chip.name} for {thinnest} planes")
-    return _Choice(None, given or 1, "launches of one step: slabs are too thin for several")
+    like = Grid((thinnest, *problem.grid.shape[1:]), problem.grid.dtype, ("fixed", *problem.grid.conditions[1:]))
+    found: dict[int, Variant | None] = {}
+    for one in estimates(replace(problem, grid=like), rule, target.chip):
+        if one.variant.steps > 1 and not cannot_fuse(problem, one.variant.steps):
+            found.setdefault(one.variant.steps, one.variant)
+    return found
 
 
-def _fits(rule: Rule, steps: int, planes: int) -> bool:
-    """Return whether the halos of so many steps lie in one slab."""
-    return steps * max(rule.footprint.low[0], rule.footprint.high[0]) <= planes
+def _predicted(problem: Problem, devices: int, target: Target, transport: str, every: Sequence[int], steps: int) -> Prediction:
+    """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
+    try:
+        wires = "host" if transport == "host" else ""
+        return best_exchange(problem, devices, chip=target.chip, transport=wires, candidates=every, steps_per_launch=steps)
+    except NetworkError:  # the file knows peers only
+        return best_exchange(problem, devices, chip=target.chip, candidates=every, steps_per_launch=steps)
 
 
 def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: str) -> tuple[str, str]:
